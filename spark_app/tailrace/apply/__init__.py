@@ -1,0 +1,1 @@
+"""From change log to one atomic commit per target table."""

@@ -1,0 +1,1 @@
+"""The capture process: one log connection, decoding, segments, the journal. No JVM."""

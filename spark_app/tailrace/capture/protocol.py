@@ -1,0 +1,115 @@
+"""What the driver asks of capture, over a local Unix socket: one JSON document per line each way, many connections.
+
+Capture is the journal's only writer, so everything that planner and apply want recorded goes through here. A request is
+answered only when what it asked for is durable. The answer to a failed request is `{"error": {name, message, fix}}`.
+Server: `tailrace.capture.server`. Client: `tailrace.capture.client`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tailrace.changelog.records import (
+    Applied,
+    ChunkRegistered,
+    Closed,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotSuspended,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+)
+
+
+class GetState(Closed):
+    op: Literal["state"] = "state"
+
+
+class Append(Closed):
+    """Record these events in order, in one record. Idempotent use is the caller's affair (ids)."""
+
+    op: Literal["append"] = "append"
+    events: tuple[
+        Annotated[
+            SnapshotPlanned | SnapshotTableStarted | SnapshotTableFinished | SnapshotEnded | SnapshotSuspended,
+            Field(discriminator="kind"),
+        ],
+        ...,
+    ]
+
+
+class BeginChunk(Closed):
+    """A chunk is about to be read: until it is registered or dropped, or the connection ends, retention keeps what a
+    snapshot taken now would have to replay."""
+
+    op: Literal["begin-chunk"] = "begin-chunk"
+    snapshot_id: str
+    table_id: int
+    chunk: int
+
+
+class DropChunk(Closed):
+    """The chunk was given up."""
+
+    op: Literal["drop-chunk"] = "drop-chunk"
+    snapshot_id: str
+    table_id: int
+    chunk: int
+
+
+class RegisterChunk(Closed):
+    """Hold until a durable record ends at or after `chunk.high`, compute the replay point, record it."""
+
+    op: Literal["register-chunk"] = "register-chunk"
+    chunk: ChunkRegistered
+    """`replay_point` and `schema_version` as sent do not count: capture sets them."""
+    snapshot: str
+    """`pg_current_snapshot()` of the chunk's transaction, `xmin:xmax:xip,…`."""
+    columns: tuple[str, ...]
+    """Names of the columns that were read, to be matched with a schema version."""
+
+
+class ReportApplied(Closed):
+    """Advisory; put into a later record. Answered at once."""
+
+    op: Literal["applied"] = "applied"
+    tables: tuple[Applied, ...]
+
+
+Request = Annotated[
+    GetState | Append | BeginChunk | DropChunk | RegisterChunk | ReportApplied, Field(discriminator="op")
+]
+REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+
+
+class ErrorAnswer(Closed):
+    name: str
+    message: str
+    fix: str = ""
+
+
+class StateAnswer(Closed):
+    record: int
+    """Newest durable record."""
+    epoch: int
+    position: int
+    source_position: int | None = None
+    """The source's own end of log when last asked."""
+    lag_seconds: float | None = None
+    retained_bytes: int | None = None
+    rows_per_second: float = 0.0
+    waiting_for: str | None = None
+
+
+class Recorded(Closed):
+    record: int
+    replay_point: int | None = None
+    """Of a registered chunk."""
+
+
+class Answer(Closed):
+    """Exactly one field is set; `{}` answers what has nothing to say."""
+
+    error: ErrorAnswer | None = None
+    state: StateAnswer | None = None
+    recorded: Recorded | None = None

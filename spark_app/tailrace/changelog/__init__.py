@@ -1,0 +1,1 @@
+"""The change log: journal and segments on object storage or a folder."""

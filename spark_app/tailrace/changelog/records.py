@@ -1,0 +1,300 @@
+"""The journal's records: what capture writes and everybody else folds. Closed models, stored as JSON.
+
+Positions are PostgreSQL commit LSNs as integers. Sequences are int64, one per row change, contiguous from 1. A record
+ends at a transaction boundary and is a consistent cut across tables. `first_seq..last_seq` is the record's range of
+sequences (`last_seq = first_seq - 1` when it brings none).
+"""
+
+from typing import Annotated, Literal, NewType
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seq = NewType("Seq", int)
+Position = NewType("Position", int)
+RecordNumber = NewType("RecordNumber", int)
+
+FORMAT_VERSION = 1
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Column(Closed):
+    """One column of a schema version."""
+
+    name: str
+    attnum: int
+    """The catalog's number: the column's identity inside its table; it survives a rename."""
+    source_type: str
+    """The source's own type text, `numeric(10,2)`."""
+    type: str
+    """Logical type in the log and the target: bool, int32, int64, float32, float64, decimal(p,s), string, binary, date,
+    timestamp (no zone, microseconds), timestamptz (UTC, microseconds)."""
+    nullable: bool = True
+    key: int | None = None
+    """Position in the row's key, from 0; None: not part of it."""
+
+
+class TableSchema(Closed):
+    """One schema version of one source table."""
+
+    table_id: int
+    """PostgreSQL: the table's oid (the root's, for a partitioned table)."""
+    schema_name: str
+    table_name: str
+    version: int
+    """From 1, without gaps, for each table id."""
+    columns: tuple[Column, ...]
+    """In the source's order; the segment's columns have the same order and names."""
+
+    @property
+    def name(self) -> str:
+        """`schema.table`, as users write it."""
+        return f"{self.schema_name}.{self.table_name}"
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
+
+
+class Segment(Closed):
+    """An immutable Parquet file with change rows of one table and one schema version, in sequence order."""
+
+    table_id: int
+    schema_version: int
+    path: str
+    """Relative to the log's root."""
+    rows: int
+    size: int
+    """Bytes."""
+    first_seq: int
+    last_seq: int
+    unchanged: bool = False
+    """Some row has columns that the log did not carry."""
+    moves: bool = False
+    """Some row is a key change (`M`)."""
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    """Counters by operation; a key change counts as one update (its D row is not counted)."""
+
+
+class Transactions(Closed):
+    """The record's source transactions in commit order that changed captured tables, as parallel arrays."""
+
+    xids: tuple[int, ...] = ()
+    """64-bit, epoch included; top-level."""
+    first_seqs: tuple[int, ...] = ()
+
+
+class TableAdded(Closed):
+    """A table is captured from this record on. Chunks of it need `pg_snapshot_xmin(snap) > edge_xid`."""
+
+    kind: Literal["table-added"] = "table-added"
+    table: TableSchema
+    edge_xid: int
+    snapshot: bool = True
+    """The initial snapshot is wanted (`spec.snapshot.initial`)."""
+
+
+class TableRemoved(Closed):
+    """The include list no longer names the table, or the table is gone."""
+
+    kind: Literal["table-removed"] = "table-removed"
+    table_id: int
+    reason: str
+
+
+class SchemaChanged(Closed):
+    """A new schema version holds for rows after `seq`. `reread`: existing rows changed without row events."""
+
+    kind: Literal["schema-changed"] = "schema-changed"
+    table: TableSchema
+    seq: int
+    """The last sequence before the change."""
+    reread: bool = False
+
+
+class Truncated(Closed):
+    """TRUNCATE; it has a sequence of its own."""
+
+    kind: Literal["truncated"] = "truncated"
+    table_id: int
+    seq: int
+    xid: int
+
+
+class TableStopped(Closed):
+    """Capture cannot go on for this table (an error's name and text); its changes after `seq` are not in the log."""
+
+    kind: Literal["table-stopped"] = "table-stopped"
+    table_id: int
+    seq: int
+    error: str
+    message: str
+    fix: str
+
+
+class SnapshotPlanned(Closed):
+    """A snapshot was accepted: initial (one per added table) or by SnapshotRequest."""
+
+    kind: Literal["snapshot-planned"] = "snapshot-planned"
+    snapshot_id: str
+    request: str | None = None
+    """Name of the SnapshotRequest; None: initial or ordered by Tailrace itself (holes, re-reads)."""
+    reason: Literal["initial", "request", "schema", "repair"] = "request"
+    tables: tuple[int, ...]
+    where: str | None = None
+    keys: tuple[tuple[str, ...], ...] | None = None
+    """Only these keys (text of the key columns, in key order)."""
+    chunk_rows: int | None = None
+    parallelism: int | None = None
+
+
+class SnapshotTableStarted(Closed):
+    """The range of a table's chunks is fixed. `max_key` None: the table was empty."""
+
+    kind: Literal["snapshot-table-started"] = "snapshot-table-started"
+    snapshot_id: str
+    table_id: int
+    max_key: tuple[str, ...] | None
+    estimated_rows: int
+
+
+class ChunkRegistered(Closed):
+    """A chunk's rows are durable and may be applied. The key range is (`lower`, `upper`], None: open.
+
+    `high` is the position read after the chunk; the record that holds this event ends at or after it.
+    """
+
+    kind: Literal["chunk-registered"] = "chunk-registered"
+    snapshot_id: str
+    table_id: int
+    chunk: int
+    """Ordinal inside the snapshot's table, from 0, unique."""
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+    keys: tuple[tuple[str, ...], ...] | None = None
+    """The keys that were asked for, when the chunk is a list of keys."""
+    path: str | None
+    """The chunk file, absolute URI in the target's location; None: no row was found."""
+    rows: int
+    size: int
+    schema_version: int
+    replay_point: int
+    high: int
+
+
+class SnapshotTableFinished(Closed):
+    """Every chunk of the table is registered. `complete`: no row filter and no key list, so the snapshot replaces."""
+
+    kind: Literal["snapshot-table-finished"] = "snapshot-table-finished"
+    snapshot_id: str
+    table_id: int
+    chunks: int
+    complete: bool
+    error: str | None = None
+    """Set when the table failed: the snapshot brings nothing more for it."""
+
+
+class SnapshotEnded(Closed):
+    """The whole snapshot is over."""
+
+    kind: Literal["snapshot-ended"] = "snapshot-ended"
+    snapshot_id: str
+    outcome: Literal["completed", "failed", "stopped"]
+    message: str = ""
+
+
+class SnapshotSuspended(Closed):
+    """Paused (or resumed: `suspended` False) by its owner."""
+
+    kind: Literal["snapshot-suspended"] = "snapshot-suspended"
+    snapshot_id: str
+    suspended: bool
+
+
+class Applied(Closed):
+    """Advisory: how far a target table was when apply last said so (the target is the truth)."""
+
+    kind: Literal["applied"] = "applied"
+    table_id: int
+    applied_seq: int
+    applied_record: int
+
+
+class SegmentsRemoved(Closed):
+    """Retention: every segment of the table that ends at or below `through_seq` is gone or going."""
+
+    kind: Literal["segments-removed"] = "segments-removed"
+    table_id: int
+    through_seq: int
+
+
+class Heartbeat(Closed):
+    """The source was idle for captured tables; the record moves only the position."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+
+
+class Origin(Closed):
+    """Record 0 only: what this change log belongs to."""
+
+    kind: Literal["origin"] = "origin"
+    log_id: str
+    format_version: int = FORMAT_VERSION
+    system_identifier: str
+    timeline: int
+    database: str
+    slot: str
+    publication: str
+    slot_created: bool
+    """Tailrace made the slot (and drops it on deletion)."""
+
+
+class EpochStarted(Closed):
+    """A writer took over. Of two writers the one with the lower epoch stops."""
+
+    kind: Literal["epoch-started"] = "epoch-started"
+
+
+Event = Annotated[
+    TableAdded
+    | TableRemoved
+    | SchemaChanged
+    | Truncated
+    | TableStopped
+    | SnapshotPlanned
+    | SnapshotTableStarted
+    | ChunkRegistered
+    | SnapshotTableFinished
+    | SnapshotEnded
+    | SnapshotSuspended
+    | Applied
+    | SegmentsRemoved
+    | Heartbeat
+    | Origin
+    | EpochStarted,
+    Field(discriminator="kind"),
+]
+
+
+class Record(Closed):
+    """One numbered record of the journal."""
+
+    number: int
+    epoch: int
+    nonce: str
+    """Random per writer process: tells our own record from another writer's."""
+    first_seq: int
+    last_seq: int
+    position: int
+    """Everything the source committed up to here is in records up to this one."""
+    commit_time: tuple[int, int] | None = None
+    """Oldest and newest commit, microseconds since the Unix epoch; None: no transaction."""
+    written_at: int
+    """Microseconds since the Unix epoch by the writer's clock; for people only."""
+    transactions: Transactions = Transactions()
+    segments: tuple[Segment, ...] = ()
+    events: tuple[Event, ...] = ()

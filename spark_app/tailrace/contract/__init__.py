@@ -1,0 +1,1 @@
+"""The contract between operator, data plane and users: resources, status document, driver interface."""

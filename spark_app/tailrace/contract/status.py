@@ -1,0 +1,112 @@
+"""The status document: what the driver's `GET /status` answers, `tailrace status` prints and the operator copies.
+
+Times are seconds since the Unix epoch, lags seconds or bytes; None means not known yet.
+"""
+
+from typing import Literal
+
+from tailrace.contract.resources import Model
+
+State = Literal["Starting", "Running", "Suspended", "Failing", "Stopped"]
+TableState = Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]
+SnapshotState = Literal["Pending", "Running", "Paused", "Completed", "Failed", "Stopped"]
+
+
+class Fault(Model):
+    """A named error with its fix."""
+
+    name: str
+    message: str
+    fix: str = ""
+    since: float = 0.0
+    count: int = 1
+
+
+class CaptureStatus(Model):
+    """How far capture is."""
+
+    alive: bool = False
+    position: str | None = None
+    """Everything up to here is durable in the change log (`16/B374D848`)."""
+    lag_seconds: float | None = None
+    lag_bytes: int | None = None
+    """Source log written and not yet durable in the change log."""
+    retained_bytes: int | None = None
+    """Source log that the slot holds back."""
+    record: int = 0
+    rows_per_second: float = 0.0
+    waiting_for: str | None = None
+    """What capture or a snapshot's start waits for: an old transaction with its pid and age."""
+
+
+class Counters(Model):
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+    schema_changes: int = 0
+    snapshot_rows: int = 0
+
+
+class TableStatus(Model):
+    name: str
+    state: TableState
+    applied_sequence: int = 0
+    applied_record: int = 0
+    lag_seconds: float | None = None
+    """Age of the oldest commit that is captured and not applied; 0: none."""
+    holes: int = 0
+    counters: Counters = Counters()
+    fault: Fault | None = None
+
+
+class SnapshotTableProgress(Model):
+    name: str
+    chunks_done: int = 0
+    rows_done: int = 0
+    rows_estimated: int = 0
+    running: tuple[str, ...] = ()
+    """Ranges being read now, `(lower, upper]`."""
+    finished: bool = False
+    fault: Fault | None = None
+
+
+class SnapshotStatus(Model):
+    id: str
+    name: str | None = None
+    reason: str
+    state: SnapshotState
+    tables_done: int = 0
+    tables_total: int = 0
+    rows_done: int = 0
+    rows_estimated: int = 0
+    rows_per_second: float = 0.0
+    seconds_left: float | None = None
+    tables: tuple[SnapshotTableProgress, ...] = ()
+    fault: Fault | None = None
+
+
+class ApplyStatus(Model):
+    lag_seconds: float | None = None
+    record: int = 0
+    """Every running table has applied up to this record."""
+    rows_per_second: float = 0.0
+    suspended: bool = False
+
+
+class Status(Model):
+    name: str
+    state: State
+    message: str = ""
+    started_at: float
+    updated_at: float
+    log_id: str | None = None
+    epoch: int = 0
+    capture: CaptureStatus = CaptureStatus()
+    apply: ApplyStatus = ApplyStatus()
+    tables_total: int = 0
+    tables_replicating: int = 0
+    tables_failing: int = 0
+    tables: tuple[TableStatus, ...] = ()
+    snapshots: tuple[SnapshotStatus, ...] = ()
+    fault: Fault | None = None

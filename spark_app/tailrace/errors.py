@@ -1,0 +1,113 @@
+"""Every error Tailrace raises on purpose, typed by what the caller must do.
+
+`Stop` ends the process with its exit code and is not retried; `TableStop` stops one table while the others go on;
+`Retry` is tried again with back-off; `OutcomeUnknown` must be read back before anything is repeated. The class name is
+the error's public name (logs, status, docs/operations.md). All are picklable: Spark ships them between processes.
+"""
+
+
+class TailraceError(Exception):
+    """Base: `message` names the value at fault, `fix` says what the reader can do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message, fix)
+        self.message = message
+        self.fix = fix
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}" + (f" Fix: {self.fix}" if self.fix else "")
+
+
+class Stop(TailraceError):
+    """Nobody should restart the process before a person has changed something."""
+
+
+class InvalidManifest(Stop):
+    """The manifest or the command line is wrong."""
+
+    exit_code = 2
+
+
+class SourceRefused(Stop):
+    """The source lacks a setting, a right or a feature."""
+
+    exit_code = 10
+
+
+class TargetRefused(Stop):
+    """The target cannot be used as configured, or carries the state of another change log."""
+
+    exit_code = 10
+
+
+class AuthenticationFailed(Stop):
+    """The source refused the user name or the password."""
+
+    exit_code = 11
+
+
+class PositionLost(Stop):
+    """The source can no longer give the changes after the journal's position, or cannot prove that it can."""
+
+    exit_code = 12
+
+
+class Fenced(Stop):
+    """Another writer with a higher epoch owns the journal."""
+
+    exit_code = 13
+
+
+class CorruptLog(Stop):
+    """The change log has a gap, an unknown record or a record that does not fit its predecessor."""
+
+
+class Retry(TailraceError):
+    """A passing fault: connection, storage or target did not answer as they should."""
+
+
+class OutcomeUnknown(Retry):
+    """A write may or may not have happened; read it back first."""
+
+
+class TableStop(TailraceError):
+    """Stops one table; the others go on. `table` is `schema.name`."""
+
+    def __init__(self, table: str, message: str, fix: str = "") -> None:
+        super().__init__(message, fix)
+        self.table = table
+        self.args = (table, message, fix)
+
+
+class NoKey(TableStop):
+    """The table has no usable primary key or replica identity."""
+
+
+class SchemaChangeUnsupported(TableStop):
+    """The table's definition changed in a way that cannot be applied yet."""
+
+
+class ValueUnsupported(TableStop):
+    """A value has no exact representation in the column's target type."""
+
+
+class ForeignChange(TableStop):
+    """Somebody else changed rows of the target table."""
+
+
+class TargetChanged(TableStop):
+    """The target table was replaced, emptied or put back to a state that the change log can no longer bring forward."""
+
+
+class LogTrimmed(TableStop):
+    """The change log no longer holds what the table lacks: it needs a snapshot."""
+
+
+class TableGone(TableStop):
+    """The source table was dropped, renamed or re-created under the same name."""

@@ -1,0 +1,1 @@
+"""Processes, command line and status server."""

@@ -1,0 +1,45 @@
+"""Named seams: places between two durable writes where the proving harness kills, stalls or fails the process.
+
+In production the registry is empty and a seam costs one dictionary look-up. A harness sets the environment variable
+`TAILRACE_SEAMS` to `name=action[@count]` pairs separated by commas: `kill` sends SIGKILL to this very process, `fail`
+raises `SeamFailure`, `stall:<seconds>` sleeps; `@3` acts at the third visit (default the first), once per process.
+"""
+
+import os
+import signal
+import time
+
+
+class SeamFailure(RuntimeError):
+    """Raised at a seam by order of the harness."""
+
+
+def _parse(text: str) -> dict[str, tuple[str, int]]:
+    plan: dict[str, tuple[str, int]] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, rest = item.partition("=")
+        action, _, count = rest.partition("@")
+        plan[name] = (action, int(count or 1))
+    return plan
+
+
+_plan = _parse(os.environ.get("TAILRACE_SEAMS", ""))
+_visits: dict[str, int] = {}
+
+
+def seam(name: str) -> None:
+    """Mark a place where dying must be safe; see the module's docstring."""
+    if name not in _plan:
+        return
+    action, count = _plan[name]
+    _visits[name] = _visits.get(name, 0) + 1
+    if _visits[name] != count:
+        return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "fail":
+        raise SeamFailure(name)
+    elif action.startswith("stall:"):
+        time.sleep(float(action.removeprefix("stall:")))
+    else:
+        raise ValueError(f"TAILRACE_SEAMS: unknown action {action!r} for seam {name!r}")

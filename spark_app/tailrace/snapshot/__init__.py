@@ -1,0 +1,1 @@
+"""Snapshot planning and the chunk rule. Pure."""

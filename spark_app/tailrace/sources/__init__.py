@@ -1,0 +1,1 @@
+"""Source databases, one folder each."""

@@ -1,0 +1,1 @@
+"""Lake tables (Delta Lake, Apache Iceberg) written by locate and mark."""

@@ -1,0 +1,101 @@
+"""What apply and the lake committers exchange: applied state, data files, one commit. No Spark, no format.
+
+A lake table is a set of immutable Parquet data files, each with an optional deletion vector (positions of dead rows,
+from 0, in file order). Paths are absolute URIs (`file:///…`, `s3://…`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyroaring import BitMap64
+
+from tailrace.changelog.records import TableSchema
+
+Key = tuple[str, ...]
+"""A row's key as the source's text of the key columns, in key order."""
+
+
+@dataclass(frozen=True)
+class AppliedState:
+    """A, R, H and the log's id, stored in the target in the same commit as the data (DESIGN §5)."""
+
+    log_id: str
+    applied_seq: int = 0
+    applied_record: int = 0
+    holes: frozenset[Key] = frozenset()
+    schema_version: int = 0
+    """Version of the source table's schema that the target table has (0: not created by a log yet)."""
+    table_id: int = 0
+    """The source table's id."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A live data file of the current table version."""
+
+    path: str
+    rows: int
+    """Physical rows, dead ones included."""
+    size: int
+    dead: BitMap64 = field(default_factory=BitMap64)
+    lower: Mapping[str, object] = field(default_factory=dict)
+    """Smallest value by source column name, where the table's metadata knows one (never a truncated lie)."""
+    upper: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A Parquet file to add: just written by us or a chunk file to adopt; `dead`: rows superseded from the start."""
+
+    path: str
+    rows: int
+    size: int
+    dead: BitMap64 = field(default_factory=BitMap64)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One atomic change of a table. `marks` holds each file's whole new vector (old positions included)."""
+
+    applied: AppliedState
+    add: Sequence[NewFile] = ()
+    marks: Mapping[str, BitMap64] = field(default_factory=dict)
+    clear: bool = False
+    """Remove every present file first (TRUNCATE); `marks` is then empty."""
+    data_change: bool = True
+    """False: compaction."""
+    remove: Sequence[str] = ()
+    """Files replaced by `add` (compaction)."""
+    evolve: TableSchema | None = None
+    """Evolve the table to this schema in the same commit or durably before it (adding columns is idempotent)."""
+
+
+class LakeTable(Protocol):
+    """One target table, opened by its single writer. Methods raise `Retry`, `OutcomeUnknown`, `TargetRefused`,
+    `ForeignChange` or `TargetChanged`."""
+
+    location: str
+    """The table's folder, absolute URI without a trailing slash."""
+
+    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
+        """Create the table for `schema` if there is none; return the applied state of the current version.
+        A table of another log, or one that is not Tailrace's, is refused."""
+        ...
+
+    def refresh(self) -> AppliedState:
+        """Read the current version (a foreign compaction is accepted, a foreign change of rows is refused)."""
+        ...
+
+    def files(self) -> Sequence[DataFile]:
+        """The live data files of the version last read or written."""
+        ...
+
+    def commit(self, change: Commit) -> None:
+        """Commit against the version last read; refused when anybody changed the table since (`Retry`: read A, R, H
+        again and locate again). Afterwards `files()` shows the new version."""
+        ...
+
+    def arrow_schema(self, schema: TableSchema) -> object:
+        """pyarrow.Schema that data and chunk files of this source schema must have: physical names, field ids."""
+        ...
