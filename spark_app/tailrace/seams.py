@@ -2,12 +2,15 @@
 
 In production the registry is empty and a seam costs one dictionary look-up. A harness sets the environment variable
 `TAILRACE_SEAMS` to `name=action[@count]` pairs separated by commas: `kill` sends SIGKILL to this very process, `fail`
-raises `SeamFailure`, `stall:<seconds>` sleeps; `@3` acts at the third visit (default the first), once per process.
+raises `SeamFailure`, `stall:<seconds>` sleeps; `@3` acts at the third visit (default the first). Each acts once: per
+process, or, when `TAILRACE_SEAMS_ONCE` names a folder, once for all processes that share it (a marker file is left there
+before the act, so a supervisor's restart does not die again).
 """
 
 import os
 import signal
 import time
+from pathlib import Path
 
 
 class SeamFailure(RuntimeError):
@@ -25,6 +28,17 @@ def _parse(text: str) -> dict[str, tuple[str, int]]:
 
 _plan = _parse(os.environ.get("TAILRACE_SEAMS", ""))
 _visits: dict[str, int] = {}
+_once = os.environ.get("TAILRACE_SEAMS_ONCE")
+
+
+def _first(name: str) -> bool:
+    if _once is None:
+        return True
+    try:
+        (Path(_once) / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def seam(name: str) -> None:
@@ -33,7 +47,7 @@ def seam(name: str) -> None:
         return
     action, count = _plan[name]
     _visits[name] = _visits.get(name, 0) + 1
-    if _visits[name] != count:
+    if _visits[name] != count or not _first(name):
         return
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
