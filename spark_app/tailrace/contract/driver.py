@@ -3,8 +3,8 @@
     GET    /status                     Status, no token
     GET    /metrics                    Prometheus text, no token
     GET    /healthz                    200 while the driver's loops turn, else 503 with the reason
-    PUT    /snapshots/{id}             SnapshotBody; 200 once the journal holds the plan; idempotent by id; 409 when the id
-                                       holds another body; 422 when no table matches
+    PUT    /snapshots/{id}             SnapshotBody; 200 once the journal holds the plan; idempotent by id; 409 when
+                                       the id holds another body; 422 when no table matches
     DELETE /snapshots/{id}             stop it; 200, also when it has already ended; 404 unknown
     PUT    /snapshots/{id}/suspend     SuspendBody; 200; 404 unknown
 

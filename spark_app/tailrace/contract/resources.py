@@ -78,7 +78,7 @@ class Source(Model):
     """Short form of `credentials: {file: …}`."""
     tls: Tls = Tls()
     slot: Identifier | None = None
-    """Replication slot; default `tailrace_<name>`, made if missing. A slot named here must exist and is kept on deletion."""
+    """Replication slot; default `tailrace_<name>`, made if missing. One named here must exist and is kept on deletion."""
     publication: Identifier | None = None
     """Publication; default `tailrace_<name>`, made and kept up to date if missing. One named here is used as it is."""
 
@@ -99,7 +99,9 @@ class Tables(Model):
 class Storage(Model):
     """A place on a file system or an object store."""
 
-    location: Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")]
+    location: Annotated[
+        str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")
+    ]
     endpoint: Text | None = None
     """URL of an S3-compatible service; None: the provider's own."""
     region: Text | None = None
@@ -131,7 +133,9 @@ class Target(Storage):
             raise ValueError("catalog goes with type iceberg only")
         folder = self.type == "iceberg" and (self.catalog is None or self.catalog.type == "folder")
         if folder and not self.location.startswith("file:///"):
-            raise ValueError("an Iceberg folder catalog has no atomic commit on object storage; set catalog.type rest or jdbc")
+            raise ValueError(
+                "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"
+            )
         return self
 
 

@@ -1,0 +1,132 @@
+"""Source = target, row by row and column by column, through readers that are not ours.
+
+The source is read by psycopg, Delta by delta-rs' DataFusion engine, Iceberg by pyiceberg; neither Tailrace's codec nor
+its locating code takes part. A column that the target keeps as text is compared with the source's own text of it.
+Called by the demo for its verdict and by the tests' proving harness.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from psycopg import sql
+from pyiceberg.table import StaticTable
+
+Row = tuple[object, ...]
+
+
+def read_delta(path: Path) -> pa.Table:
+    """The rows that delta-rs sees."""
+    return pa.table(QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT * FROM t").read_all())
+
+
+def read_iceberg(path: Path) -> pa.Table:
+    """The rows that pyiceberg sees; the table lies in a folder catalog."""
+    newest = max((path / "metadata").glob("v*.metadata.json"), key=lambda p: int(p.name.split(".")[0][1:]))
+    return StaticTable.from_metadata(str(newest)).scan().to_arrow()
+
+
+READERS = {"delta": read_delta, "iceberg": read_iceberg}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def _expression(field: pa.Field) -> sql.Composed:
+    name = sql.Identifier(field.name)
+    if _is_text(field.type):
+        return sql.SQL("CASE WHEN t.{0} IS NOT NULL THEN pg_catalog.format('%s', t.{0}) END").format(name)
+    return sql.SQL("t.{}").format(name)
+
+
+def source_rows(connection: psycopg.Connection, name: sql.Identifier, target: pa.Schema) -> Iterator[Row]:
+    """The source's rows with the target's columns in the target's order; text where the target has text."""
+    columns = sql.SQL(", ").join(_expression(field) for field in target)
+    with connection.transaction(), connection.cursor("compare") as cursor:
+        cursor.itersize = 20_000
+        cursor.execute(sql.SQL("SELECT {} FROM {} t").format(columns, name))
+        for row in cursor:
+            yield tuple(_plain(value) for value in row)
+
+
+def target_rows(table: pa.Table) -> Iterator[Row]:
+    for batch in table.to_batches(max_chunksize=20_000):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield tuple(_plain(value) for value in row)
+
+
+def _plain(value: object) -> object:
+    """One form for both sides; NaN equals NaN, and 0.0 differs from -0.0."""
+    if isinstance(value, float):
+        return ("float", "nan" if math.isnan(value) else value.hex())
+    if isinstance(value, memoryview | bytearray):
+        return bytes(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value
+
+
+def _catalog_names(connection: psycopg.Connection, name: str, condition: str) -> list[str]:
+    query = (
+        f"SELECT attname FROM pg_catalog.pg_attribute a WHERE attrelid = %s::regclass AND {condition} ORDER BY attnum"
+    )
+    return [row[0] for row in connection.execute(query.encode(), (name,))]
+
+
+_COLUMNS = "attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+_KEY = (
+    "attnum = ANY ((SELECT indkey FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND indisprimary)::int2[])"
+)
+
+
+def differences(connection: psycopg.Connection, schema: str, table: str, target: pa.Table) -> Iterator[str]:
+    """Each difference as a sentence; none: equal."""
+    full = f"{schema}.{table}"
+    name = sql.Identifier(schema, table).as_string(connection)
+    expected, actual = _catalog_names(connection, name, _COLUMNS), target.column_names
+    if sorted(expected) != sorted(actual):
+        yield f"{full}: columns {expected} in the source, {actual} in the target"
+        return
+    key = [actual.index(column) for column in _catalog_names(connection, name, _KEY)]
+    there: dict[Row, Row] = {}
+    for row in target_rows(target):
+        if there.setdefault(tuple(row[i] for i in key), row) is not row:
+            yield f"{full}: key {tuple(row[i] for i in key)} stands twice in the target"
+    for row in source_rows(connection, sql.Identifier(schema, table), target.schema):
+        other = there.pop(tuple(row[i] for i in key), None)
+        if other is None:
+            yield f"{full}: key {tuple(row[i] for i in key)} is missing in the target"
+        elif row != other:
+            yield from _cells(full, actual, row, other, key)
+    for lost in there:
+        yield f"{full}: key {lost} is in the target and not in the source"
+
+
+def _cells(full: str, names: Sequence[str], here: Row, there: Row, key: Sequence[int]) -> Iterator[str]:
+    for column, ours, theirs in zip(names, here, there, strict=True):
+        if ours != theirs:
+            where = f"{full}: key {tuple(here[i] for i in key)} column {column}"
+            yield f"{where}: source {_short(ours)}, target {_short(theirs)}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:40]}… ({len(text)} characters)"
+
+
+def compare(connection: psycopg.Connection, names: Sequence[str], location: Path, format: str) -> list[str]:
+    """Compare the tables `schema.name` below `location`; the first ten differences of each table, empty: all equal."""
+    found: list[str] = []
+    for full in names:
+        schema, table = full.split(".", 1)
+        target = READERS[format](location / schema / table)
+        for number, difference in enumerate(differences(connection, schema, table, target)):
+            if number == 10:
+                break
+            found.append(difference)
+    return found

@@ -1,0 +1,179 @@
+"""Runs the real `tailrace` command as a child process: started, killed at seams, restarted, brought to an end.
+
+A `Deployment` is one Replicator with its folders; each `run` is a process group of its own, so that a kill takes the
+driver, its JVM and capture, or only the one that is asked for.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import yaml
+
+
+@dataclass
+class Deployment:
+    """Manifest, folders and processes of one Replicator under proof."""
+
+    folder: Path
+    source: dict[str, object]
+    """`spec.source` of the manifest."""
+    format: str = "delta"
+    spec: dict[str, object] = field(default_factory=dict)
+    """What else the spec holds; merged over the defaults here."""
+    requests: list[dict[str, object]] = field(default_factory=list)
+    runs: int = 0
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "replicator.yaml"
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "run"
+
+    def write_manifest(self) -> None:
+        spec: dict[str, object] = {
+            "source": self.source,
+            "tables": {"include": ["proof.*"]},
+            "target": {"type": self.format, "location": self.lake.as_uri()},
+            "storage": {"location": self.log.as_uri()},
+            "driver": {"memory": "1Gi", "cores": 2},
+        }
+        documents = [_resource("Replicator", "proof", spec | self.spec), *self.requests]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.manifest.write_text(yaml.safe_dump_all(documents))
+
+    def request(self, name: str, **spec: object) -> Path:
+        """A file with a SnapshotRequest of its own."""
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(_resource("SnapshotRequest", name, {"replicator": "proof", **spec})))
+        return path
+
+    def start(self, *arguments: str, seams: str = "") -> "Run":
+        """`tailrace run -f … <arguments>`, with faults armed at seams (`name=kill@2,…`), each once."""
+        self.write_manifest()
+        self.runs += 1
+        return Run.start(self, ["run", "-f", str(self.manifest), "--run-dir", str(self.state), *arguments], seams)
+
+    def command(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Another `tailrace` command, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "tailrace.run.cli", *arguments],
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def once(self, timeout: float = 240, seams: str = "") -> None:
+        """`tailrace run --once` to success."""
+        run = self.start("--once", seams=seams)
+        code = run.wait(timeout)
+        assert code == 0, f"exit code {code}\n{run.tail()}"
+
+
+@dataclass
+class Run:
+    """One `tailrace run` process."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @classmethod
+    def start(cls, deployment: Deployment, arguments: list[str], seams: str) -> "Run":
+        output = deployment.folder / f"run-{deployment.runs}.log"
+        once = deployment.folder / f"seams-{deployment.runs}"
+        once.mkdir(exist_ok=True)
+        environment = os.environ | {"TAILRACE_SEAMS": seams, "TAILRACE_SEAMS_ONCE": str(once)}
+        with output.open("wb") as sink:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tailrace.run.cli", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        return cls(process, output)
+
+    def tail(self, characters: int = 6000) -> str:
+        return self.output.read_text(errors="replace")[-characters:]
+
+    def wait(self, timeout: float) -> int:
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running after {timeout} s\n{self.tail()}") from None
+
+    def family(self) -> list[psutil.Process]:
+        """The driver's Python process and everything below it."""
+        try:
+            parent = psutil.Process(self.process.pid)
+            return [parent, *parent.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def child(self, part: str) -> psutil.Process:
+        """The first process below the driver whose command line contains `part`."""
+        for process in self.family()[1:]:
+            try:
+                if part in " ".join(process.cmdline()):
+                    return process
+            except psutil.NoSuchProcess:
+                continue
+        raise AssertionError(f"no process with {part!r} below the driver\n{self.tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, as a machine that loses power; waits until all are gone."""
+        family = self.family()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        for process in family:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(family, timeout=20)
+        self.process.wait(20)
+
+    def stop(self, timeout: float = 60) -> int:
+        """SIGINT, as Ctrl-C; the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.wait(timeout)
+
+
+def wait_until(condition: object, timeout: float, what: str) -> None:
+    """Poll `condition()` until it is true; fail naming `what`."""
+    assert callable(condition)
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"waited {timeout} s for: {what}"
+        time.sleep(0.1)
+
+
+def status(deployment: Deployment) -> dict[str, object]:
+    """`tailrace status --json` of the running process."""
+    done = deployment.command("status", "-f", str(deployment.manifest), "--run-dir", str(deployment.state), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def _resource(kind: str, name: str, spec: dict[str, object]) -> dict[str, object]:
+    return {"apiVersion": "tailrace.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
