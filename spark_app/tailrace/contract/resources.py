@@ -78,7 +78,7 @@ class Source(Model):
     """Short form of `credentials: {file: …}`."""
     tls: Tls = Tls()
     slot: Identifier | None = None
-    """Replication slot; default `tailrace_<name>`, made if missing. One named here must exist and is kept on deletion."""
+    """Replication slot; default `tailrace_<name>`, made if missing. One named here must exist; it is kept."""
     publication: Identifier | None = None
     """Publication; default `tailrace_<name>`, made and kept up to date if missing. One named here is used as it is."""
 
