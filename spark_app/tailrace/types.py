@@ -1,0 +1,41 @@
+"""Logical column types and their Arrow form: the one table that segments, chunk files and targets share.
+
+A logical type is a short text in the journal (`decimal(10,2)`, see `changelog.records.Column.type`). Sources choose it
+from the catalog; everything downstream asks here what it looks like in Arrow.
+"""
+
+import re
+
+import pyarrow as pa
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+MAX_PRECISION = 38
+"""Digits that Spark, Delta and Iceberg can hold in a decimal."""
+
+
+def decimal_parts(logical: str) -> tuple[int, int] | None:
+    """Precision and scale of `decimal(p,s)`; None: another type."""
+    found = _DECIMAL.fullmatch(logical)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def arrow_type(logical: str) -> pa.DataType:
+    """The Arrow type of a logical type; `ValueError` names one that does not exist."""
+    if logical in _SIMPLE:
+        return _SIMPLE[logical]
+    parts = decimal_parts(logical)
+    if parts is None or not (1 <= parts[0] <= MAX_PRECISION and parts[1] <= parts[0]):
+        raise ValueError(f"unknown logical type {logical!r}")
+    return pa.decimal128(*parts)
