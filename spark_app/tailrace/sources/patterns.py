@@ -1,0 +1,35 @@
+"""Table patterns as users write them: `schema.table`, `*` any run of characters, `?` one, everything else literal.
+
+The schema's pattern ends at the first dot; the rest is the table's, dots included. Called by discovery, the planner
+and whoever looks up a table's options.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from tailrace.contract.resources import TableOptions, Tables
+
+_WILD = {"*": ".*", "?": "."}
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join(_WILD.get(c) or re.escape(c) for c in pattern), re.DOTALL)
+
+
+def matches(pattern: str, schema: str, table: str) -> bool:
+    """True when the pattern names the table; case counts."""
+    schema_pattern, _, table_pattern = pattern.partition(".")
+    return bool(_regex(schema_pattern).fullmatch(schema) and _regex(table_pattern).fullmatch(table))
+
+
+def selected(tables: Tables, schema: str, table: str) -> bool:
+    """True for any include pattern and no exclude pattern."""
+    included = any(matches(p, schema, table) for p in tables.include)
+    return included and not any(matches(p, schema, table) for p in tables.exclude)
+
+
+def options_of(options: Iterable[TableOptions], schema: str, table: str) -> TableOptions | None:
+    """The first options that match the table; None: the defaults."""
+    return next((o for o in options if matches(o.match, schema, table)), None)

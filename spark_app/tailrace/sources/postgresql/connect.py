@@ -1,0 +1,235 @@
+"""Connections to PostgreSQL: every one with pinned session settings, TLS, keep-alives and errors with our names.
+
+Called by capture (replication connection), the catalog, chunk readers and preflight. `PgConfig` is picklable and holds
+no secret: the password is read from its file at each connect, so a rotated one is taken without a restart.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tailrace.contract.resources import Source
+from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SETTINGS: dict[str, str] = {
+    # The text of values: the same by the log and by a chunk, whatever ALTER ROLE … SET says (startup options win).
+    "DateStyle": "ISO,YMD",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "xmloption": "content",
+    "lc_monetary": "C",
+    "quote_all_identifiers": "off",
+    "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    # Long reads and an idle log connection are our ordinary life.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "default_transaction_isolation": "read\\ committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    # A policy that would hide rows is an error, never a silent filter.
+    "row_security": "off",
+    "jit": "off",
+}
+REPLICATION_SETTINGS: dict[str, str] = {"wal_sender_timeout": "30s"}
+
+_AUTHENTICATION = (
+    "password authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "authentication failed for user",
+    "is not permitted to log in",
+    "requires a peer",
+)
+_REFUSED = (
+    "permission denied",
+    "certificate verify failed",
+    "root certificate file",
+    "server certificate for",
+    "server does not support SSL",
+    "must be superuser or replication role",
+    "permission denied to start WAL sender",
+    "unrecognized configuration parameter",
+    "could not read root certificate",
+)
+
+
+@dataclass(frozen=True)
+class PgConfig:
+    """How to reach one source database."""
+
+    host: str
+    port: int
+    database: str
+    username: str
+    password_file: str | None = None
+    """None: no password is sent."""
+    tls_mode: str = "prefer"
+    ca_file: str | None = None
+    application_name: str = "tailrace"
+    """Names our backends in pg_stat_activity; capture's is how a dead predecessor's slot is recognised as ours."""
+    system_identifier: str | None = None
+    """When set, a connection that reaches another server (load balancer, restored backup) is refused."""
+    connect_timeout: int = 10
+    """Seconds."""
+
+    @staticmethod
+    def of(source: Source, application_name: str = "tailrace", secrets: Path | None = None) -> "PgConfig":
+        """From the manifest. `secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
+        password = source.password_file
+        if source.credentials is not None:
+            password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
+        ca_file = source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt")
+        return PgConfig(
+            host=source.host,
+            port=source.port,
+            database=source.database,
+            username=source.username,
+            password_file=password,
+            tls_mode=source.tls.mode,
+            ca_file=ca_file,
+            application_name=application_name,
+        )
+
+    def named(self, application_name: str) -> "PgConfig":
+        return replace(self, application_name=application_name)
+
+    def bound_to(self, system_identifier: str) -> "PgConfig":
+        """The same, but only this very server is accepted."""
+        return replace(self, system_identifier=system_identifier)
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.host}:{self.port}/{self.database}"
+
+
+def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
+    if secret is None:
+        return None
+    if secrets is None:
+        raise SourceRefused(
+            f"Secret {secret!r} is named, but no folder of mounted secrets is known here",
+            "outside Kubernetes use passwordFile, credentials.file and tls.caFile",
+        )
+    return str(secrets / secret / key)
+
+
+def connect(config: PgConfig, *, replication: bool = False) -> Connection:
+    """Open a connection in autocommit. `replication`: a walsender bound to the database."""
+    parameters = _parameters(config, replication)
+    try:
+        connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
+    except psycopg.Error as error:
+        raise _connect_error(config, error) from None
+    try:
+        with source_errors(config.place):
+            _settle(connection, config, replication)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
+    settings = SETTINGS | (REPLICATION_SETTINGS if replication else {})
+    parameters: dict[str, Any] = {
+        "host": config.host,
+        "port": config.port,
+        "dbname": config.database,
+        "user": config.username,
+        "application_name": config.application_name,
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+        "client_encoding": "UTF8",
+        "sslmode": config.tls_mode,
+        "connect_timeout": config.connect_timeout,
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        "passfile": "/dev/null/none",  # no file: libpq must not look for one of the user's
+    }
+    if config.password_file is not None:
+        parameters["password"] = _password(config.password_file)
+    if config.ca_file is not None:
+        parameters["sslrootcert"] = config.ca_file
+    elif config.tls_mode == "verify-full":
+        parameters["sslrootcert"] = "system"
+    if replication:
+        parameters["replication"] = "database"
+    return parameters
+
+
+def _password(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise AuthenticationFailed(
+            f"the password file {path} cannot be read: {reason}", "mount the Secret or correct passwordFile"
+        ) from None
+
+
+def _settle(connection: Connection, config: PgConfig, replication: bool) -> None:
+    if connection.info.server_version >= 170000:
+        # Older servers refuse a connection that names it among the startup options.
+        connection.execute("SET transaction_timeout = 0")
+    if config.system_identifier is None or replication:
+        return
+    found = system_identifier(connection)
+    if found != config.system_identifier:
+        raise SourceRefused(
+            f"{config.place} is the server with system identifier {found}, the change log belongs to"
+            f" {config.system_identifier}",
+            "connect to the primary itself, not through a balancer over several servers; a restored or new server needs"
+            " a new change log",
+        )
+
+
+def system_identifier(connection: Connection) -> str:
+    """The server's identity, equal on primary and standbys. (On a walsender ask IDENTIFY_SYSTEM.)"""
+    row = connection.execute("SELECT system_identifier::text FROM pg_catalog.pg_control_system()").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
+    text = _one_line(str(error))
+    what = f"{config.place} as {config.username!r}: {text}"
+    if any(part in text for part in _AUTHENTICATION) or ("role" in text and "does not exist" in text):
+        return AuthenticationFailed(what, "check source.username, the password file and pg_hba.conf")
+    if "database" in text and "does not exist" in text:
+        return SourceRefused(what, "correct source.database or create the database")
+    if any(part in text for part in _REFUSED):
+        return SourceRefused(what, "see docs/postgresql.md for the settings and rights that the source needs")
+    return Retry(f"cannot connect to {what}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@contextmanager
+def source_errors(what: str) -> Iterator[None]:
+    """Turn psycopg's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        state = error.sqlstate or ""
+        text = f"{what}: {_one_line(str(error))}" + (f" (SQLSTATE {state})" if state else "")
+        if state.startswith("28"):
+            raise AuthenticationFailed(text, "check source.username and the password file") from None
+        if state in ("42501", "3D000") or state.startswith("0A"):
+            raise SourceRefused(text, "grant what is missing; `tailrace doctor` prints the statements") from None
+        raise Retry(text) from None
