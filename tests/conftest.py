@@ -1,0 +1,45 @@
+"""Fixtures of all tests: a PostgreSQL server per test, one Spark session and one S3 server per run."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.postgres import PostgresServer
+from support.s3 import S3Server
+from support.versions import major_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """A fresh server. `@pytest.mark.postgres(14, wal_level="replica")` fixes version and settings."""
+    marker = request.node.get_closest_marker("postgres")
+    major = marker.args[0] if marker and marker.args else major_for(request.node.nodeid)
+    with PostgresServer(major, marker.kwargs if marker else None) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """One local session with Delta and Iceberg for the whole run; see support/spark.py."""
+    from support.spark import start_session
+
+    session = start_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server) -> S3Server:
+    """An S3 server with a new, empty bucket under `s3.bucket`."""
+    s3_server.new_bucket()
+    return s3_server

@@ -1,0 +1,88 @@
+"""A real S3 server over a folder, on loopback, for tests of object storage."""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tailrace import artifacts
+
+ACCESS_KEY = "tailrace-access"
+SECRET_KEY = "tailrace-secret-0123456789"
+REGION = "us-east-1"
+
+
+class S3Server:
+    """`endpoint`, `access_key`, `secret_key`, `region` and, after `new_bucket()`, `bucket`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.access_key = ACCESS_KEY
+        self.secret_key = SECRET_KEY
+        self.region = REGION
+        self.bucket = ""
+        self._buckets = 0
+        self._root = folder / "root"
+        self._root.mkdir(parents=True)
+        self._log = folder / "versitygw.log"
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start on the port of the first start, so that clients find it again."""
+        environment = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
+        command = [str(artifacts.versitygw()), "--port", f"127.0.0.1:{self._port}", "--region", self.region]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "posix", str(self._root)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """Stop it, or take the storage away in the middle of a test."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def new_bucket(self, name: str | None = None) -> str:
+        """Make an empty bucket: with this server's backend a bucket is a folder."""
+        self._buckets += 1
+        self.bucket = name or f"bucket-{self._buckets}"
+        (self._root / self.bucket).mkdir()
+        return self.bucket
+
+    def _wait_until_ready(self, timeout: float = 20.0) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
+                    raise RuntimeError(f"versitygw did not start: {self._log.read_text()[-2000:]}") from None
+                time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

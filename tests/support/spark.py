@@ -1,0 +1,46 @@
+"""The tests' Spark session: local, small, on loopback only, with Delta and Iceberg."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace import artifacts
+
+EXTENSIONS = (
+    "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+)
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """Spark's configuration; the Iceberg catalog `iceberg` keeps its tables under `folder/iceberg`."""
+    return {
+        "spark.jars": artifacts.spark_jars("lake"),
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        "spark.local.dir": str(folder / "local"),
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.iceberg.cache-enabled": "false",
+        "spark.sql.catalog.iceberg.type": "hadoop",
+        "spark.sql.catalog.iceberg.warehouse": str(folder / "iceberg"),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+
+
+def start_session(folder: Path) -> SparkSession:
+    """Start (or get) the JVM; two cores, one GiB."""
+    builder = SparkSession.builder.master("local[2]").appName("tailrace-tests")
+    for name, value in settings(folder).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,65 @@
+"""Look-ups of downloaded things, and guards on the shape of the tree."""
+
+from pathlib import Path
+
+import pytest
+
+import bootstrap
+from support.versions import major_for
+from tailrace import artifacts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TAILRACE_CACHE", str(tmp_path))
+    assert artifacts.postgres_dir(18).parent == tmp_path.resolve()
+    assert artifacts.jar_set_dir("lake").parent == tmp_path.resolve()
+
+
+def test_a_missing_artifact_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TAILRACE_CACHE", str(tmp_path))
+    with pytest.raises(artifacts.ArtifactMissing, match="make setup"):
+        artifacts.jars("lake")
+    with pytest.raises(artifacts.ArtifactMissing, match="no PostgreSQL 9"):
+        artifacts.postgres_bin(9)
+
+
+def test_a_half_made_folder_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TAILRACE_CACHE", str(tmp_path))
+    artifacts.postgres_dir(14).mkdir(parents=True)
+    with pytest.raises(artifacts.ArtifactMissing, match="incomplete"):
+        artifacts.postgres_bin(14)
+
+
+def test_a_jar_set_with_another_list_gets_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = artifacts.jar_set_dir("lake")
+    monkeypatch.setitem(artifacts.JAR_SETS, "lake", (*artifacts.LAKE_JARS, "org.example:more:1"))
+    assert artifacts.jar_set_dir("lake") != before
+
+
+def test_install_fills_once_and_leaves_nothing_of_a_failure(tmp_path: Path) -> None:
+    target = tmp_path / "thing-1"
+
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise RuntimeError("no network")
+
+    with pytest.raises(RuntimeError, match="no network"):
+        bootstrap.install(target, fail)
+    assert not target.exists()
+    assert bootstrap.install(target, lambda folder: (folder / "whole").touch())
+    assert not bootstrap.install(target, fail)
+    assert sorted(path.name for path in target.iterdir()) == [artifacts.READY, "whole"]
+
+
+def test_a_test_keeps_its_postgresql_version_and_both_versions_occur() -> None:
+    names = [f"tests/integration/test_x.py::test_{number}" for number in range(50)]
+    assert [major_for(name) for name in names] == [major_for(name) for name in names]
+    assert {major_for(name) for name in names} == set(artifacts.POSTGRES_VERSIONS)
+
+
+def test_no_package_file_shadows_the_standard_library_or_the_tests() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists(), "operator/ as a package hides the standard library's"
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+    assert not (ROOT / "tests" / "operator").exists()

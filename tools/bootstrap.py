@@ -1,0 +1,202 @@
+"""Sets the project up on a fresh machine: `.venv`, PostgreSQL binaries, Spark's jars, the S3 server.
+
+Called by `make setup` with the system's Python (standard library only). Every part is skipped when it is there already,
+is made in a temporary folder and then renamed, so an interrupted run leaves nothing half done, and a lock file keeps
+two runs apart. What it downloads goes to `tailrace.artifacts.cache_dir()`; the machine's own settings of pip, Maven
+and Go decide where from.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "spark_app"), str(ROOT / "tools")]
+sys.dont_write_bytecode = True
+
+import maven  # noqa: E402  (the path is set above: nothing is installed yet)
+from tailrace import artifacts  # noqa: E402
+
+VENV = ROOT / ".venv"
+STAMP = VENV / ".tailrace-setup"
+"""Holds the digest of what the environment was made from."""
+
+
+class SetupFailed(Exception):
+    """A tool is missing or a step failed; the message says which and what to do."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help="of: venv, postgres, jars, s3 (default: all)")
+    parser.add_argument("--print-env", action="store_true", help="print where things are as shell assignments, and end")
+    arguments = parser.parse_args()
+    if arguments.print_env:
+        print_env()
+        return 0
+    unknown = set(arguments.parts) - set(PARTS)
+    try:
+        if unknown:
+            raise SetupFailed(f"unknown part {', '.join(sorted(unknown))}; use {', '.join(PARTS)}")
+        check_tools(arguments.parts or list(PARTS))
+        for name in arguments.parts or PARTS:
+            started = time.monotonic()
+            changed = PARTS[name]()
+            outcome = "made" if changed else "was there"
+            print(f"setup: {name} {outcome} ({time.monotonic() - started:.1f} s)", flush=True)
+    except (SetupFailed, maven.FetchFailed) as error:
+        print(f"setup failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def check_tools(parts: list[str]) -> None:
+    """Say at once, and in full, what the machine lacks."""
+    missing = []
+    if sys.version_info < (3, 11):  # noqa: UP036  (whoever runs this file may have any Python)
+        missing.append(f"Python 3.11 or newer (this is {sys.version.split()[0]}): apt-get install python3 python3-venv")
+    if not shutil.which("java"):
+        missing.append("Java 17 for Spark and for fetching jars: apt-get install openjdk-17-jre-headless")
+    if "s3" in parts and not shutil.which("go") and not artifacts.is_ready(artifacts.versitygw_path().parent):
+        missing.append("Go 1.24 or newer for the S3 test server")
+    if missing:
+        raise SetupFailed("this machine lacks\n  - " + "\n  - ".join(missing))
+
+
+def make_venv() -> bool:
+    """`.venv` with the exact versions of constraints.txt and the project itself, editable."""
+    files = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    packages = [str(path) for path in (*ROOT.glob("spark_app/*/__init__.py"), *ROOT.glob("operator/*/__init__.py"))]
+    wanted = hashlib.sha256(files + "\n".join(sorted(packages)).encode()).hexdigest()
+    if VENV.is_symlink() or (STAMP.exists() and STAMP.read_text() == wanted):
+        return False  # a linked environment belongs to somebody else
+    with locked(ROOT / ".venv.lock"):
+        if not (VENV / "bin" / "python").exists():
+            run([sys.executable, "-m", "venv", str(VENV)])
+        python = str(VENV / "bin" / "python")
+        constraints = ["-c", str(ROOT / "constraints.txt")]
+        # The build backend comes from constraints.txt too: without isolation nothing unpinned is fetched.
+        run([python, "-m", "pip", "install", "-q", *constraints, "setuptools"])
+        run([python, "-m", "pip", "install", "-q", *constraints, "--no-build-isolation", "-e", f"{ROOT}[dev]"])
+        STAMP.write_text(wanted)
+    return True
+
+
+def make_postgres() -> bool:
+    """PostgreSQL servers, oldest and newest supported version."""
+    made = []
+    for major, version in artifacts.POSTGRES_VERSIONS.items():
+        made.append(install(artifacts.postgres_dir(major), partial(unpack_postgres, version)))
+    return any(made)
+
+
+def unpack_postgres(version: str, folder: Path) -> None:
+    """The artifact is a jar that holds one tar.xz."""
+    with scratch_dir() as scratch:
+        maven.fetch([f"{artifacts.POSTGRES_COORDINATE}:{version}"], scratch, scratch, pyspark_jars())
+        jar = next(scratch.glob("embedded-postgres-binaries-*.jar"))
+        with zipfile.ZipFile(jar) as archive:
+            member = next(name for name in archive.namelist() if name.endswith(".txz"))
+            archive.extract(member, scratch)
+        run(["tar", "-xJf", str(scratch / member), "-C", str(folder)])
+
+
+def make_jars() -> bool:
+    """The jar sets of Spark sessions."""
+    made = []
+    for name, coordinates in artifacts.JAR_SETS.items():
+        made.append(install(artifacts.jar_set_dir(name), partial(fetch_jars, coordinates)))
+    return any(made)
+
+
+def fetch_jars(coordinates: tuple[str, ...], folder: Path) -> None:
+    with scratch_dir() as scratch:
+        maven.fetch(coordinates, folder, scratch, pyspark_jars())
+
+
+def make_s3() -> bool:
+    """The S3 server of the tests, built from its Go module."""
+
+    def build(folder: Path) -> None:
+        environment = {**os.environ, "GOBIN": str(folder)}
+        run(["go", "install", f"{artifacts.VERSITYGW_MODULE}@{artifacts.VERSITYGW_VERSION}"], environment)
+
+    return install(artifacts.versitygw_path().parent, build)
+
+
+PARTS: dict[str, Callable[[], bool]] = {
+    "venv": make_venv,
+    "postgres": make_postgres,
+    "jars": make_jars,
+    "s3": make_s3,
+}
+
+
+def install(target: Path, fill: Callable[[Path], None]) -> bool:
+    """Fill a temporary folder beside `target`, mark it ready, give it its name. False: it was there."""
+    if artifacts.is_ready(target):
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.parent / f".{target.name}.lock"):
+        if artifacts.is_ready(target):  # another run finished it while this one waited
+            return False
+        shutil.rmtree(target, ignore_errors=True)
+        with scratch_dir(target.parent) as temporary:
+            made = temporary / target.name
+            made.mkdir(mode=0o755)
+            fill(made)
+            (made / artifacts.READY).touch()
+            made.rename(target)
+    return True
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on the file; it is released with the process, however that ends."""
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def scratch_dir(parent: Path | None = None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=".setup-", dir=parent) as name:
+        yield Path(name)
+
+
+def pyspark_jars() -> Path:
+    """PySpark's own jars: they hold Ivy."""
+    found = sorted((VENV / "lib").glob("python3*/site-packages/pyspark/jars"))
+    if not found:
+        raise SetupFailed(f"no pyspark in {VENV}; run `make setup` (part venv comes first)")
+    return found[0]
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=environment, check=False)
+    if done.returncode:
+        raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}")
+
+
+def print_env() -> None:
+    print(f"TAILRACE_CACHE={artifacts.cache_dir()}")
+    for major in artifacts.POSTGRES_VERSIONS:
+        print(f"TAILRACE_POSTGRESQL_{major}={artifacts.postgres_dir(major) / 'bin'}")
+    for name in artifacts.JAR_SETS:
+        print(f"TAILRACE_JARS_{name.upper()}={artifacts.jar_set_dir(name)}")
+    print(f"TAILRACE_VERSITYGW={artifacts.versitygw_path()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
