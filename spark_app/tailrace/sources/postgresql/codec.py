@@ -1,0 +1,202 @@
+"""Text of PostgreSQL's output functions -> typed Arrow, exactly; and keys back to text.
+
+Called after `columnar.split` by capture and by the chunk reader: one codec for both, so a value comes out equal either
+way. What the Arrow type and the lake formats cannot hold exactly raises `ValueUnsupported` and names the way out.
+The text must have been made under the session settings of `connect.SETTINGS`.
+"""
+
+import binascii
+import datetime
+import decimal
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import ValueUnsupported
+from tailrace.types import arrow_type
+
+_SHOWN = 80
+"""Characters of a value that a message repeats."""
+_YEARS = "its years are 0001 to 9999, without infinity"
+
+
+def decode(values: pa.LargeBinaryArray, type: str, table: str, column: str) -> pa.Array:
+    """The values in the logical `type`'s Arrow type; nulls stay null.
+
+    `table` and `column` are for the message of `ValueUnsupported`.
+    """
+    try:
+        return _decode(values, type)
+    except (pa.ArrowInvalid, _Unfit):
+        bad = _first_bad(values, type)
+    raise _unsupported(bad, type, table, column)
+
+
+class _Unfit(ValueError):
+    """Some value does not fit; which one is found afterwards."""
+
+
+def _decode(values: pa.LargeBinaryArray, type: str) -> pa.Array:
+    if type == "binary":
+        return _binary(values)
+    if type == "bool":
+        return _bool(values)
+    text = values.cast(pa.large_string())  # checks that it is UTF-8
+    if type.startswith("float"):
+        return _float(text, type)
+    if type in ("date", "timestamp", "timestamptz"):
+        return _time(text, type)
+    return text.cast(arrow_type(type))
+
+
+def _bool(values: pa.LargeBinaryArray) -> pa.Array:
+    true = pc.equal(values, pa.scalar(b"t", pa.large_binary()))
+    if not _all(pc.or_(true, pc.equal(values, pa.scalar(b"f", pa.large_binary())))):
+        raise _Unfit
+    return true
+
+
+def _float(text: pa.LargeStringArray, type: str) -> pa.Array:
+    numbers = text.cast(arrow_type(type))
+    # Too large a literal would be read as infinity.
+    infinite = pc.is_inf(numbers)
+    if pc.any(infinite).as_py() and not _all(pc.ends_with(text.filter(infinite), "Infinity")):
+        raise _Unfit
+    return numbers
+
+
+def _time(text: pa.LargeStringArray, type: str) -> pa.Array:
+    # Four-digit years only: Arrow reads no others, but it would read a year 0000, which PostgreSQL never writes.
+    if pc.any(pc.starts_with(text, "0000")).as_py():
+        raise _Unfit
+    return text.cast(arrow_type(type))
+
+
+def _binary(values: pa.LargeBinaryArray) -> pa.Array:
+    """`\\x` and hexadecimal digits; all rows are converted in one call."""
+    present = values.drop_null()
+    if not _all(pc.starts_with(present, pattern=b"\\x")):
+        raise _Unfit
+    # Not pc.binary_slice: it fails on short arrays with nulls (pyarrow 26, "Negative buffer resize").
+    offsets, data = _content(present)
+    digits = np.ones(len(data), dtype=np.bool_)
+    digits[offsets[:-1]] = False
+    digits[offsets[:-1] + 1] = False
+    sizes, odd = np.divmod(np.diff(offsets) - 2, 2)
+    try:
+        raw = binascii.unhexlify(data[digits].tobytes())
+    except binascii.Error:
+        raise _Unfit from None
+    if odd.any():
+        raise _Unfit
+    return _assembled(values, sizes, raw)
+
+
+def _content(values: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Offsets from 0 and the bytes of an array without nulls."""
+    if not len(values):
+        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset : values.offset + len(values) + 1]
+    data = values.buffers()[2]
+    every = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+    return offsets - offsets[0], every[offsets[0] : offsets[-1]]
+
+
+def _assembled(like: pa.LargeBinaryArray, sizes: npt.NDArray[np.int64], raw: bytes) -> pa.Array:
+    """`raw` cut into values of `sizes`, null where `like` is."""
+    lengths = np.zeros(len(like), dtype=np.int64)
+    valid = like.is_valid()
+    lengths[valid.to_numpy(zero_copy_only=False)] = sizes
+    offsets = np.zeros(len(like) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [valid.buffers()[1] if like.null_count else None, pa.py_buffer(offsets), pa.py_buffer(raw)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(like), buffers).cast(pa.binary())
+
+
+def _all(condition: pa.BooleanArray) -> bool:
+    """True when no entry is false; nulls do not count."""
+    return bool(pc.all(condition, min_count=0).as_py())
+
+
+def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:
+    """Find one value that does not decode, by halves."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _decode(values.slice(low, middle - low), type)
+            low = middle
+        except (pa.ArrowInvalid, _Unfit):
+            high = middle
+    found: bytes | None = values[low].as_py() if low < len(values) else None
+    return found
+
+
+def _unsupported(bad: bytes | None, type: str, table: str, column: str) -> ValueUnsupported:
+    raw = bad or b""
+    try:
+        shown = repr(raw[: _SHOWN * 4].decode("utf-8")[:_SHOWN])
+    except UnicodeDecodeError:
+        shown = f"bytes {raw[:_SHOWN].hex()}"
+    if type == "string":
+        return ValueUnsupported(
+            table,
+            f"column {column!r} of {table} has text that is not UTF-8 ({shown})",
+            "correct the row; a SQL_ASCII database does not check its text",
+        )
+    why = f"; {_YEARS}" if type in ("date", "timestamp", "timestamptz") else ""
+    return ValueUnsupported(
+        table,
+        f"column {column!r} of {table} has the value {shown}, which {type} cannot hold exactly{why}",
+        f"copy the column as text: options[].asText: [{column}], then re-create the target table",
+    )
+
+
+def key_text(columns: Sequence[pa.Array]) -> list[tuple[str, ...]]:
+    """The rows' keys as text that PostgreSQL reads back to the very same values; `columns` in key order, without nulls.
+
+    Whoever needs a key's text takes it from here, so equal keys have equal text.
+    """
+    return list(zip(*(_texts(column) for column in columns), strict=True))
+
+
+def _texts(column: pa.Array) -> list[str]:
+    type = column.type
+    if pa.types.is_string(type) or pa.types.is_large_string(type):
+        return [str(v) for v in column.to_pylist()]
+    if pa.types.is_integer(type):
+        return list(map(str, column.to_pylist()))
+    if pa.types.is_timestamp(type):
+        suffix = "+00" if type.tz else ""
+        local = pc.strftime(column.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
+        return [_trimmed(v) + suffix for v in local.to_pylist()]
+    return list(map(_writer(type), column.to_pylist()))
+
+
+def _trimmed(text: str) -> str:
+    """Without zeros at the fraction's end, as PostgreSQL writes it."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _writer(type: pa.DataType) -> Callable[[object], str]:
+    if pa.types.is_boolean(type):
+        return lambda v: "t" if v else "f"
+    if pa.types.is_float32(type):
+        return lambda v: _number(str(np.float32(v)))  # type: ignore[arg-type]
+    if pa.types.is_float64(type):
+        return lambda v: _number(repr(v))
+    if pa.types.is_decimal(type):
+        return lambda v: format(v, "f") if isinstance(v, decimal.Decimal) else str(v)
+    if pa.types.is_binary(type) or pa.types.is_large_binary(type):
+        return lambda v: "\\x" + v.hex() if isinstance(v, bytes) else str(v)
+    if pa.types.is_date(type):
+        return lambda v: v.isoformat() if isinstance(v, datetime.date) else str(v)
+    raise TypeError(f"no key text for Arrow type {type}")
+
+
+def _number(text: str) -> str:
+    named = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return named.get(text) or text.removesuffix(".0")
