@@ -1,0 +1,56 @@
+"""How far each target table is, as the apply loop tells it to the status, the planner and the `--once` check.
+
+Written by `apply.stream` (one thread per table), read by the status server's threads: values are replaced, never
+changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+from tailrace.contract.status import Counters, Fault
+from tailrace.targets.lake.model import Key
+
+
+@dataclass(frozen=True)
+class TableProgress:
+    applied_seq: int = 0
+    applied_record: int = -1
+    """-1: the target was not read yet."""
+    holes: frozenset[Key] = frozenset()
+    counters: Counters = field(default_factory=Counters)
+    """Since this driver's start."""
+    fault: Fault | None = None
+    stopped: bool = False
+    """A fault that trying again will not heal."""
+
+
+class Progress:
+    """The newest `TableProgress` of every table."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._tables: dict[int, TableProgress] = {}
+
+    def all(self) -> Mapping[int, TableProgress]:
+        with self._lock:
+            return dict(self._tables)
+
+    def of(self, table_id: int) -> TableProgress:
+        with self._lock:
+            return self._tables.get(table_id, TableProgress())
+
+    def put(self, table_id: int, progress: TableProgress) -> None:
+        with self._lock:
+            self._tables[table_id] = progress
+
+    def fail(self, table_id: int, fault: Fault, stopped: bool) -> None:
+        """Note a failed attempt; `since` stays that of the first in a row."""
+        before = self.of(table_id)
+        if before.fault is not None and before.fault.name == fault.name:
+            fault = fault.model_copy(update={"since": before.fault.since, "count": before.fault.count + 1})
+        self.put(table_id, replace(before, fault=fault, stopped=stopped))
+
+
+def add(one: Counters, other: Counters) -> Counters:
+    return Counters(**{name: getattr(one, name) + getattr(other, name) for name in Counters.model_fields})

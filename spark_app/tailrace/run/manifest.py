@@ -1,0 +1,151 @@
+"""Reads the manifests that `tailrace` is given: YAML documents of the two resources, as `kubectl apply` takes them.
+
+Called by the command line and by the driver. Out come validated models, or `InvalidManifest` with the path of the
+field, the value that was found and what to write instead.
+"""
+
+import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tailrace.contract.resources import API_VERSION, Replicator, SnapshotRequest
+from tailrace.errors import InvalidManifest
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = {"Mi": 1 << 20, "Gi": 1 << 30}
+_KINDS: dict[str, type[BaseModel]] = {"Replicator": Replicator, "SnapshotRequest": SnapshotRequest}
+_SHOWN = 80
+"""Longest value quoted in a message: a mistaken paste must not flood the terminal."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one file holds."""
+
+    replicators: tuple[Replicator, ...]
+    requests: tuple[SnapshotRequest, ...]
+
+    def replicator(self, name: str | None = None) -> Replicator:
+        """The Replicator called `name`, or the only one."""
+        found = [r for r in self.replicators if name in (None, r.metadata.name)]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(r.metadata.name for r in self.replicators) or "none"
+        if not found:
+            raise InvalidManifest(f"no Replicator {name or ''} in the manifest (found: {names}).", "Add it.")
+        raise InvalidManifest(f"the manifest holds several Replicators: {names}.", "Choose one with --name.")
+
+    def requests_of(self, replicator: str) -> tuple[SnapshotRequest, ...]:
+        return tuple(r for r in self.requests if r.spec.replicator == replicator)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML lets a later duplicate key win silently; here it is a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise InvalidManifest(f"line {line}: the field {key.value!r} is given twice.", "Keep one of the two.")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path) -> Manifest:
+    """Read the file; raises `InvalidManifest`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidManifest(f"cannot read {path}: {error}.", "Give a readable YAML file with -f.") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, origin: str) -> Manifest:
+    """The documents in `text`; `origin` names them in messages."""
+    try:
+        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
+    except yaml.YAMLError as error:
+        raise InvalidManifest(f"{origin} is not YAML: {_one_line(str(error))}.", "Correct the syntax.") from error
+    if not documents:
+        raise InvalidManifest(f"{origin} holds no document.", "Write a Replicator into it.")
+    models = [_model(document, f"{origin}, document {n}") for n, document in enumerate(documents, 1)]
+    manifest = Manifest(
+        tuple(m for m in models if isinstance(m, Replicator)),
+        tuple(m for m in models if isinstance(m, SnapshotRequest)),
+    )
+    _unique(origin, "Replicator", [m.metadata.name for m in manifest.replicators])
+    _unique(origin, "SnapshotRequest", [m.metadata.name for m in manifest.requests])
+    return manifest
+
+
+def _model(document: object, origin: str) -> BaseModel:
+    if not isinstance(document, dict):
+        raise InvalidManifest(f"{origin}: found {_shown(document)}.", "Write apiVersion, kind, metadata, spec.")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InvalidManifest(f"{origin}: kind is {_shown(kind)}.", f"Use one of: {', '.join(_KINDS)}.")
+    if document.get("apiVersion") != API_VERSION:
+        raise InvalidManifest(f"{origin}: apiVersion is {_shown(document.get('apiVersion'))}.", f"Use {API_VERSION}.")
+    try:
+        return _KINDS[kind].model_validate(document)
+    except ValidationError as error:
+        raise invalid(error, f"{origin} ({kind})") from error
+
+
+def invalid(error: ValidationError, origin: str) -> InvalidManifest:
+    """One message for all faults of a document: path, value, reason."""
+    faults = [_fault(item) for item in error.errors(include_url=False)]
+    return InvalidManifest(f"{origin}: {' '.join(faults)}", "See docs/reference.md for the fields.")
+
+
+def _fault(item: Any) -> str:
+    path = ".".join(str(part) for part in item["loc"]) or "document"
+    value = item.get("input")
+    match item["type"]:
+        case "missing":
+            return f"{path} is missing."
+        case "extra_forbidden":
+            return f"{path} is not a known field (its value: {_shown(value)})."
+        case "value_error":
+            return f"{path}: {str(item['msg']).removeprefix('Value error, ')}."
+        case _:
+            return f"{path} is {_shown(value)}: {_one_line(str(item['msg'])).lower()}."
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip().rstrip(".")
+
+
+def _unique(origin: str, kind: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidManifest(f"{origin}: two {kind}s are called {name!r}.", "Give each its own metadata.name.")
+        seen.add(name)
+
+
+def seconds(duration: str) -> float:
+    """`1h30m` -> 5400.0."""
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise InvalidManifest(f"{duration!r} is not a duration.", "Write 500ms, 30s, 15m, 1h30m or 7d.")
+    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def size(memory: str) -> int:
+    """`2Gi` -> bytes."""
+    number, unit = memory[:-2], memory[-2:]
+    if unit not in _SIZES or not number.isdigit():
+        raise InvalidManifest(f"{memory!r} is not a size.", "Write 512Mi or 2Gi.")
+    return int(number) * _SIZES[unit]

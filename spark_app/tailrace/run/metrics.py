@@ -1,0 +1,65 @@
+"""Prometheus text made from a status document: one source for both, so that they cannot disagree."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import CollectorRegistry, CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from tailrace.contract.status import Counters, Status
+
+
+def render(status: Status) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Once(status))
+    return bytes(generate_latest(registry))
+
+
+class _Once(Collector):
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterable[Metric]:
+        status = self._status
+        yield _gauge("tailrace_up", "1 while the driver is running", float(status.state in ("Running", "Suspended")))
+        yield _gauge("tailrace_capture_alive", "1 while capture answers", float(status.capture.alive))
+        yield _gauge("tailrace_capture_record", "Newest durable journal record", status.capture.record)
+        yield _gauge("tailrace_capture_lag_seconds", "Age of what is not in the log", status.capture.lag_seconds)
+        yield _gauge("tailrace_capture_lag_bytes", "Source log not yet in the change log", status.capture.lag_bytes)
+        yield _gauge("tailrace_slot_retained_bytes", "Source log held back by the slot", status.capture.retained_bytes)
+        yield _gauge("tailrace_apply_lag_seconds", "Age of the oldest commit not applied", status.apply.lag_seconds)
+        yield _gauge("tailrace_apply_record", "Record that every running table has applied", status.apply.record)
+        yield from _tables(status)
+        yield from _snapshots(status)
+
+
+def _gauge(name: str, text: str, value: float | None) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=())
+    if value is not None:
+        family.add_metric([], value)
+    return family
+
+
+def _tables(status: Status) -> Iterable[Metric]:
+    rows = CounterMetricFamily("tailrace_table_changes", "Changes applied since the start", labels=("table", "op"))
+    lags = GaugeMetricFamily("tailrace_table_lag_seconds", "Age of the oldest commit not applied", labels=("table",))
+    failing = GaugeMetricFamily("tailrace_table_failing", "1 while the table fails or is stopped", labels=("table",))
+    holes = GaugeMetricFamily("tailrace_table_holes", "Rows withheld until they are read again", labels=("table",))
+    for table in status.tables:
+        for op in Counters.model_fields:
+            rows.add_metric([table.name, op], getattr(table.counters, op))
+        if table.lag_seconds is not None:
+            lags.add_metric([table.name], table.lag_seconds)
+        failing.add_metric([table.name], float(table.state in ("FAILING", "STOPPED")))
+        holes.add_metric([table.name], table.holes)
+    yield from (rows, lags, failing, holes)
+
+
+def _snapshots(status: Status) -> Iterable[Metric]:
+    done = GaugeMetricFamily("tailrace_snapshot_rows_done", "Registered rows", labels=("snapshot",))
+    estimated = GaugeMetricFamily("tailrace_snapshot_rows_estimated", "Expected rows", labels=("snapshot",))
+    for snapshot in status.snapshots:
+        if snapshot.state in ("Pending", "Running", "Paused"):
+            done.add_metric([snapshot.id], snapshot.rows_done)
+            estimated.add_metric([snapshot.id], snapshot.rows_estimated)
+    yield from (done, estimated)

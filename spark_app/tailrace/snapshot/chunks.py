@@ -1,0 +1,311 @@
+"""The life of one table's snapshot as a pure state machine: what was recorded, what is being read, what comes next.
+
+The runner holds one `TableRun` per table of each running snapshot, asks `next_work` what to do, does it, and tells
+`step` what happened. An event that does not fit the phase raises `IllegalEvent`.
+
+    EDGE --EdgePassed--> START --Started--> WALK --(all ranges registered)--> FINISH --Finished--> DONE
+      any of EDGE, START, WALK --GaveUp--> FINISH (with a fault)
+
+The ranges of a table part its whole key space, so that "no chunk has this key" means "the source had no such row":
+`(max key, open)` is ordinal 0 and is read first, which bounds the tail of a table that grows; then the walk from the
+lowest key to the largest, ordinals 1, 2, … in key order. Keys are never compared here: order is the order of ordinals,
+and neighbours are recognised by equal bounds. A list of keys is cut into chunks of keys instead.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.state import SnapshotTable
+from tailrace.contract.status import Fault
+from tailrace.targets.lake.model import Key
+
+KEYS_PER_CHUNK = 1000
+"""A list of keys goes to the source as parameters of one statement."""
+
+
+class IllegalEvent(RuntimeError):
+    """A mistake in the runner: the event does not fit the phase."""
+
+
+class Phase(enum.Enum):
+    EDGE = "waits until transactions from before the capture are over"
+    START = "the largest key is looked up and recorded"
+    WALK = "chunks are cut and read"
+    FINISH = "the end is being recorded"
+    DONE = "recorded"
+
+
+@dataclass(frozen=True)
+class Range:
+    """One chunk: keys in (`lower`, `upper`], None open; or exactly `keys`."""
+
+    ordinal: int
+    lower: Key | None
+    upper: Key | None
+    keys: tuple[Key, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.keys is not None:
+            return f"{len(self.keys)} keys"
+        return f"({','.join(self.lower or ('…',))}, {','.join(self.upper or ('…',))}]"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch that still has to be cut into chunks: ordinals `first` … `last` (None: as many as it takes)."""
+
+    lower: Key | None
+    upper: Key
+    first: int
+    last: int | None
+
+
+@dataclass(frozen=True)
+class TableRun:
+    snapshot_id: str
+    table_id: int
+    phase: Phase
+    where: str | None = None
+    keys: tuple[Key, ...] | None = None
+    estimated_rows: int = 0
+    gaps: tuple[Gap, ...] = ()
+    cutting: bool = False
+    ready: tuple[Range, ...] = ()
+    reading: dict[int, Range] = field(default_factory=dict)
+    chunks_done: int = 0
+    rows_done: int = 0
+    failures: int = 0
+    """In a row, over all chunks; a registered chunk sets it back."""
+    fault: Fault | None = None
+
+    @property
+    def complete(self) -> bool:
+        """The snapshot replaces the table's rows."""
+        return self.where is None and self.keys is None
+
+
+# ---- events ----
+
+
+@dataclass(frozen=True)
+class EdgePassed:
+    pass
+
+
+@dataclass(frozen=True)
+class Started:
+    max_key: Key | None
+    estimated_rows: int
+
+
+@dataclass(frozen=True)
+class CutBegun:
+    pass
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`upper`: the key that ends the next chunk of the first gap; None: the rest of the gap is one chunk."""
+
+    upper: Key | None
+
+
+@dataclass(frozen=True)
+class CutFailed:
+    fault: Fault
+
+
+@dataclass(frozen=True)
+class ReadBegun:
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class Registered:
+    ordinal: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class ReadFailed:
+    ordinal: int
+    fault: Fault
+
+
+@dataclass(frozen=True)
+class GaveUp:
+    fault: Fault
+
+
+@dataclass(frozen=True)
+class Finished:
+    pass
+
+
+Event = EdgePassed | Started | CutBegun | Cut | CutFailed | ReadBegun | Registered | ReadFailed | GaveUp | Finished
+
+
+# ---- work ----
+
+
+@dataclass(frozen=True)
+class CheckEdge:
+    pass
+
+
+@dataclass(frozen=True)
+class FindMaxKey:
+    pass
+
+
+@dataclass(frozen=True)
+class CutNext:
+    """Find the key that ends a chunk in (`lower`, `upper`]; `last`: the rest must be one chunk, nothing to look up."""
+
+    lower: Key | None
+    upper: Key
+    last: bool
+
+
+@dataclass(frozen=True)
+class Read:
+    range: Range
+
+
+@dataclass(frozen=True)
+class RecordFinish:
+    pass
+
+
+Work = CheckEdge | FindMaxKey | CutNext | Read | RecordFinish
+
+
+def begin(snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequence[Key] | None) -> TableRun:
+    """The run as the journal has it: after a restart registered ranges are kept, only what lies between is read."""
+    run = TableRun(
+        snapshot_id,
+        logged.table_id,
+        Phase.EDGE,
+        where,
+        tuple(keys) if keys is not None else None,
+        chunks_done=logged.chunks_done,
+        rows_done=logged.rows_done,
+    )
+    if logged.finished is not None:
+        return replace(run, phase=Phase.DONE)
+    if not logged.started:
+        return run
+    run = replace(run, phase=Phase.WALK, estimated_rows=logged.estimated_rows)
+    return _settle(_with_ranges(run, logged.max_key, logged.chunks))
+
+
+def _with_ranges(run: TableRun, max_key: Key | None, registered: Sequence[ChunkRegistered]) -> TableRun:
+    known = {chunk.chunk for chunk in registered}
+    if run.keys is not None:
+        parts = [run.keys[i : i + KEYS_PER_CHUNK] for i in range(0, len(run.keys), KEYS_PER_CHUNK)]
+        ranges = [Range(n, None, None, part) for n, part in enumerate(parts)]
+        return replace(run, ready=tuple(r for r in ranges if r.ordinal not in known))
+    tail = () if 0 in known else (Range(0, max_key, None),)
+    gaps = () if max_key is None else gaps_of(registered, max_key)
+    return replace(run, ready=tail, gaps=gaps)
+
+
+def gaps_of(registered: Sequence[ChunkRegistered], max_key: Key) -> tuple[Gap, ...]:
+    """What the walk (ordinals from 1) still lacks. A gap between two registered chunks has exactly the ordinals that
+    were planned for it, so that ordinals stay in key order however often a snapshot is resumed."""
+    gaps: list[Gap] = []
+    lower: Key | None = None
+    expected = 1
+    for chunk in sorted((c for c in registered if c.chunk > 0), key=lambda c: c.chunk):
+        if chunk.lower != lower:
+            if chunk.lower is None or chunk.chunk == expected:
+                raise IllegalEvent(f"chunk {chunk.chunk} begins at {chunk.lower}, but {lower} was reached")
+            gaps.append(Gap(lower, chunk.lower, expected, chunk.chunk - 1))
+        lower, expected = chunk.upper, chunk.chunk + 1
+    if lower != max_key:
+        gaps.append(Gap(lower, max_key, expected, None))
+    return tuple(gaps)
+
+
+def next_work(run: TableRun, ahead: int) -> Work | None:
+    """What to do now; None: wait for what is under way. `ahead`: how many cut chunks may wait to be read."""
+    match run.phase:
+        case Phase.EDGE:
+            return CheckEdge()
+        case Phase.START:
+            return FindMaxKey()
+        case Phase.FINISH:
+            return None if run.reading else RecordFinish()  # nothing may be registered behind the end
+        case Phase.DONE:
+            return None
+    if run.gaps and not run.cutting and len(run.ready) < ahead:
+        gap = run.gaps[0]
+        return CutNext(gap.lower, gap.upper, last=gap.first == gap.last)
+    return Read(run.ready[0]) if run.ready else None
+
+
+def step(run: TableRun, event: Event) -> TableRun:
+    """The run after the event; raises `IllegalEvent`."""
+    if isinstance(event, GaveUp) and run.phase is not Phase.DONE:
+        return replace(run, phase=Phase.FINISH, fault=event.fault, gaps=(), ready=(), cutting=False)
+    match run.phase, event:
+        case Phase.EDGE, EdgePassed():
+            return replace(run, phase=Phase.START)
+        case Phase.START, Started():
+            started = replace(run, phase=Phase.WALK, estimated_rows=event.estimated_rows)
+            return _settle(_with_ranges(started, event.max_key, ()))
+        case Phase.FINISH, Finished():
+            return replace(run, phase=Phase.DONE)
+        case ((Phase.WALK | Phase.FINISH), (Registered() | ReadFailed())) if event.ordinal in run.reading:
+            return _settle(_read_over(run, event))
+        case Phase.FINISH, (Cut() | CutFailed()) if run.fault is not None:
+            return run  # the answer to a question asked before the table was given up
+        case Phase.WALK, _:
+            return _settle(_walk(run, event))
+    raise IllegalEvent(f"{event} in phase {run.phase.name} of table {run.table_id}")
+
+
+def _walk(run: TableRun, event: Event) -> TableRun:
+    match event:
+        case CutBegun() if run.gaps and not run.cutting:
+            return replace(run, cutting=True)
+        case Cut() if run.cutting:
+            return _cut(run, event.upper)
+        case CutFailed() if run.cutting:
+            return replace(run, cutting=False, failures=run.failures + 1, fault=event.fault)
+        case ReadBegun() if run.ready and run.ready[0].ordinal == event.ordinal:
+            return replace(run, ready=run.ready[1:], reading=run.reading | {event.ordinal: run.ready[0]})
+    raise IllegalEvent(f"{event} in phase {run.phase.name} of table {run.table_id}")
+
+
+def _cut(run: TableRun, upper: Key | None) -> TableRun:
+    gap, rest = run.gaps[0], run.gaps[1:]
+    done = upper is None or upper == gap.upper or gap.first == gap.last
+    chunk = Range(gap.first, gap.lower, gap.upper if done else upper)
+    gaps = rest if done else (Gap(chunk.upper, gap.upper, gap.first + 1, gap.last), *rest)
+    return replace(run, cutting=False, gaps=gaps, ready=(*run.ready, chunk))
+
+
+def _read_over(run: TableRun, event: Registered | ReadFailed) -> TableRun:
+    chunk = run.reading[event.ordinal]
+    reading = {n: r for n, r in run.reading.items() if n != event.ordinal}
+    if isinstance(event, Registered):
+        fault = run.fault if run.phase is Phase.FINISH else None
+        return replace(
+            run,
+            reading=reading,
+            chunks_done=run.chunks_done + 1,
+            rows_done=run.rows_done + event.rows,
+            failures=0,
+            fault=fault,
+        )
+    if run.phase is Phase.FINISH:
+        return replace(run, reading=reading)
+    return replace(run, reading=reading, ready=(chunk, *run.ready), failures=run.failures + 1, fault=event.fault)
+
+
+def _settle(run: TableRun) -> TableRun:
+    over = not (run.gaps or run.ready or run.reading or run.cutting)
+    return replace(run, phase=Phase.FINISH) if run.phase is Phase.WALK and over else run

@@ -1,0 +1,157 @@
+"""Which snapshots there should be, decided from the journal's state: pure, no I/O, no clock.
+
+Called by the snapshot runner on every turn. Snapshots that Tailrace orders itself have ids derived from what calls for
+them, so that a restart, or a turn that is repeated, cannot plan one twice: the journal knows the id.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tailrace.changelog.records import Event, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import SnapshotRequest
+from tailrace.errors import InvalidManifest
+from tailrace.targets.lake.model import Key
+
+MAX_REPAIR_KEYS = 10_000
+"""Holes read by one repair; the rest follows in the next."""
+
+
+@dataclass(frozen=True)
+class Holes:
+    """What a table lacked after it had applied record `applied_record`."""
+
+    applied_record: int
+    keys: frozenset[Key]
+
+
+def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
+    """The snapshots that the state calls for and the journal does not hold yet."""
+    live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
+    plans = [*_initial(live), *_rereads(live), *_repairs(state, live, holes)]
+    return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
+
+
+def _initial(tables: Iterable[TableLog]) -> Iterable[SnapshotPlanned]:
+    for table in tables:
+        if table.initial_snapshot:
+            yield SnapshotPlanned(
+                snapshot_id=f"initial-{table.table_id}-{table.added_record}", reason="initial", tables=(table.table_id,)
+            )
+
+
+def _rereads(tables: Iterable[TableLog]) -> Iterable[SnapshotPlanned]:
+    for table in tables:
+        newest = next((s for s in reversed(table.schemas) if s.reread), None)
+        if newest is not None:
+            yield SnapshotPlanned(
+                snapshot_id=f"schema-{table.table_id}-{newest.table.version}", reason="schema", tables=(table.table_id,)
+            )
+
+
+def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
+    """One at a time per table: its rows must be applied before what is still missing can be told."""
+    repairs = [s.plan for s in state.snapshots.values() if s.ended is None and s.plan.reason == "repair"]
+    running = {table_id for plan in repairs for table_id in plan.tables}
+    for table in tables:
+        found = holes.get(table.table_id)
+        if found is None or not found.keys or table.table_id in running:
+            continue
+        if any(chunk.record > found.applied_record for chunk in table.chunks):
+            continue
+        yield SnapshotPlanned(
+            snapshot_id=f"repair-{table.table_id}-{state.number}",
+            reason="repair",
+            tables=(table.table_id,),
+            keys=tuple(sorted(found.keys)[:MAX_REPAIR_KEYS]),
+        )
+
+
+def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotPlanned:
+    """The plan for a SnapshotRequest; raises `InvalidManifest` when no table matches."""
+    tables = [t for t in state.tables.values() if not t.removed and matches(t.schema.name, body.spec.tables)]
+    if not tables:
+        known = ", ".join(sorted(t.schema.name for t in state.tables.values() if not t.removed)[:20]) or "none"
+        raise InvalidManifest(
+            f"no captured table matches {', '.join(body.spec.tables)} (captured: {known}).", "Correct tables."
+        )
+    if body.spec.keys is not None:
+        _check_keys(tables, body.spec.keys)
+    return SnapshotPlanned(
+        snapshot_id=snapshot_id,
+        request=body.name,
+        reason="request",
+        tables=tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)),
+        where=body.spec.where,
+        keys=body.spec.keys,
+        chunk_rows=body.spec.chunk_rows,
+        parallelism=body.spec.parallelism,
+    )
+
+
+def _check_keys(tables: Sequence[TableLog], keys: Iterable[Key]) -> None:
+    if len(tables) != 1:
+        raise InvalidManifest(f"keys goes with one table, {len(tables)} match.", "Name the table without wildcards.")
+    columns = [c.name for c in tables[0].schema.key_columns]
+    for key in keys:
+        if len(key) != len(columns):
+            raise InvalidManifest(
+                f"the key {key} has {len(key)} values; the key of {tables[0].schema.name} is ({', '.join(columns)}).",
+                "Give one value for each key column.",
+            )
+
+
+def request_id(request: SnapshotRequest) -> str:
+    """Outside Kubernetes a request is known by its name and what it asks for: the same file, read again, is the same
+    request; a changed one is a new snapshot."""
+    if request.metadata.uid is not None:
+        return request.metadata.uid
+    spec = request.spec.model_copy(update={"suspend": False}).model_dump_json()
+    return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
+
+
+def same_plan(one: SnapshotPlanned, other: SnapshotPlanned) -> bool:
+    """The tables that match may have become more since; what was asked counts."""
+    return one.model_copy(update={"tables": ()}) == other.model_copy(update={"tables": ()})
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(re.fullmatch(_regex(pattern), name, re.DOTALL) for pattern in patterns)
+
+
+def _regex(pattern: str) -> str:
+    return "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern)
+
+
+def endings(state: LogState) -> tuple[Event, ...]:
+    """Snapshots whose last table is finished and that lack their end record."""
+    events: list[Event] = []
+    for snapshot in state.snapshots.values():
+        finished = [t.finished for t in snapshot.tables.values()]
+        if snapshot.ended is not None or not all(finished):
+            continue
+        failed = [f for f in finished if f is not None and f.error is not None]
+        events.append(
+            SnapshotEnded(
+                snapshot_id=snapshot.plan.snapshot_id,
+                outcome="failed" if failed else "completed",
+                message=failed[0].error or "" if failed else "",
+            )
+        )
+    return tuple(events)
+
+
+def next_chunk_rows(fixed: int | None, rows: int, last_seconds: float, aim_seconds: float) -> int:
+    """How many rows the next chunk should have, after one of `rows` rows that took `last_seconds`. Grows and shrinks by
+    a factor of four at most, so that one odd measurement does not do harm."""
+    if fixed is not None:
+        return fixed
+    ideal = rows * aim_seconds / max(last_seconds, 0.001)
+    return int(min(max(ideal, rows / 4, 1_000), rows * 4, 2_000_000))
+
+
+FIRST_CHUNK_ROWS = 20_000
+"""Before anything is measured."""

@@ -1,0 +1,140 @@
+import pytest
+
+from tailrace.changelog.records import (
+    ChunkRegistered,
+    Column,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    TableSchema,
+)
+from tailrace.changelog.state import (
+    LoggedChunk,
+    LoggedSchema,
+    LogState,
+    SnapshotState,
+    SnapshotTable,
+    TableLog,
+)
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
+from tailrace.errors import InvalidManifest
+from tailrace.snapshot import planner
+from tailrace.snapshot.planner import Holes
+
+
+def table(table_id: int, name: str, **more: object) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="public", table_name=name, version=1, columns=(column,))
+    values: dict[str, object] = {
+        "table_id": table_id,
+        "added_record": 3,
+        "edge_xid": 1,
+        "initial_snapshot": False,
+        "schemas": (LoggedSchema(record=3, after_seq=0, table=schema),),
+    }
+    return TableLog.model_validate(values | more)
+
+
+def log(*tables: TableLog, snapshots: dict[str, SnapshotState] | None = None) -> LogState:
+    return LogState(number=9, tables={t.table_id: t for t in tables}, snapshots=snapshots or {})
+
+
+def snapshot(plan: SnapshotPlanned, **more: object) -> SnapshotState:
+    tables = {t: SnapshotTable(table_id=t) for t in plan.tables}
+    return SnapshotState.model_validate({"plan": plan, "record": 4, "tables": tables} | more)
+
+
+def test_an_added_table_gets_one_initial_snapshot_and_no_second() -> None:
+    state = log(table(7, "a", initial_snapshot=True), table(8, "b"))
+    plans = planner.wanted(state, {})
+    assert [(p.snapshot_id, p.reason, p.tables) for p in plans] == [("initial-7-3", "initial", (7,))]
+    known = log(*state.tables.values(), snapshots={"initial-7-3": snapshot(plans[0])})
+    assert planner.wanted(known, {}) == ()
+
+
+def test_a_removed_table_is_not_read() -> None:
+    assert planner.wanted(log(table(7, "a", initial_snapshot=True, removed=True)), {}) == ()
+
+
+def test_a_rewrite_of_the_table_calls_for_reading_it_again() -> None:
+    old = table(7, "a")
+    newer = old.schema.model_copy(update={"version": 2})
+    changed = old.model_copy(
+        update={"schemas": (*old.schemas, LoggedSchema(record=5, after_seq=9, table=newer, reread=True))}
+    )
+    assert [(p.snapshot_id, p.reason) for p in planner.wanted(log(changed), {})] == [("schema-7-2", "schema")]
+
+
+def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_applied() -> None:
+    holes = {7: Holes(5, frozenset({("2",), ("1",)}))}
+    (plan,) = planner.wanted(log(table(7, "a")), holes)
+    assert (plan.reason, plan.keys) == ("repair", (("1",), ("2",)))
+    running = {plan.snapshot_id: snapshot(plan)}
+    assert planner.wanted(log(table(7, "a"), snapshots=running), holes) == ()
+    chunk = ChunkRegistered(
+        snapshot_id=plan.snapshot_id, table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
+        schema_version=1, replay_point=1, high=1,
+    )  # fmt: skip
+    ended = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
+    state = log(table(7, "a", chunks=(LoggedChunk(record=6, chunk=chunk),)), snapshots={"other": ended})
+    assert planner.wanted(state, holes) == ()
+    assert len(planner.wanted(state, {7: Holes(6, frozenset({("2",)}))})) == 1
+
+
+def test_a_request_takes_the_tables_that_match_its_patterns() -> None:
+    body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.a*",), where="x > 1"))
+    plan = planner.request_plan(log(table(7, "ab"), table(8, "b"), table(9, "a")), "id", body)
+    assert (plan.tables, plan.where, plan.request) == ((9, 7), "x > 1", "r")
+
+
+def test_a_request_that_fits_no_table_names_those_there_are() -> None:
+    body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.x",)))
+    with pytest.raises(InvalidManifest, match=r"public\.ab"):
+        planner.request_plan(log(table(7, "ab")), "id", body)
+
+
+def test_keys_of_the_wrong_width_are_refused_with_the_key_columns() -> None:
+    spec = SnapshotRequestSpec(replicator="shop", tables=("public.a",), keys=(("1", "2"),))
+    with pytest.raises(InvalidManifest, match=r"\(id\)"):
+        planner.request_plan(log(table(7, "a")), "id", SnapshotBody(name="r", spec=spec))
+
+
+def test_a_pattern_s_dot_and_underscore_are_literal() -> None:
+    assert planner.matches("a_b.t", ("a_b.*",))
+    assert not planner.matches("axb.t", ("a_b.*",))
+    assert not planner.matches("aXt", ("a.t",))
+
+
+def test_a_changed_request_of_the_same_name_is_another_snapshot_a_suspended_one_is_not() -> None:
+    def request(**spec: object) -> SnapshotRequest:
+        return SnapshotRequest.model_validate(
+            {
+                "apiVersion": "tailrace.dev/v1alpha1",
+                "kind": "SnapshotRequest",
+                "metadata": {"name": "r"},
+                "spec": {"replicator": "shop", "tables": ["public.a"]} | spec,
+            }
+        )
+
+    assert planner.request_id(request()) == planner.request_id(request(suspend=True))
+    assert planner.request_id(request()) != planner.request_id(request(where="x"))
+
+
+def test_a_snapshot_ends_when_its_last_table_is_finished_and_fails_when_one_failed() -> None:
+    plan = SnapshotPlanned(snapshot_id="s", tables=(7, 8))
+    done = SnapshotTableFinished(snapshot_id="s", table_id=7, chunks=1, complete=True)
+    failed = SnapshotTableFinished(snapshot_id="s", table_id=8, chunks=0, complete=False, error="Retry: away")
+    half = {7: SnapshotTable(table_id=7, finished=done), 8: SnapshotTable(table_id=8)}
+    assert planner.endings(log(snapshots={"s": snapshot(plan, tables=half)})) == ()
+    whole = half | {8: SnapshotTable(table_id=8, finished=failed)}
+    (end,) = planner.endings(log(snapshots={"s": snapshot(plan, tables=whole)}))
+    assert isinstance(end, SnapshotEnded)
+    assert (end.outcome, end.message) == ("failed", "Retry: away")
+
+
+def test_chunks_grow_and_shrink_towards_the_wanted_time() -> None:
+    assert planner.next_chunk_rows(None, 20_000, 0.1, 10) == 80_000
+    assert planner.next_chunk_rows(None, 20_000, 100, 10) == 5_000
+    assert planner.next_chunk_rows(None, 20_000, 20, 10) == 10_000
+    assert planner.next_chunk_rows(500, 20_000, 20, 10) == 500
