@@ -108,11 +108,11 @@ def _content(values: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.int64], npt.ND
 def _assembled(like: pa.LargeBinaryArray, sizes: npt.NDArray[np.int64], raw: bytes) -> pa.Array:
     """`raw` cut into values of `sizes`, null where `like` is."""
     lengths = np.zeros(len(like), dtype=np.int64)
-    valid = like.is_valid()
-    lengths[valid.to_numpy(zero_copy_only=False)] = sizes
+    valid = like.is_valid().to_numpy(zero_copy_only=False)
+    lengths[valid] = sizes
     offsets = np.zeros(len(like) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    buffers = [valid.buffers()[1] if like.null_count else None, pa.py_buffer(offsets), pa.py_buffer(raw)]
+    buffers = [pa.array(valid).buffers()[1] if like.null_count else None, pa.py_buffer(offsets), pa.py_buffer(raw)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(like), buffers).cast(pa.binary())
 
 

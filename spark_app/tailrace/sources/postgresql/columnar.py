@@ -1,6 +1,6 @@
 """Split rows in wire form into columns, all rows together, with numpy.
 
-Called by capture (pgoutput TupleData) and by the chunk reader (rows of COPY … FORMAT binary). The columns' bytes come out
+Called by capture (pgoutput TupleData) and by the chunk reader (rows of COPY … FORMAT binary). The columns come out
 as Arrow; `codec.decode` gives them their types. Cost is per column and per byte, never per row in Python.
 """
 

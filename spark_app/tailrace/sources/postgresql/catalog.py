@@ -1,0 +1,232 @@
+"""Discovery: the tables that patterns select, with their columns, keys and logical types, from the system catalog.
+
+Called by capture (at start and when it polls for schema changes), by the chunk reader (is it still the same table?) and
+by preflight. Identity is oid and attnum, never a name.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from psycopg import sql
+from psycopg.rows import DictRow, dict_row
+
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.contract.resources import TableOptions, Tables
+from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop
+from tailrace.sources.patterns import options_of, selected
+from tailrace.sources.postgresql.connect import Connection
+from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
+from tailrace.types import MAX_PRECISION
+
+_TABLES = """
+SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
+       c.relpersistence::text AS relpersistence, c.relrowsecurity, pg_get_userbyid(c.relowner) AS owner,
+       (SELECT array_agg(ARRAY[l.oid::int8, l.relfilenode::int8] ORDER BY l.oid) FROM pg_class l
+         WHERE l.relkind = 'r' AND (l.oid = c.oid
+            OR c.relkind = 'p' AND l.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))) AS storage,
+       (SELECT coalesce(sum(greatest(l.reltuples, 0)), 0)::int8 FROM pg_class l
+         WHERE l.relkind = 'r' AND (l.oid = c.oid
+            OR c.relkind = 'p' AND l.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))) AS tuples
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
+   AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' {only}
+ ORDER BY n.nspname, c.relname
+"""
+
+# A key is an index that replica identity can use: the primary key (DEFAULT, FULL) or the index named (USING INDEX). A
+# deferrable one may hold a value twice inside a transaction, so it identifies no row there.
+_COLUMNS = """
+WITH RECURSIVE wanted AS (SELECT c.oid, c.relreplident FROM pg_class c WHERE c.oid = ANY(%(oids)s::oid[])),
+base AS (
+  SELECT t.oid AS type, t.oid AS base, t.typbasetype AS next, t.typtypmod AS typmod FROM pg_type t
+   WHERE t.oid IN (SELECT a.atttypid FROM pg_attribute a JOIN wanted w ON w.oid = a.attrelid)
+  UNION ALL
+  SELECT b.type, t.oid, t.typbasetype, CASE WHEN b.typmod >= 0 THEN b.typmod ELSE t.typtypmod END
+    FROM base b JOIN pg_type t ON t.oid = b.next WHERE b.next <> 0),
+key AS (
+  SELECT w.oid AS rel, k.attnum, k.position - 1 AS position, oc.opcfamily, oc.opcintype, i.indcollation[k.position - 1] AS coll
+    FROM wanted w
+    JOIN pg_index i ON i.indrelid = w.oid AND i.indisvalid AND i.indimmediate
+     AND CASE w.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END,
+    LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, position),
+    pg_opclass oc
+   WHERE w.relreplident <> 'n' AND k.position <= i.indnkeyatts AND oc.oid = i.indclass[k.position - 1])
+SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS source_type,
+       bn.nspname AS base_schema, bt.typname AS base_name,
+       CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END AS typmod,
+       pn.nspname AS out_schema, p.proname AS out_name, a.attnotnull OR k.attnum IS NOT NULL AS attnotnull,
+       a.attgenerated <> '' AS generated, a.atthasdef, a.atthasmissing, k.position,
+       cn.nspname AS coll_schema, co.collname AS coll_name,
+       (SELECT jsonb_object_agg(o.amopstrategy, jsonb_build_array(opn.nspname, op.oprname))
+          FROM pg_amop o JOIN pg_operator op ON op.oid = o.amopopr JOIN pg_namespace opn ON opn.oid = op.oprnamespace
+         WHERE o.amopfamily = k.opcfamily AND o.amoplefttype = k.opcintype AND o.amoprighttype = k.opcintype
+           AND o.amoppurpose = 's') AS operators
+  FROM pg_attribute a
+  JOIN wanted w ON w.oid = a.attrelid
+  JOIN base b ON b.type = a.atttypid AND b.next = 0
+  JOIN pg_type bt ON bt.oid = b.base JOIN pg_namespace bn ON bn.oid = bt.typnamespace
+  JOIN pg_proc p ON p.oid = bt.typoutput JOIN pg_namespace pn ON pn.oid = p.pronamespace
+  LEFT JOIN key k ON k.rel = a.attrelid AND k.attnum = a.attnum
+  LEFT JOIN pg_collation co ON co.oid = k.coll AND k.coll <> a.attcollation
+  LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
+ WHERE a.attnum > 0 AND NOT a.attisdropped
+ ORDER BY a.attrelid, a.attnum
+"""
+
+_LOGICAL = {
+    "bool": "bool",
+    "int2": "int32",
+    "int4": "int32",
+    "int8": "int64",
+    "float4": "float32",
+    "float8": "float64",
+    "bytea": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+}
+
+
+def discover(connection: Connection, tables: Tables, options: Sequence[TableOptions] = ()) -> tuple[PgTable, ...]:
+    """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(sql.SQL(_TABLES).format(only=sql.SQL(""))).fetchall()
+        rows = [r for r in rows if selected(tables, r["nspname"], r["relname"])]
+        return _with_columns(cursor, rows, options)
+
+
+def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOptions] = ()) -> PgTable | None:
+    """The table with this oid as the connection's transaction sees it; None: there is none (any more)."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        only = sql.SQL("AND c.oid = {}::oid").format(sql.Literal(oid))
+        rows = cursor.execute(sql.SQL(_TABLES).format(only=only)).fetchall()
+        found = _with_columns(cursor, rows, options)
+    return found[0] if found else None
+
+
+def _with_columns(cursor: Any, rows: list[DictRow], options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
+    oids = [r["oid"] for r in rows]
+    columns: dict[int, list[DictRow]] = {oid: [] for oid in oids}
+    for column in cursor.execute(_COLUMNS, {"oids": oids}).fetchall() if oids else ():
+        columns[column["oid"]].append(column)
+    return tuple(_table(r, columns[r["oid"]], options_of(options, r["nspname"], r["relname"])) for r in rows)
+
+
+def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> PgTable:
+    name = f"{row['nspname']}.{row['relname']}"
+    as_text = frozenset(options.as_text if options else ())
+    kept = [c for c in found if not c["generated"] and (c["position"] is not None or _kept(c["attname"], options))]
+    columns = tuple(_column(c, c["attname"] in as_text) for c in kept)
+    return PgTable(
+        oid=row["oid"],
+        schema_name=row["nspname"],
+        table_name=row["relname"],
+        partitioned=row["relkind"] == "p",
+        replica_identity=row["relreplident"],
+        unlogged=row["relpersistence"] == "u",
+        row_security=row["relrowsecurity"],
+        owner=row["owner"],
+        storage=tuple((leaf[0], leaf[1]) for leaf in row["storage"] or ()),
+        estimated_rows=row["tuples"],
+        columns=columns,
+        schema=TableSchema(
+            table_id=row["oid"],
+            schema_name=row["nspname"],
+            table_name=row["relname"],
+            version=0,
+            columns=tuple(_record(c) for c in columns),
+        ),
+        stop=_stop(name, row, found, options),
+    )
+
+
+def _kept(name: str, options: TableOptions | None) -> bool:
+    return options is None or options.columns is None or name in options.columns
+
+
+def _record(column: CatalogColumn) -> Column:
+    return Column(
+        name=column.name,
+        attnum=column.attnum,
+        source_type=column.source_type,
+        type=column.logical,
+        nullable=column.nullable,
+        key=column.key,
+    )
+
+
+def _column(row: DictRow, as_text: bool) -> CatalogColumn:
+    native = _logical(row["base_schema"], row["base_name"], row["typmod"])
+    return CatalogColumn(
+        name=row["attname"],
+        attnum=row["attnum"],
+        source_type=row["source_type"],
+        base_type=(row["base_schema"], row["base_name"]),
+        output=(row["out_schema"], row["out_name"]),
+        logical="string" if as_text else native,
+        native=native,
+        nullable=not row["attnotnull"],
+        key=row["position"],
+        operators=_operators(row["operators"]),
+        collation=(row["coll_schema"], row["coll_name"]) if row["coll_name"] else None,
+        has_default=row["atthasdef"],
+        has_missing=row["atthasmissing"],
+    )
+
+
+def _operators(found: dict[str, list[str]] | None) -> Operators | None:
+    """B-tree strategies: 1 less, 3 equal, 5 greater."""
+    if found is None:
+        return None
+    pairs = {int(strategy): (pair[0], pair[1]) for strategy, pair in found.items()}
+    return Operators(less=pairs[1], equal=pairs[3], greater=pairs[5])
+
+
+def _logical(schema: str, name: str, typmod: int) -> str:
+    if schema != "pg_catalog":
+        return "string"
+    return _numeric(typmod) if name == "numeric" else _LOGICAL.get(name, "string")
+
+
+def _numeric(typmod: int) -> str:
+    """numeric(p,s) is a decimal where the lake formats have one; all else is exact text."""
+    if typmod < 4:
+        return "string"
+    precision, scale = (typmod - 4) >> 16 & 0xFFFF, (typmod - 4) & 0x7FF
+    signed = scale - 0x800 if scale >= 0x400 else scale
+    fits = 0 <= signed <= precision <= MAX_PRECISION
+    return f"decimal({precision},{signed})" if fits else "string"
+
+
+def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOptions | None) -> TableStop | None:
+    quoted = sql.Identifier(row["nspname"], row["relname"]).as_string(None)
+    if row["relpersistence"] == "u":
+        return SchemaChangeUnsupported(
+            name, f"{name} is unlogged: its changes are not in the log", f"ALTER TABLE {quoted} SET LOGGED"
+        )
+    key = [c for c in columns if c["position"] is not None]
+    if not key or any(c["generated"] for c in key):
+        return NoKey(name, _no_key(name, row["relreplident"], bool(key)), _key_fix(quoted, row["relreplident"]))
+    unknown = sorted({*(options.columns or ()), *options.as_text} - {c["attname"] for c in columns} if options else ())
+    if unknown:
+        return SchemaChangeUnsupported(
+            name, f"options[].columns or asText name columns that {name} does not have: {unknown}", "correct the names"
+        )
+    return None
+
+
+def _no_key(name: str, identity: str, generated: bool) -> str:
+    if generated:
+        return f"{name} has a generated column in its key, and generated columns are not in the log"
+    if identity == "n":
+        return f"{name} has REPLICA IDENTITY NOTHING: its updates and deletes do not say which row they are about"
+    return f"{name} has no primary key that is valid and not deferrable"
+
+
+def _key_fix(quoted: str, identity: str) -> str:
+    if identity == "n":
+        return f"ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT (with a primary key)"
+    return (
+        f"ALTER TABLE {quoted} ADD PRIMARY KEY (…), or ALTER TABLE {quoted} REPLICA IDENTITY USING INDEX … with a unique"
+        " index over NOT NULL columns"
+    )

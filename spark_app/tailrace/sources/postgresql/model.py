@@ -1,0 +1,88 @@
+"""What the catalog says about one table: the values that discovery makes and chunk readers, capture and preflight use."""
+
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from tailrace.changelog.records import TableSchema
+from tailrace.errors import TableStop
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The comparison operators of a key column, from the key index's operator class, as (schema, name)."""
+
+    less: tuple[str, str]
+    equal: tuple[str, str]
+    greater: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class CatalogColumn:
+    """A column that is published (not dropped, not generated)."""
+
+    name: str
+    attnum: int
+    source_type: str
+    """`numeric(10,2)`, schema-qualified where the type is not built in."""
+    base_type: tuple[str, str]
+    """(schema, name) of the type behind any domains."""
+    output: tuple[str, str]
+    """(schema, name) of the output function."""
+    logical: str
+    """Logical type in the log and the target."""
+    native: str
+    """Logical type without `asText`: tells a doctor what the option changes."""
+    nullable: bool
+    key: int | None
+    operators: Operators | None
+    """Of key columns."""
+    collation: tuple[str, str] | None
+    """Of a key column whose index has another collation than the column."""
+    has_default: bool
+    """New rows get a value of their own accord."""
+    has_missing: bool
+    """Rows older than the column show a constant that the log never carried: a column added so needs a re-read."""
+
+
+@dataclass(frozen=True)
+class PgTable:
+    """One table as the catalog shows it now."""
+
+    oid: int
+    schema_name: str
+    table_name: str
+    partitioned: bool
+    replica_identity: str
+    """pg_class.relreplident: d, i, f or n."""
+    unlogged: bool
+    row_security: bool
+    """Row-level security is enabled."""
+    owner: str
+    storage: tuple[tuple[int, int], ...]
+    """(oid, relfilenode) of the table, or of every leaf partition: changes with a rewrite, TRUNCATE, ATTACH, DETACH."""
+    estimated_rows: int
+    columns: tuple[CatalogColumn, ...]
+    """Those that are copied, in the source's order."""
+    schema: TableSchema
+    """Version 0: capture numbers the versions."""
+    stop: TableStop | None
+    """Why the table cannot be captured; None: it can."""
+
+    @property
+    def name(self) -> str:
+        """`schema.table`, as users write it."""
+        return f"{self.schema_name}.{self.table_name}"
+
+    @property
+    def key_columns(self) -> tuple[CatalogColumn, ...]:
+        return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(self.schema_name, self.table_name)
+
+    @property
+    def relation(self) -> sql.Composable:
+        """For FROM: inheriting tables are tables of their own, partitions belong to their root."""
+        return self.identifier if self.partitioned else sql.SQL("ONLY ") + self.identifier
