@@ -1,0 +1,59 @@
+"""The replay point of a chunk: from which sequence the log must be applied again over the chunk's rows (DESIGN §3).
+
+Capture calls `replay_point` when it registers a chunk, with the snapshot that the chunk was read under and the
+transactions that the journal still holds. Pure; 64-bit transaction ids, epoch included, as `pg_current_snapshot()`
+prints them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tailrace.changelog.state import TransactionLog
+from tailrace.errors import CorruptLog
+
+MAX_XID = 2**64
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one transaction can see: everything below `xmin`, nothing from `xmax` on, and between them all but `xip`."""
+
+    xmin: int
+    xmax: int
+    xip: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        ordered = 0 < self.xmin <= self.xmax < MAX_XID
+        if not ordered or any(not self.xmin <= xid < self.xmax for xid in self.xip):
+            raise CorruptLog(f"snapshot {self} is not xmin <= xip < xmax", "Report this: no server writes such a snapshot.")
+
+    def __str__(self) -> str:
+        return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.xip)))}"
+
+
+def parse_snapshot(text: str) -> Snapshot:
+    """Read `xmin:xmax:xip,xip,…`, the text of `pg_current_snapshot()`."""
+    parts = text.split(":")
+    fields = [*parts[:2], *(parts[2].split(",") if len(parts) == 3 and parts[2] else [])]
+    if len(parts) != 3 or not all(field.isascii() and field.isdigit() for field in fields):
+        raise CorruptLog(f"{text!r} is not a snapshot", "Expected xmin:xmax:xip, as pg_current_snapshot() prints it.")
+    xmin, xmax, *xip = map(int, fields)
+    return Snapshot(xmin, xmax, frozenset(xip))
+
+
+def sees(snapshot: Snapshot, xid: int) -> bool:
+    """Whether rows of the (committed, top-level) transaction are visible under the snapshot."""
+    return xid < snapshot.xmax and xid not in snapshot.xip
+
+
+def replay_point(snapshot: Snapshot, transactions: TransactionLog, next_seq: int) -> int:
+    """First sequence of the first logged transaction that the snapshot does not see; none: the next sequence.
+
+    `transactions` is all that the journal holds, in log order, not only what came since a restart. Later transactions
+    that the snapshot does see are replayed as well: that is right (a key's visible changes are a prefix of its
+    history), only slower.
+    """
+    unseen = (
+        seq for xid, seq in zip(transactions.xids, transactions.first_seqs, strict=True) if not sees(snapshot, xid)
+    )
+    return next(unseen, next_seq)

@@ -1,0 +1,200 @@
+"""Wrong rules, one broken sentence each: the checker must find every one of them (DESIGN §3 to §5, counterexamples)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from model.capture import Capture, SimChunk
+from tailrace.apply.rule import UNCHANGED, Batch, Change, Chunk, Finish, Row, Rows, Rule, Target, Values
+from tailrace.snapshot.replay import Snapshot
+
+
+class NoOpBySequence(Rule[int]):
+    """A batch that brings no change is skipped, and with it its chunks."""
+
+    def done(self, target: Target[int], batch: Batch[int]) -> bool:
+        return batch.through <= target.applied_seq
+
+
+class NoRecordNumber(Rule[int]):
+    """A chunk that an earlier commit brought comes again with a batch cut differently."""
+
+    def done(self, target: Target[int], batch: Batch[int]) -> bool:
+        return False
+
+    def new_chunks(self, target: Target[int], batch: Batch[int]) -> list[Chunk[int]]:
+        return list(batch.chunks)
+
+
+class NoReplay(Rule[int]):
+    """The chunk's row wins over everything."""
+
+    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+        return super().replay(key, chunk, (), target)
+
+
+class ReplayOnlyToA(Rule[int]):
+    """Changes of this batch are taken for part of the chunk."""
+
+    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+        old = [change for change in changes if change.seq <= target.applied_seq]
+        return super().replay(key, chunk, old, target)
+
+
+class ReplayOnlyAboveA(Rule[int]):
+    """What is applied is never looked at again."""
+
+    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+        new = [change for change in changes if change.seq > target.applied_seq]
+        return super().replay(key, chunk, new, target)
+
+
+class TruncateIgnoredInReplay(Rule[int]):
+    """TRUNCATE has no key, so a look-up by key misses it."""
+
+    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+        return super().replay(key, chunk, [change for change in changes if change.op != "T"], target)
+
+
+class MovesInReplay(Rule[int]):
+    """A replayed move takes its unchanged columns from the stream's old key."""
+
+    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+        rows: Rows = {key: Row(values) for key, values in chunk.rows.items()}  # type: ignore[assignment]
+        self.fold(rows, [change for change in changes if change.seq >= chunk.replay_point], moves=True)
+        return rows.get(key)
+
+
+class MoveKeepsNewKeysRow(Rule[int]):
+    """A move's unchanged columns are filled from an older row of the new key."""
+
+    def moved(self, rows: Rows[int], key: int, old: Row | None) -> Row:
+        return rows.get(key) or super().moved(rows, key, old)
+
+
+class MoveFromStaleRow(Rule[int]):
+    """While the table is repaired a move carries a stale value into what is repaired."""
+
+    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+        return super().apply(target, replace(batch, repair=False))
+
+
+class HoleIsForgotten(Rule[int]):
+    """Keys with an unknown column are left out, and not remembered."""
+
+    def is_hole(self, key: int, row: Row, start: Target[int]) -> bool:
+        return False
+
+
+class HoleIsClosedOnce(Rule[int]):
+    """A re-read closes the hole whatever it finds."""
+
+    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+        after = super().apply(target, batch)
+        asked = frozenset(key for chunk in self.new_chunks(target, batch) for key in chunk.asked)
+        return replace(after, holes=after.holes - asked)
+
+
+class ChunkOutlivesTruncate(Rule[int]):
+    """Rows and holes from before a TRUNCATE stay."""
+
+    def cleared(self, target: Target[int], changes: Sequence[Change[int]]) -> Target[int]:
+        return target
+
+    def fold(self, rows: Rows[int], changes: Iterable[Change[int]], moves: bool) -> None:
+        super().fold(rows, [change for change in changes if change.op != "T"], moves)
+
+
+class SmallestReplayPointWins(Rule[int]):
+    """Of two chunks the older row is taken, and replayed from the younger one's replay point."""
+
+    def deciding(self, chunks: Iterable[Chunk[int]]) -> dict[int, Chunk[int]]:
+        ordered = sorted(chunks, key=lambda chunk: chunk.replay_point)
+        latest = max((chunk.replay_point for chunk in ordered), default=0)
+        first = super().deciding(replace(chunk, replay_point=-number) for number, chunk in enumerate(ordered))
+        return {key: replace(chunk, replay_point=latest) for key, chunk in first.items()}
+
+
+class UnchangedIsNull(Rule[int]):
+    """A column that the log does not carry is written as NULL."""
+
+    def updated(self, row: Row | None, values: Values) -> Row:
+        return Row(tuple(None if value is UNCHANGED else value for value in values))
+
+
+class NothingIsReplaced(Rule[int]):
+    """The end of a complete snapshot removes nothing."""
+
+    def replaced(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
+        return rows
+
+
+class ReplacesChangedKeys(Rule[int]):
+    """The end of a complete snapshot removes also keys that changed since."""
+
+    def replaced(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
+        return super().replaced(rows, finish, ())
+
+
+class ReplacesByNewestPoint(Rule[int]):
+    """Only changes of this batch keep a key that is in no chunk."""
+
+    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+        finishes = [replace(finish, replay_point=target.applied_seq + 1) for finish in batch.finishes]
+        return super().apply(target, replace(batch, finishes=finishes))
+
+
+class XipOnly(Capture):
+    """Transactions at or above xmax are taken as seen."""
+
+    def replay_point(self, chunk: SimChunk) -> int:
+        everything = Snapshot(chunk.seen.xmin, 2**63, chunk.seen.xip)
+        return super().replay_point(replace(chunk, seen=everything))
+
+
+class WindowRule(Capture):
+    """The chunk's rows are placed at the end of the record: the classical high watermark."""
+
+    def replay_point(self, chunk: SimChunk) -> int:
+        return self.durable_seq + 1
+
+
+class RegisteredEarly(Capture):
+    """A chunk is registered before the log reached what the chunk may have seen."""
+
+    def reached(self, chunk: SimChunk) -> bool:
+        return chunk.high is not None
+
+
+class ForgetsTransactions(Capture):
+    """Transactions received before a restart are not considered."""
+
+    def crash(self) -> None:
+        super().crash()
+        self.forgotten = len(self.transactions)
+
+    def known(self) -> list[tuple[int, int]]:
+        return self.transactions[getattr(self, "forgotten", 0) :]
+
+
+class RetentionWithoutNow(Capture):
+    """The log goes up to what is applied, though a commit in it is still invisible."""
+
+    def floor_now(self) -> list[int]:
+        return []
+
+
+class NoEdge(Capture):
+    """Chunks do not wait for transactions that were in progress where capture began."""
+
+    def beyond_edge(self, seen: Snapshot) -> bool:
+        return self.base is not None
+
+
+RULES: tuple[type[Rule[int]], ...] = (
+    NoOpBySequence, NoRecordNumber, NoReplay, ReplayOnlyToA, ReplayOnlyAboveA, TruncateIgnoredInReplay, MovesInReplay,
+    MoveKeepsNewKeysRow, MoveFromStaleRow, HoleIsForgotten, HoleIsClosedOnce, ChunkOutlivesTruncate,
+    SmallestReplayPointWins, UnchangedIsNull, NothingIsReplaced, ReplacesChangedKeys, ReplacesByNewestPoint,
+)  # fmt: skip
+CAPTURES: tuple[type[Capture], ...] = (
+    XipOnly, WindowRule, RegisteredEarly, ForgetsTransactions, RetentionWithoutNow, NoEdge,
+)  # fmt: skip
