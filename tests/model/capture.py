@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from model.source import Source, State, Transaction
+
 from tailrace.apply.rule import Change, Values
 from tailrace.changelog.state import TransactionLog
 from tailrace.snapshot.replay import Snapshot, replay_point

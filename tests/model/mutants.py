@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from model.capture import Capture, SimChunk
+
 from tailrace.apply.rule import UNCHANGED, Batch, Change, Chunk, Finish, Row, Rows, Rule, Target, Values
 from tailrace.snapshot.replay import Snapshot
 
@@ -59,7 +60,7 @@ class MovesInReplay(Rule[int]):
     """A replayed move takes its unchanged columns from the stream's old key."""
 
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
-        rows: Rows = {key: Row(values) for key, values in chunk.rows.items()}  # type: ignore[assignment]
+        rows: Rows[int] = {key: Row(values) for key, values in chunk.rows.items()}
         self.fold(rows, [change for change in changes if change.seq >= chunk.replay_point], moves=True)
         return rows.get(key)
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from model.capture import Capture
+from model.source import State
 from model.world import Action, Fault, Plan, World
+
 from tailrace.apply.rule import Rule
 
 COLUMNS = ("x", "x", "x", "xt", "xu", "xtu")
@@ -26,9 +28,9 @@ def plan(rnd: random.Random) -> Plan:
     keys = rnd.randint(3, 7)
     cuts = sorted(rnd.sample(range(1, keys), rnd.randint(0, 2)))
     ranges = tuple(range(low, high) for low, high in pairwise([0, *cuts, keys]))
-    rows = {key: (f"x{key}", f"t{key}", f"u{key}") for key in range(keys) if rnd.random() < 0.6}
+    rows: State = {key: (f"x{key}", f"t{key}", f"u{key}") for key in range(keys) if rnd.random() < 0.6}
     mode = rnd.choice(("initial", "filled", "stale"))
-    junk = {key: ("jx", "jt", "ju") for key in range(keys + 2) if mode == "stale" and rnd.random() < 0.3}
+    junk: State = {key: ("jx", "jt", "ju") for key in range(keys + 2) if mode == "stale" and rnd.random() < 0.3}
     lost = frozenset(key for key in rows if mode == "stale" and rnd.random() < 0.3)
     late = mode == "initial" and rnd.random() < 0.3
     return Plan(keys, rows, ranges, mode, junk, lost, late, rnd.random() < 0.3)

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from tailrace.apply.rule import UNCHANGED, Values
+from tailrace.apply.rule import UNCHANGED, Op, Values
 from tailrace.snapshot.replay import Snapshot
 
 State = dict[int, Values]
 """Key to (x, t, u): `x` is in every log row, `t` and `u` only where they were set (two TOAST columns)."""
-LogRow = tuple[str, int | None, Values]
+LogRow = tuple[Op, int | None, Values]
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ UNCHANGED: Final = Missing.UNCHANGED
 UNKNOWN: Final = Missing.UNKNOWN
 
 Values = tuple[object, ...]
+Op = Literal["I", "U", "D", "M", "T"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Change(Generic[K]):
     """A log row. D carries no values, T (TRUNCATE) neither key nor values; M follows the D of its old key."""
 
     seq: int
-    op: Literal["I", "U", "D", "M", "T"]
+    op: Op
     key: K | None = None
     values: Values = ()
 

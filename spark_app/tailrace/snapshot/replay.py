@@ -5,7 +5,6 @@ transactions that the journal still holds. Pure; 64-bit transaction ids, epoch i
 prints them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tailrace.changelog.state import TransactionLog
@@ -25,7 +24,7 @@ class Snapshot:
     def __post_init__(self) -> None:
         ordered = 0 < self.xmin <= self.xmax < MAX_XID
         if not ordered or any(not self.xmin <= xid < self.xmax for xid in self.xip):
-            raise CorruptLog(f"snapshot {self} is not xmin <= xip < xmax", "Report this: no server writes such a snapshot.")
+            raise CorruptLog(f"snapshot {self} is not xmin <= xip < xmax", "Report it: no server writes this.")
 
     def __str__(self) -> str:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.xip)))}"
