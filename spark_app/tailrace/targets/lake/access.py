@@ -1,0 +1,77 @@
+"""The few ways in which lake code touches storage, and the cache of footers.
+
+`FileAccess` is the part of `tailrace.storage.Storage` that locating, writing and the committers need; paths are
+absolute URIs. A chunk file that has gone missing shows as `tailrace.storage.NotFound`; whoever wrote it reads it again.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class FileAccess(Protocol):
+    """Access to immutable files by absolute URI. A missing one raises `tailrace.storage.NotFound`."""
+
+    def open_input(self, path: str) -> pa.NativeFile: ...
+
+    def create(self, path: str, data: bytes) -> None: ...
+
+    def get(self, path: str) -> bytes: ...
+
+    def size(self, path: str) -> int: ...
+
+
+class FooterCache:
+    """Parquet footers of immutable files, by count; the writer puts its own in, so that a commit reads none back."""
+
+    def __init__(self, entries: int = 4096) -> None:
+        self._entries = entries
+        self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> pq.FileMetaData | None:
+        with self._lock:
+            if path in self._footers:
+                self._footers.move_to_end(path)
+            return self._footers.get(path)
+
+    def put(self, path: str, footer: pq.FileMetaData) -> None:
+        with self._lock:
+            self._footers[path] = footer
+            while len(self._footers) > self._entries:
+                self._footers.popitem(last=False)
+
+
+FOOTERS = FooterCache()
+"""One for the process: files are immutable and their names are never used twice."""
+
+
+@contextmanager
+def parquet(access: FileAccess, path: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file for reading; its footer is read at most once."""
+    footer = FOOTERS.get(path)
+    source = access.open_input(path)
+    with source, pq.ParquetFile(source, metadata=footer, coerce_int96_timestamp_unit="us") as file:
+        if footer is None:
+            FOOTERS.put(path, file.metadata)
+        yield file
+
+
+def footer_of(access: FileAccess, path: str) -> pq.FileMetaData:
+    """The file's footer, cached; does not prove that the file still exists."""
+    footer = FOOTERS.get(path)
+    if footer is None:
+        with parquet(access, path) as file:
+            footer = file.metadata
+    return footer
+
+
+def read_range(access: FileAccess, path: str, offset: int, length: int) -> bytes:
+    with access.open_input(path) as source:
+        source.seek(offset)
+        return bytes(source.read(length))

@@ -1,0 +1,93 @@
+"""Keys as numbers: every key becomes an int64 word in which equal keys have equal bits.
+
+`locate` compares words instead of values: integers, dates and timestamps are themselves, floats lose the sign of zero
+and the difference between NaNs (PostgreSQL holds those equal); strings, bytes, wide decimals and composite keys give
+one 64-bit hash, whose matches are then proven against the values.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_local = threading.local()
+
+Words = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KeyWords:
+    """One word per row; `valid` None: no row has a null in its key. `exact`: equal words mean equal keys."""
+
+    words: Words
+    valid: npt.NDArray[np.bool_] | None
+    exact: bool
+
+
+def canonical(column: pa.Array) -> pa.Array:
+    """The same values where every class of equal floats has one representative."""
+    if pa.types.is_floating(column.type):
+        zero, nan = pa.scalar(0.0, column.type), pa.scalar(float("nan"), column.type)
+        column = pc.if_else(pc.equal(column, zero), zero, column)
+        return pc.if_else(pc.is_nan(column), nan, column)
+    return column
+
+
+def key_words(columns: Sequence[pa.Array]) -> KeyWords:
+    """Words of a key's columns (canonical, equally long, without chunks)."""
+    valid: npt.NDArray[np.bool_] | None = None
+    for column in columns:
+        if column.null_count:
+            here = np.asarray(column.is_valid())
+            valid = here if valid is None else valid & here
+    if len(columns) == 1 and (words := _numbers(columns[0])) is not None:
+        return KeyWords(words, valid, exact=True)
+    return KeyWords(_hashes(columns), valid, exact=False)
+
+
+def _numbers(column: pa.Array) -> Words | None:
+    """The single word of a fixed-width value, or None when a value needs more."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif pa.types.is_decimal(kind):
+        # The unscaled value lies little-endian in 16 bytes; up to 18 digits its low word holds all of it.
+        if kind.precision > 18:
+            return None
+        wide = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), 16 * column.offset)
+        return np.ascontiguousarray(wide[::2])
+    elif pa.types.is_floating(kind):
+        width = np.int64 if kind.bit_width == 64 else np.int32
+        return np.asarray(column.fill_null(0.0)).view(width).astype(np.int64, copy=False)
+    elif pa.types.is_temporal(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif not pa.types.is_integer(kind):
+        return None
+    return np.asarray(column.fill_null(0)).astype(np.int64, copy=False)
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    """One per thread: opening costs milliseconds, sharing would serialise the tables' threads."""
+    if not hasattr(_local, "connection"):
+        _local.connection = duckdb.connect(config={"threads": "1"})
+    connection: duckdb.DuckDBPyConnection = _local.connection
+    return connection
+
+
+def _hashes(columns: Sequence[pa.Array]) -> Words:
+    """A 64-bit hash per row. Process-local: never stored."""
+    if not len(columns[0]):
+        return np.empty(0, np.int64)
+    names = [f"k{number}" for number in range(len(columns))]
+    connection = _connection()
+    connection.register("key_rows", pa.table(list(columns), names=names))
+    try:
+        hashed = connection.execute(f"SELECT hash({', '.join(names)}) AS h FROM key_rows").fetchnumpy()["h"]
+    finally:
+        connection.unregister("key_rows")
+    return np.asarray(hashed, np.uint64).view(np.int64)

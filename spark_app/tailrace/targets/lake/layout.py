@@ -1,0 +1,82 @@
+"""How a source table's columns lie in the target's data files: source name, physical name, field id, Arrow type.
+
+Committers make the physical schema (`LakeTable.arrow_schema`); locating, reading and writing of files go by a `Layout`,
+so that nobody else needs to know the format's naming.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from tailrace.changelog.records import TableSchema
+from tailrace.errors import SchemaChangeUnsupported
+
+_ARROW: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+FIELD_ID = b"PARQUET:field_id"
+
+
+def decimal_of(logical: str) -> tuple[int, int] | None:
+    """Precision and scale of a logical decimal type."""
+    match = _DECIMAL.fullmatch(logical)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def arrow_type(logical: str) -> pa.DataType:
+    """The Arrow type of a logical type (`tailrace.changelog.records.Column.type`)."""
+    if (decimal := decimal_of(logical)) is not None:
+        return pa.decimal128(*decimal)
+    return _ARROW[logical]
+
+
+def physical_field(name: str, logical: str, field_id: int, nullable: bool = True) -> pa.Field:
+    return pa.field(name, arrow_type(logical), nullable, {FIELD_ID: str(field_id).encode()})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A schema version of the source next to the data files' schema, column by column in the same order."""
+
+    schema: TableSchema
+    arrow: pa.Schema
+
+    def __post_init__(self) -> None:
+        if len(self.schema.columns) != len(self.arrow):
+            raise SchemaChangeUnsupported(
+                self.schema.name, f"{len(self.schema.columns)} source columns, {len(self.arrow)} in the target",
+                "Report this: the target's schema was not evolved before its use.")
+
+    @cached_property
+    def fields(self) -> dict[str, pa.Field]:
+        """The data files' field by source column name."""
+        return {column.name: field for column, field in zip(self.schema.columns, self.arrow, strict=True)}
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Source names of the key columns in key order."""
+        return tuple(column.name for column in self.schema.key_columns)
+
+    def physical(self, names: Sequence[str]) -> list[str]:
+        return [self.fields[name].name for name in names]
+
+    def to_physical(self, table: pa.Table) -> pa.Table:
+        """Source names in any order -> the data files' schema; casts lose nothing, missing columns are null."""
+        columns = [
+            table.column(name).cast(field.type) if name in table.column_names else pa.nulls(table.num_rows, field.type)
+            for name, field in self.fields.items()
+        ]
+        return pa.table(columns, schema=self.arrow)

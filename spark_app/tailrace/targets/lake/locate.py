@@ -1,0 +1,180 @@
+"""Find the live rows of given keys in a table's data files, and read rows at known positions.
+
+Apply calls `locate` before every commit (which rows are superseded?) and `take_rows` for base values. Files whose
+metadata bounds exclude every key are not touched. Of the others only the key columns are read, and a sorted index of
+them is kept in an LRU cache with a bound in bytes: data files are immutable, so an entry never goes stale. Files that
+do not fit are scanned one row group at a time, those whose statistics exclude every key passed over.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tailrace.errors import TargetRefused
+from tailrace.targets.lake.access import FileAccess, parquet
+from tailrace.targets.lake.index import FileIndex, IndexCache, Matches
+from tailrace.targets.lake.keys import canonical
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.model import DataFile
+
+Positions = npt.NDArray[np.int64]
+
+CACHE = IndexCache(512 << 20)
+"""One for the process, all tables together."""
+_ROW_BYTES = 32
+"""Of an index, roughly: what a file is thought to need before it is read."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of one file: their positions in rising order and, row by row, the index of the input key they match."""
+
+    positions: Positions
+    keys: Positions
+
+
+def locate(
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, keys: pa.Table, cache: IndexCache = CACHE
+) -> dict[str, Found]:
+    """The live rows whose key is one of `keys` (columns by source name), by file; files without any are left out."""
+    wanted = [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
+    found: dict[str, Found] = {}
+    cache.begin()
+    for file in files:
+        chosen = _within(wanted, [(file.lower.get(name), file.upper.get(name)) for name in layout.key])
+        if len(chosen):
+            matches = _search(access, file, layout, [column.take(chosen) for column in wanted], cache)
+            if (rows := _live(file, matches, chosen)) is not None:
+                found[file.path] = rows
+    return found
+
+
+def _live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
+    """Without dead rows, in file order, with key numbers of the caller's table."""
+    positions, keys = matches
+    if len(positions) and len(file.dead):
+        alive = np.fromiter((position not in file.dead for position in positions.tolist()), np.bool_, len(positions))
+        positions, keys = positions[alive], keys[alive]
+    if not len(positions):
+        return None
+    order = np.argsort(positions, kind="stable")
+    return Found(positions[order], np.asarray(chosen)[keys[order]].astype(np.int64))
+
+
+def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array], cache: IndexCache) -> Matches:
+    index = cache.get(file.path)
+    if index is None and cache.admits(file.rows * _ROW_BYTES):
+        with parquet(access, file.path) as opened:
+            groups = range(opened.metadata.num_row_groups)
+            index = FileIndex.build(_key_columns(opened, layout, groups, file.path))
+        index = cache.offer(file.path, index)
+    if index is not None:
+        return index.search(wanted)
+    return _scan(access, file, layout, wanted)
+
+
+def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array]) -> Matches:
+    """Row group by row group, nothing kept."""
+    positions: list[Positions] = []
+    keys: list[Positions] = []
+    with parquet(access, file.path) as opened:
+        start = 0
+        for group in range(opened.metadata.num_row_groups):
+            chosen = _within(wanted, _group_bounds(opened.metadata, group, layout))
+            if len(chosen):
+                index = FileIndex.build(_key_columns(opened, layout, [group], file.path))
+                at, which = index.search([column.take(chosen) for column in wanted])
+                positions.append(at + start)
+                keys.append(np.asarray(chosen)[which].astype(np.int64))
+            start += opened.metadata.row_group(group).num_rows
+    empty = np.empty(0, np.int64)
+    return np.concatenate([empty, *positions]), np.concatenate([empty, *keys])
+
+
+def _key_columns(opened: pq.ParquetFile, layout: Layout, groups: Sequence[int], path: str) -> list[pa.Array]:
+    names = layout.physical(layout.key)
+    missing = set(names) - set(opened.schema_arrow.names)
+    if missing:
+        raise TargetRefused(f"{path} lacks the key column {sorted(missing)[0]!r}", "Re-create the table by a snapshot.")
+    table = opened.read_row_groups(list(groups), columns=names)
+    out = []
+    for source, name in zip(layout.key, names, strict=True):
+        column = table.column(name).cast(layout.fields[source].type).combine_chunks()
+        out.append(canonical(pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column))
+    return out
+
+
+Bounds = Sequence[tuple[object | None, object | None]]
+
+
+def _within(wanted: Sequence[pa.Array], bounds: Bounds) -> pa.Array:
+    """Indices of the keys that can lie between the bounds; a NaN is outside all statistics, so it always can."""
+    keep: Any = None
+    for column, (lower, upper) in zip(wanted, bounds, strict=True):
+        if lower is None or upper is None or pa.types.is_boolean(column.type):
+            continue
+        try:
+            low, high = pa.scalar(lower, column.type), pa.scalar(upper, column.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            continue
+        inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+        if pa.types.is_floating(column.type):
+            inside = pc.or_(inside, pc.is_nan(column))
+        keep = inside if keep is None else pc.and_(keep, inside)
+    if keep is None:
+        return pa.array(np.arange(len(wanted[0]), dtype=np.int64))
+    return pa.array(np.flatnonzero(np.asarray(keep.fill_null(True))), pa.int64())
+
+
+def _group_bounds(footer: pq.FileMetaData, group: int, layout: Layout) -> Bounds:
+    row_group = footer.row_group(group)
+    names = {row_group.column(number).path_in_schema: number for number in range(row_group.num_columns)}
+    return [_bounds(row_group.column(names[name]).statistics) for name in layout.physical(layout.key) if name in names]
+
+
+def _bounds(statistics: pq.Statistics | None) -> tuple[object | None, object | None]:
+    if statistics is None or not statistics.has_min_max:
+        return None, None
+    try:
+        return statistics.min, statistics.max
+    except (OverflowError, ValueError):  # a date or timestamp outside Python's years
+        return None, None
+
+
+def take_rows(
+    access: FileAccess, path: str, positions: Positions, layout: Layout, names: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows at these positions (any order, kept), by source column name; a column the file lacks is null."""
+    names = [column.name for column in layout.schema.columns] if names is None else names
+    order = np.argsort(positions, kind="stable")
+    rising = positions[order]
+    with parquet(access, path) as opened:
+        present = set(opened.schema_arrow.names)
+        read = [name for name in layout.physical(names) if name in present]
+        parts, start = [], 0
+        for group in range(opened.metadata.num_row_groups):
+            rows = opened.metadata.row_group(group).num_rows
+            first, last = np.searchsorted(rising, [start, start + rows])
+            if last > first:
+                parts.append(opened.read_row_group(group, columns=read).take(pa.array(rising[first:last] - start)))
+            start += rows
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    table = pa.concat_tables(parts).take(pa.array(back)) if parts else None
+    return pa.table(_columns(table, layout, names), names=list(names))
+
+
+def _columns(table: pa.Table | None, layout: Layout, names: Sequence[str]) -> list[Any]:
+    fields: Mapping[str, pa.Field] = layout.fields
+    return [
+        table.column(fields[name].name).cast(fields[name].type)
+        if table is not None and fields[name].name in table.column_names
+        else pa.nulls(table.num_rows if table is not None else 0, fields[name].type)
+        for name in names
+    ]

@@ -1,0 +1,48 @@
+"""Lake tests' helpers: a local file access and short ways to make schemas and tables."""
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tailrace.changelog.records import Column, TableSchema
+
+
+class LocalFiles:
+    """File access by `file://` URIs, plain."""
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.memory_map(str(self._file(path)))
+
+    def create(self, path: str, data: bytes) -> None:
+        file = self._file(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as out:
+            out.write(data)
+
+    def get(self, path: str) -> bytes:
+        return self._file(path).read_bytes()
+
+    def size(self, path: str) -> int:
+        return self._file(path).stat().st_size
+
+    @staticmethod
+    def _file(path: str) -> Path:
+        return Path(path.removeprefix("file://"))
+
+
+def table_schema(
+    columns: Sequence[tuple[str, str]], key: Sequence[str], version: int = 1, name: str = "t", table_id: int = 16384
+) -> TableSchema:
+    """`columns`: (name, logical type)."""
+    places = {column: place for place, column in enumerate(key)}
+    made = tuple(
+        Column(name=column, attnum=number, source_type=kind, type=kind, key=places.get(column))
+        for number, (column, kind) in enumerate(columns, start=1)
+    )
+    return TableSchema(table_id=table_id, schema_name="public", table_name=name, version=version, columns=made)
+
+
+def new_location(folder: Path) -> str:
+    return f"file://{folder}/t{uuid.uuid4().hex[:8]}"
