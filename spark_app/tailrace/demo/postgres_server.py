@@ -164,12 +164,6 @@ class PostgresServer:
         if self.running:
             self.reload()
 
-    def pg_resetwal(self, *arguments: str) -> str:
-        """Run pg_resetwal on the stopped server's data directory and return what it printed."""
-        if self.running:
-            raise ServerFailed("pg_resetwal needs a stopped server.", "Call stop() first.")
-        return self._files.run("pg_resetwal", *arguments, "-D", str(self.data_dir))
-
     def dsn(self, dbname: str = "postgres", user: str = "postgres", **parameters: str | int) -> str:
         """A libpq connection string."""
         return psycopg.conninfo.make_conninfo(
