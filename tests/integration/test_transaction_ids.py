@@ -1,9 +1,9 @@
 """The helper that moves a server's transaction counter works on every supported version."""
 
 import pytest
+
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
-
 from tailrace import artifacts
 
 WRAP = 2**32

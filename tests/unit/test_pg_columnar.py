@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tailrace.errors import Retry
 from tailrace.sources.postgresql.columnar import split
 

@@ -1,5 +1,6 @@
 import pyarrow as pa
 import pytest
+
 from tailrace.types import arrow_type, decimal_parts
 
 

@@ -11,6 +11,7 @@ from random import Random
 
 import psycopg
 from psycopg import sql
+
 from support.proof.tables import TABLES, ProofTable, insert
 
 Connect = Callable[[], psycopg.Connection]
