@@ -232,6 +232,14 @@ class SegmentsRemoved(Closed):
     through_seq: int
 
 
+class TransactionsRemoved(Closed):
+    """Retention: transactions that began at or below `through_seq` are visible to every snapshot that may still be
+    registered, so no replay point can lie there."""
+
+    kind: Literal["transactions-removed"] = "transactions-removed"
+    through_seq: int
+
+
 class Heartbeat(Closed):
     """The source was idle for captured tables; the record moves only the position."""
 
@@ -273,6 +281,7 @@ Event = Annotated[
     | SnapshotSuspended
     | Applied
     | SegmentsRemoved
+    | TransactionsRemoved
     | Heartbeat
     | Origin
     | EpochStarted,
@@ -294,7 +303,7 @@ class Record(Closed):
     commit_time: tuple[int, int] | None = None
     """Oldest and newest commit, microseconds since the Unix epoch; None: no transaction."""
     written_at: int
-    """Microseconds since the Unix epoch by the writer's clock; for people only."""
+    """Microseconds since the Unix epoch by the writer's clock; for people and for retention's ages, never for order."""
     transactions: Transactions = Transactions()
     segments: tuple[Segment, ...] = ()
     events: tuple[Event, ...] = ()

@@ -1,144 +1,154 @@
 """State = fold(records): what the journal says, as one value. Pure; every reader and the writer hold one.
 
-`fold(state, record)` returns the next state or raises `CorruptLog`. The state round-trips through JSON (roll-ups), so
-all of it is closed models. It forgets what retention removed and what every target has applied, so it stays bounded.
+`fold(state, record)` returns the next state or raises `CorruptLog`; the writer folds before it writes, so a record that
+does not fit never gets into the journal. The cost of a record is its own size plus copies of the tuples it extends.
+
+What is forgotten, and when no reader can need it any more:
+* chunks and finishes of a table: once `Applied` says that its target holds their record;
+* segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
+* transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
+* schema versions: once nothing kept refers to them and the target is past them;
+* ended snapshots: all but the newest `KEPT_SNAPSHOTS`.
 """
 
-from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
-from tailrace.changelog.records import (
-    Applied,
-    ChunkRegistered,
-    Closed,
-    EpochStarted,
-    Event,
-    Heartbeat,
-    Origin,
-    Record,
-    SchemaChanged,
-    Segment,
-    SegmentsRemoved,
-    SnapshotEnded,
-    SnapshotPlanned,
-    SnapshotSuspended,
-    SnapshotTableFinished,
-    SnapshotTableStarted,
-    TableAdded,
-    TableRemoved,
-    TableSchema,
-    TableStopped,
-    Truncated,
+from tailrace.changelog.folding import Folding
+from tailrace.changelog.logged import (
+    KEPT_SNAPSHOTS,
+    LoggedChunk,
+    LoggedFinish,
+    LoggedSchema,
+    LoggedSegment,
+    LoggedTruncate,
+    LogState,
+    SnapshotState,
+    SnapshotTable,
+    TableLog,
+    TransactionLog,
 )
+from tailrace.changelog.records import FORMAT_VERSION, EpochStarted, Origin, Record, Segment
+from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
+from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog
 
-
-class LoggedSegment(Closed):
-    record: int
-    segment: Segment
-
-
-class LoggedChunk(Closed):
-    record: int
-    chunk: ChunkRegistered
-
-
-class LoggedTruncate(Closed):
-    record: int
-    seq: int
-
-
-class LoggedSchema(Closed):
-    """`table` holds for rows after `after_seq`."""
-
-    record: int
-    after_seq: int
-    table: TableSchema
-    reread: bool = False
+__all__ = [
+    "KEPT_SNAPSHOTS",
+    "LogState",
+    "LoggedChunk",
+    "LoggedFinish",
+    "LoggedSchema",
+    "LoggedSegment",
+    "LoggedTruncate",
+    "SnapshotState",
+    "SnapshotTable",
+    "TableLog",
+    "TransactionLog",
+    "fold",
+]
 
 
-class LoggedFinish(Closed):
-    """A complete snapshot of the table ended in this record; `replay_point` is the smallest of its chunks'."""
-
-    record: int
-    snapshot_id: str
-    complete: bool
-    replay_point: int
-    chunks: tuple[LoggedChunk, ...]
+HANDLERS = {**TABLE_HANDLERS, **SNAPSHOT_HANDLERS}
 
 
-class TableLog(Closed):
-    """All that the log holds of one table."""
-
-    table_id: int
-    added_record: int
-    edge_xid: int
-    initial_snapshot: bool
-    schemas: tuple[LoggedSchema, ...]
-    """In order of versions; never empty."""
-    segments: tuple[LoggedSegment, ...] = ()
-    truncates: tuple[LoggedTruncate, ...] = ()
-    chunks: tuple[LoggedChunk, ...] = ()
-    finishes: tuple[LoggedFinish, ...] = ()
-    applied_seq: int = 0
-    applied_record: int = 0
-    """Advisory."""
-    removed_through: int = 0
-    """Changes up to this sequence are no longer in the log."""
-    stopped: TableStopped | None = None
-    removed: bool = False
-
-    @property
-    def schema(self) -> TableSchema:
-        return self.schemas[-1].table
-
-    def version(self, number: int) -> TableSchema:
-        return next(s.table for s in self.schemas if s.table.version == number)
+def fold(state: LogState, record: Record) -> LogState:
+    """The state after `record`, or `CorruptLog` if it does not follow from `state`."""
+    _check_number_and_writer(state, record)
+    _check_range(state, record)
+    work = Folding(state, record)
+    for event in record.events:
+        HANDLERS[type(event)](work, event)
+    for segment in record.segments:
+        _add_segment(work, segment)
+    work.forget()
+    return _advance(state, record, work)
 
 
-class SnapshotTable(Closed):
-    table_id: int
-    max_key: tuple[str, ...] | None = None
-    estimated_rows: int = 0
-    started: bool = False
-    chunks: tuple[ChunkRegistered, ...] = ()
-    """Registered so far, in order of registration; emptied when the table is finished."""
-    chunks_done: int = 0
-    rows_done: int = 0
-    finished: SnapshotTableFinished | None = None
+def _corrupt(record: Record, what: str) -> CorruptLog:
+    return CorruptLog(f"journal record {record.number}: {what}")
 
 
-class SnapshotState(Closed):
-    plan: SnapshotPlanned
-    record: int
-    suspended: bool = False
-    tables: dict[int, SnapshotTable]
-    ended: SnapshotEnded | None = None
+def _check_number_and_writer(state: LogState, record: Record) -> None:
+    if record.number != state.number + 1:
+        raise _corrupt(record, f"expected record {state.number + 1}")
+    origin = [e for e in record.events if isinstance(e, Origin)]
+    if (record.number == 0) != (len(origin) == 1) or len(origin) > 1:
+        raise _corrupt(record, "record 0, and no other, holds the origin")
+    if origin and origin[0].format_version != FORMAT_VERSION:
+        raise CorruptLog(
+            f"the change log has format version {origin[0].format_version}, this is {FORMAT_VERSION}",
+            "Use the version of Tailrace that wrote it.",
+        )
+    if record.epoch < state.epoch:
+        raise _corrupt(record, f"epoch {record.epoch} after epoch {state.epoch}")
+    if record.epoch == state.epoch and record.nonce != state.nonce:
+        raise _corrupt(record, f"two writers in epoch {record.epoch}")
+    started = any(isinstance(e, EpochStarted) for e in record.events)
+    if record.number > 0 and started != (record.epoch > state.epoch):
+        raise _corrupt(record, "an epoch begins with the event epoch-started, and nothing else does")
 
 
-class TransactionLog(Closed):
-    """Known transactions in log order, as parallel arrays: 64-bit xid and first sequence."""
-
-    xids: tuple[int, ...] = ()
-    first_seqs: tuple[int, ...] = ()
-
-
-class LogState(Closed):
-    """The whole state. `number` is the last folded record (-1: none)."""
-
-    number: int = -1
-    epoch: int = -1
-    nonce: str = ""
-    last_seq: int = 0
-    position: int = 0
-    newest_commit: int | None = None
-    """Microseconds since the Unix epoch."""
-    origin: Origin | None = None
-    tables: dict[int, TableLog] = {}
-    snapshots: dict[str, SnapshotState] = {}
-    transactions: TransactionLog = TransactionLog()
-    commit_times: tuple[tuple[int, int], ...] = ()
-    """(record, oldest commit time in it) of records that some running table may still have to apply: for lags."""
+def _check_range(state: LogState, record: Record) -> None:
+    if record.first_seq != state.last_seq + 1 or record.last_seq < state.last_seq:
+        raise _corrupt(record, f"sequences {record.first_seq}..{record.last_seq} after {state.last_seq}")
+    if record.position < state.position:
+        raise _corrupt(record, f"position {record.position} below {state.position}")
+    firsts = record.transactions.first_seqs
+    if len(firsts) != len(record.transactions.xids):
+        raise _corrupt(record, "transactions without a first sequence, or the reverse")
+    if (record.last_seq >= record.first_seq) != bool(firsts):
+        raise _corrupt(record, "changes without a transaction, or the reverse")
+    if firsts:
+        rising = all(a < b for a, b in pairwise(firsts))
+        if firsts[0] != record.first_seq or firsts[-1] > record.last_seq or not rising:
+            raise _corrupt(record, "its transactions do not cover its sequences")
+    if record.commit_time is not None and record.commit_time[0] > record.commit_time[1]:
+        raise _corrupt(record, "its oldest commit is newer than its newest")
 
 
-KEPT_SNAPSHOTS = 50
-"""Ended snapshots kept for `status`, newest last."""
+def _add_segment(work: Folding, segment: Segment) -> None:
+    record = work.record
+    table = work.table(segment.table_id)
+    if not record.first_seq <= segment.first_seq <= segment.last_seq <= record.last_seq:
+        raise _corrupt(record, f"segment {segment.path} lies outside the record's sequences")
+    if not 1 <= segment.rows <= segment.last_seq - segment.first_seq + 1:
+        raise _corrupt(record, f"segment {segment.path} has {segment.rows} rows")
+    if table.segments and table.segments[-1].segment.last_seq >= segment.first_seq:
+        raise _corrupt(record, f"segment {segment.path} overlaps the table's segment before it")
+    if table.stopped is not None and segment.last_seq > table.stopped.seq:
+        raise _corrupt(record, f"segment {segment.path} of a stopped table")
+    if table.removed and work.state.tables[segment.table_id].removed:
+        raise _corrupt(record, f"segment {segment.path} of a removed table")
+    begin, end = _version_range(table, segment.schema_version, record)
+    if segment.first_seq <= begin or (end is not None and segment.last_seq > end):
+        raise _corrupt(record, f"segment {segment.path} lies outside its schema version {segment.schema_version}")
+    logged = LoggedSegment(record=record.number, segment=segment, written_at=record.written_at)
+    work.update(table, segments=(*table.segments, logged))
+
+
+def _version_range(table: TableLog, version: int, record: Record) -> tuple[int, int | None]:
+    """The version holds for rows after the first and up to the second sequence (None: it is the newest)."""
+    for index in range(len(table.schemas) - 1, -1, -1):
+        if table.schemas[index].table.version == version:
+            later = table.schemas[index + 1 :]
+            return table.schemas[index].after_seq, later[0].after_seq if later else None
+    raise _corrupt(record, f"table {table.schema.name} has no schema version {version}")
+
+
+def _advance(state: LogState, record: Record, work: Folding) -> LogState:
+    changes: dict[str, Any] = {
+        "number": record.number,
+        "epoch": record.epoch,
+        "nonce": record.nonce,
+        "last_seq": record.last_seq,
+        "position": record.position,
+        "origin": work.origin,
+        "tables": work.tables,
+        "snapshots": work.snapshots,
+        "transactions": work.transactions,
+        "commit_times": work.commit_times,
+    }
+    if record.commit_time is not None:
+        changes["newest_commit"] = max(record.commit_time[1], state.newest_commit or record.commit_time[1])
+    return state.model_copy(update=changes)

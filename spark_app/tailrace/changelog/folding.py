@@ -1,0 +1,79 @@
+"""The working copy of one record's fold: shallow copies of the state's maps, in which event handlers replace values.
+
+Made by `state.fold`, changed by `table_events` and `snapshot_events`; nothing of the old state is changed.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tailrace.changelog.logged import KEPT_SNAPSHOTS, LogState, SnapshotState, TableLog, TransactionLog
+from tailrace.changelog.records import Record
+from tailrace.errors import CorruptLog
+
+NOTHING_PENDING = 1 << 62
+
+
+class Folding:
+    """The working copy: `state` before the record, the maps after it."""
+
+    def __init__(self, state: LogState, record: Record) -> None:
+        self.state = state
+        self.record = record
+        self.origin = state.origin
+        self.tables: dict[int, TableLog] = dict(state.tables)
+        self.snapshots: dict[str, SnapshotState] = dict(state.snapshots)
+        self.transactions = _with_transactions(state.transactions, record)
+        self.commit_times = state.commit_times
+        if record.commit_time is not None:
+            self.commit_times = (*state.commit_times, (record.number, record.commit_time[0]))
+        self.applied = False
+        """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""
+
+    def corrupt(self, what: str) -> NoReturn:
+        raise CorruptLog(f"journal record {self.record.number}: {what}")
+
+    def table(self, table_id: int) -> TableLog:
+        if table_id not in self.tables:
+            self.corrupt(f"table {table_id} is not known")
+        return self.tables[table_id]
+
+    def captured(self, table_id: int) -> TableLog:
+        table = self.table(table_id)
+        if table.removed or table.stopped is not None:
+            self.corrupt(f"table {table.schema.name} is no longer captured")
+        return table
+
+    def update(self, table: TableLog, **changes: Any) -> None:
+        self.tables[table.table_id] = table.model_copy(update=changes)
+
+    def in_record(self, seq: int, what: str) -> None:
+        if not self.record.first_seq <= seq <= self.record.last_seq:
+            self.corrupt(f"{what} at sequence {seq}, outside {self.record.first_seq}..{self.record.last_seq}")
+
+    def forget(self) -> None:
+        if self.applied:
+            running = (t for t in self.tables.values() if t.ended_at is None)
+            oldest = min((_first_pending(t) for t in running), default=NOTHING_PENDING)
+            self.commit_times = self.commit_times[bisect_left(self.commit_times, (oldest, 0)) :]
+        ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
+        for key in ended[: max(0, len(ended) - KEPT_SNAPSHOTS)]:
+            del self.snapshots[key]
+
+
+def _with_transactions(known: TransactionLog, record: Record) -> TransactionLog:
+    new = record.transactions
+    if not new.xids:
+        return known
+    return known.model_copy(update={"xids": known.xids + new.xids, "first_seqs": known.first_seqs + new.first_seqs})
+
+
+def _first_pending(table: TableLog) -> int:
+    """The first record above the table's applied record that brings rows for it (`NOTHING_PENDING`: none)."""
+    index = bisect_right(table.segments, table.applied_record, key=lambda s: s.record)
+    records = [table.segments[index].record] if index < len(table.segments) else []
+    records += [t.record for t in table.truncates if t.record > table.applied_record][:1]
+    return min(records, default=NOTHING_PENDING)
+
+
+Handler = Callable[[Folding, Any], None]

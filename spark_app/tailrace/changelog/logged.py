@@ -1,0 +1,140 @@
+"""The models of the log's state: what `tailrace.changelog.state.fold` makes of the records.
+
+The state round-trips through JSON (roll-ups), so all of it is closed models. Values are never changed in place: `fold`
+copies what a record touches. Import the names from `tailrace.changelog.state`.
+"""
+
+from pydantic import Field
+
+from tailrace.changelog.records import (
+    ChunkRegistered,
+    Closed,
+    Origin,
+    Segment,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    TableSchema,
+    TableStopped,
+)
+
+
+class LoggedSegment(Closed):
+    record: int
+    segment: Segment
+    written_at: int = 0
+    """The record's, by which retention counts age."""
+
+
+class LoggedChunk(Closed):
+    record: int
+    chunk: ChunkRegistered
+
+
+class LoggedTruncate(Closed):
+    record: int
+    seq: int
+    written_at: int = 0
+
+
+class LoggedSchema(Closed):
+    """`table` holds for rows after `after_seq`."""
+
+    record: int
+    after_seq: int
+    table: TableSchema
+    reread: bool = False
+
+
+class LoggedFinish(Closed):
+    """A snapshot of the table was fully registered in this record; `replay_point` is the smallest of its chunks'."""
+
+    record: int
+    snapshot_id: str
+    complete: bool
+    replay_point: int
+    chunks: tuple[LoggedChunk, ...]
+
+
+class TableLog(Closed):
+    """All that the log holds of one table."""
+
+    table_id: int
+    added_record: int
+    edge_xid: int
+    initial_snapshot: bool
+    schemas: tuple[LoggedSchema, ...]
+    """In order of versions; never empty."""
+    segments: tuple[LoggedSegment, ...] = ()
+    truncates: tuple[LoggedTruncate, ...] = ()
+    chunks: tuple[LoggedChunk, ...] = ()
+    finishes: tuple[LoggedFinish, ...] = ()
+    applied_seq: int = 0
+    applied_record: int = 0
+    """Advisory."""
+    removed_through: int = 0
+    """Changes up to this sequence are no longer in the log."""
+    stopped: TableStopped | None = None
+    removed: bool = False
+    ended_at: int | None = None
+    """When it was stopped or removed: `written_at` of that record; None: it is captured."""
+
+    @property
+    def schema(self) -> TableSchema:  # type: ignore[override]  # pydantic's old class method of this name is not used
+        return self.schemas[-1].table
+
+    def version(self, number: int) -> TableSchema:
+        return next(s.table for s in self.schemas if s.table.version == number)
+
+
+class SnapshotTable(Closed):
+    table_id: int
+    max_key: tuple[str, ...] | None = None
+    estimated_rows: int = 0
+    started: bool = False
+    chunks: tuple[ChunkRegistered, ...] = ()
+    """Registered so far, in order of registration; emptied when the table is finished."""
+    chunk_records: tuple[int, ...] = ()
+    """The record of each."""
+    chunks_done: int = 0
+    rows_done: int = 0
+    finished: SnapshotTableFinished | None = None
+
+
+class SnapshotState(Closed):
+    plan: SnapshotPlanned
+    record: int
+    suspended: bool = False
+    tables: dict[int, SnapshotTable]
+    ended: SnapshotEnded | None = None
+
+
+class TransactionLog(Closed):
+    """Known transactions in log order, as parallel arrays: 64-bit xid and first sequence."""
+
+    xids: tuple[int, ...] = ()
+    first_seqs: tuple[int, ...] = ()
+    removed_through: int = 0
+    """Transactions that began at or before this sequence are no longer known: every snapshot sees them."""
+
+
+class LogState(Closed):
+    """The whole state. `number` is the last folded record (-1: none)."""
+
+    number: int = -1
+    epoch: int = -1
+    nonce: str = ""
+    last_seq: int = 0
+    position: int = 0
+    newest_commit: int | None = None
+    """Microseconds since the Unix epoch."""
+    origin: Origin | None = None
+    tables: dict[int, TableLog] = Field(default_factory=dict)
+    snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
+    transactions: TransactionLog = TransactionLog()
+    commit_times: tuple[tuple[int, int], ...] = ()
+    """(record, oldest commit time in it) of records that some running table may still have to apply: for lags."""
+
+
+KEPT_SNAPSHOTS = 50
+"""Ended snapshots kept for `status`, newest last."""

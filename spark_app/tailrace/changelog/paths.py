@@ -1,0 +1,40 @@
+"""Names of the change log's objects, relative to its root."""
+
+import re
+from urllib.parse import quote
+
+from tailrace.changelog.records import TableSchema
+
+JOURNAL = "journal/"
+ROLLUPS = "journal/rollup/"
+SEGMENTS = "segments/"
+_NUMBERED = re.compile(r"(\d{20})\.json")
+_SEGMENT = re.compile(r"segments/[^/]+/(\d+)-(\d+)-[0-9a-f]+\.parquet")
+MAX_NAME = 180
+"""File systems end at 255 bytes a name; a table's id makes a shortened name unique."""
+
+
+def record_path(number: int) -> str:
+    return f"{JOURNAL}{number:020d}.json"
+
+
+def rollup_path(number: int) -> str:
+    return f"{ROLLUPS}{number:020d}.json"
+
+
+def number_of(path: str) -> int | None:
+    """The number in a record's or a roll-up's path."""
+    match = _NUMBERED.fullmatch(path.rpartition("/")[2])
+    return None if match is None else int(match[1])
+
+
+def segment_path(table: TableSchema, first_seq: int, last_seq: int, token: str) -> str:
+    """`token` is random: a writer that starts again never meets the file it left behind."""
+    name = quote(f"{table.schema_name}.{table.table_name}", safe="")[:MAX_NAME]
+    return f"{SEGMENTS}{name}-{table.table_id}/{first_seq}-{last_seq}-{token}.parquet"
+
+
+def segment_range(path: str) -> tuple[int, int] | None:
+    """The sequence range in a segment's path."""
+    match = _SEGMENT.fullmatch(path)
+    return None if match is None else (int(match[1]), int(match[2]))

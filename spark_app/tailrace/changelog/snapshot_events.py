@@ -1,0 +1,141 @@
+"""What the events of snapshots mean for the log's state. Called by `state.fold` only.
+
+A chunk is kept twice: with its snapshot until the table is finished (progress, resumption), and with its table until
+the target holds it (apply).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tailrace.changelog.folding import Folding, Handler
+from tailrace.changelog.logged import LoggedChunk, LoggedFinish, SnapshotState, SnapshotTable
+from tailrace.changelog.records import (
+    ChunkRegistered,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotSuspended,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+)
+
+
+def _open_snapshot(work: Folding, snapshot_id: str) -> SnapshotState:
+    snapshot = work.snapshots.get(snapshot_id)
+    if snapshot is None:
+        work.corrupt(f"snapshot {snapshot_id} is not known")
+    if snapshot.ended is not None:
+        work.corrupt(f"snapshot {snapshot_id} is over")
+    return snapshot
+
+
+def _open_table(work: Folding, snapshot: SnapshotState, table_id: int) -> SnapshotTable:
+    table = snapshot.tables.get(table_id)
+    if table is None:
+        work.corrupt(f"snapshot {snapshot.plan.snapshot_id} does not cover table {table_id}")
+    if table.finished is not None:
+        work.corrupt(f"snapshot {snapshot.plan.snapshot_id} has finished table {table_id}")
+    return table
+
+
+def _update(work: Folding, snapshot: SnapshotState, table: SnapshotTable, **changes: Any) -> None:
+    tables = {**snapshot.tables, table.table_id: table.model_copy(update=changes)}
+    work.snapshots[snapshot.plan.snapshot_id] = snapshot.model_copy(update={"tables": tables})
+
+
+def _planned(work: Folding, event: SnapshotPlanned) -> None:
+    if event.snapshot_id in work.snapshots:
+        work.corrupt(f"snapshot {event.snapshot_id} is planned already")
+    for table_id in event.tables:
+        work.table(table_id)
+    tables = {table_id: SnapshotTable(table_id=table_id) for table_id in event.tables}
+    work.snapshots[event.snapshot_id] = SnapshotState(plan=event, record=work.record.number, tables=tables)
+
+
+def _table_started(work: Folding, event: SnapshotTableStarted) -> None:
+    snapshot = _open_snapshot(work, event.snapshot_id)
+    table = _open_table(work, snapshot, event.table_id)
+    if table.started:
+        work.corrupt(f"snapshot {event.snapshot_id} has started table {event.table_id}")
+    _update(work, snapshot, table, started=True, max_key=event.max_key, estimated_rows=event.estimated_rows)
+
+
+def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
+    snapshot = _open_snapshot(work, event.snapshot_id)
+    table = _open_table(work, snapshot, event.table_id)
+    log = work.captured(event.table_id)
+    name = f"chunk {event.chunk} of table {log.schema.name} in snapshot {event.snapshot_id}"
+    if not table.started:
+        work.corrupt(f"{name} comes before the table's start")
+    if any(c.chunk == event.chunk for c in table.chunks):
+        work.corrupt(f"{name} is registered already")
+    if event.high > work.record.position:
+        work.corrupt(f"{name} needs position {event.high}, the record ends at {work.record.position}")
+    kept_from = max(log.removed_through, work.transactions.removed_through) + 1
+    if not kept_from <= event.replay_point <= work.record.last_seq + 1:
+        work.corrupt(f"{name} has replay point {event.replay_point}, outside {kept_from}..{work.record.last_seq + 1}")
+    if all(s.table.version != event.schema_version for s in log.schemas):
+        work.corrupt(f"{name} has the unknown schema version {event.schema_version}")
+    logged = LoggedChunk(record=work.record.number, chunk=event)
+    work.update(log, chunks=(*log.chunks, logged))
+    _update(
+        work,
+        snapshot,
+        table,
+        chunks=(*table.chunks, event),
+        chunk_records=(*table.chunk_records, work.record.number),
+        chunks_done=table.chunks_done + 1,
+        rows_done=table.rows_done + event.rows,
+    )
+
+
+def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
+    """A table that failed brings no finish: what its chunks brought stays, nothing is replaced."""
+    snapshot = _open_snapshot(work, event.snapshot_id)
+    table = _open_table(work, snapshot, event.table_id)
+    if event.error is None:
+        if event.chunks != len(table.chunks) or not table.chunks:
+            work.corrupt(
+                f"snapshot {event.snapshot_id} finishes table {event.table_id} with {event.chunks} chunks, "
+                f"{len(table.chunks)} are registered (at least one, even if no row was found)"
+            )
+        log = work.captured(event.table_id)
+        work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table)))
+    _update(work, snapshot, table, finished=event, chunks=(), chunk_records=())
+
+
+def _finish(number: int, event: SnapshotTableFinished, table: SnapshotTable) -> LoggedFinish:
+    """Built from the snapshot's chunks: the table's own are gone as soon as its target holds them."""
+    pairs = zip(table.chunk_records, table.chunks, strict=True)
+    chunks = tuple(LoggedChunk(record=record, chunk=chunk) for record, chunk in pairs)
+    return LoggedFinish(
+        record=number,
+        snapshot_id=event.snapshot_id,
+        complete=event.complete,
+        replay_point=min(c.replay_point for c in table.chunks),
+        chunks=chunks,
+    )
+
+
+def _ended(work: Folding, event: SnapshotEnded) -> None:
+    snapshot = _open_snapshot(work, event.snapshot_id)
+    tables = {
+        key: table.model_copy(update={"chunks": (), "chunk_records": ()}) for key, table in snapshot.tables.items()
+    }
+    # Ended snapshots stand in the order in which they ended, so that the oldest are forgotten first.
+    del work.snapshots[event.snapshot_id]
+    work.snapshots[event.snapshot_id] = snapshot.model_copy(update={"ended": event, "tables": tables})
+
+
+def _suspended(work: Folding, event: SnapshotSuspended) -> None:
+    snapshot = _open_snapshot(work, event.snapshot_id)
+    work.snapshots[event.snapshot_id] = snapshot.model_copy(update={"suspended": event.suspended})
+
+
+SNAPSHOT_HANDLERS: Mapping[type, Handler] = {
+    SnapshotPlanned: _planned,
+    SnapshotTableStarted: _table_started,
+    ChunkRegistered: _chunk_registered,
+    SnapshotTableFinished: _table_finished,
+    SnapshotEnded: _ended,
+    SnapshotSuspended: _suspended,
+}

@@ -1,0 +1,158 @@
+"""What the events of tables and of retention mean for the log's state. Called by `state.fold` only.
+
+A handler checks its event against the working copy and raises `CorruptLog` if it does not fit.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+from tailrace.changelog.folding import Folding, Handler
+from tailrace.changelog.logged import LoggedSchema, LoggedTruncate, TableLog, TransactionLog
+from tailrace.changelog.records import (
+    Applied,
+    EpochStarted,
+    Heartbeat,
+    Origin,
+    SchemaChanged,
+    SegmentsRemoved,
+    TableAdded,
+    TableRemoved,
+    TableStopped,
+    TransactionsRemoved,
+    Truncated,
+)
+
+
+def _origin(work: Folding, event: Origin) -> None:
+    work.origin = event
+
+
+def _nothing(work: Folding, event: object) -> None:
+    """Heartbeat, and the epoch that the record itself carries."""
+
+
+def _table_added(work: Folding, event: TableAdded) -> None:
+    """A table that was stopped or removed may come back: what the log holds of it then ends before the gap."""
+    before = work.tables.get(event.table.table_id)
+    if before is not None and before.ended_at is None:
+        work.corrupt(f"table {event.table.name} is captured already")
+    version = 1 if before is None else before.schema.version + 1
+    if event.table.version != version:
+        work.corrupt(f"table {event.table.name} comes with schema version {event.table.version}, not {version}")
+    start = work.record.first_seq - 1
+    schema = LoggedSchema(record=work.record.number, after_seq=start, table=event.table)
+    work.tables[event.table.table_id] = TableLog(
+        table_id=event.table.table_id,
+        added_record=work.record.number,
+        edge_xid=event.edge_xid,
+        initial_snapshot=event.snapshot,
+        schemas=(schema,),
+        removed_through=0 if before is None else start,
+        applied_seq=0 if before is None else before.applied_seq,
+        applied_record=0 if before is None else before.applied_record,
+    )
+
+
+def _table_removed(work: Folding, event: TableRemoved) -> None:
+    table = work.table(event.table_id)
+    if table.removed:
+        work.corrupt(f"table {table.schema.name} is removed already")
+    ended_at = work.record.written_at if table.ended_at is None else table.ended_at
+    work.update(table, removed=True, ended_at=ended_at)
+    work.applied = True
+
+
+def _table_stopped(work: Folding, event: TableStopped) -> None:
+    table = work.captured(event.table_id)
+    if event.seq > work.record.last_seq:
+        work.corrupt(f"table {table.schema.name} stopped at sequence {event.seq}, above {work.record.last_seq}")
+    work.update(table, stopped=event, ended_at=work.record.written_at)
+    work.applied = True
+
+
+def _schema_changed(work: Folding, event: SchemaChanged) -> None:
+    table = work.captured(event.table.table_id)
+    if event.table.version != table.schema.version + 1:
+        work.corrupt(f"table {event.table.name}: schema version {event.table.version} after {table.schema.version}")
+    if not max(work.record.first_seq - 1, table.schemas[-1].after_seq) <= event.seq <= work.record.last_seq:
+        work.corrupt(f"table {event.table.name}: schema changed at sequence {event.seq}")
+    schema = LoggedSchema(record=work.record.number, after_seq=event.seq, table=event.table, reread=event.reread)
+    work.update(table, schemas=(*table.schemas, schema))
+
+
+def _truncated(work: Folding, event: Truncated) -> None:
+    table = work.captured(event.table_id)
+    work.in_record(event.seq, f"TRUNCATE of {table.schema.name}")
+    if table.truncates and table.truncates[-1].seq >= event.seq:
+        work.corrupt(f"TRUNCATE of {table.schema.name} at sequence {event.seq}, not above the one before it")
+    truncate = LoggedTruncate(record=work.record.number, seq=event.seq, written_at=work.record.written_at)
+    work.update(table, truncates=(*table.truncates, truncate))
+
+
+def _applied(work: Folding, event: Applied) -> None:
+    """Chunks at or below the applied record are in the target and nobody applies them again (DESIGN §5)."""
+    table = work.table(event.table_id)
+    if event.applied_record > work.record.number or event.applied_seq > work.record.last_seq:
+        work.corrupt(f"table {table.schema.name} has applied record {event.applied_record}, which is still to come")
+    work.applied = True
+    work.update(
+        table,
+        applied_seq=event.applied_seq,
+        applied_record=event.applied_record,
+        chunks=tuple(c for c in table.chunks if c.record > event.applied_record),
+        finishes=tuple(f for f in table.finishes if f.record > event.applied_record),
+    )
+    _forget_schemas(work, event.table_id)
+
+
+def _segments_removed(work: Folding, event: SegmentsRemoved) -> None:
+    table = work.table(event.table_id)
+    if not table.removed_through <= event.through_seq <= work.record.last_seq:
+        work.corrupt(f"segments of {table.schema.name} removed through sequence {event.through_seq}")
+    keep = bisect_right(table.segments, event.through_seq, key=lambda s: s.segment.last_seq)
+    work.update(
+        table,
+        removed_through=event.through_seq,
+        segments=table.segments[keep:],
+        truncates=tuple(t for t in table.truncates if t.seq > event.through_seq),
+    )
+    _forget_schemas(work, event.table_id)
+
+
+def _forget_schemas(work: Folding, table_id: int) -> None:
+    """Keep the versions after `removed_through`, those the target has still to pass, and those that kept files have."""
+    table = work.table(table_id)
+    if len(table.schemas) == 1:
+        return
+    in_force = sum(1 for s in table.schemas if s.after_seq <= table.removed_through) - 1
+    reached = sum(1 for s in table.schemas if s.record <= table.applied_record) - 1
+    first = table.schemas[0].table.version
+    used = [c.chunk.schema_version - first for c in table.chunks]
+    used += [c.chunk.schema_version - first for f in table.finishes for c in f.chunks]
+    used += [s.segment.schema_version - first for s in table.segments[:1]]
+    work.update(table, schemas=table.schemas[max(0, min([in_force, reached, *used])) :])
+
+
+def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
+    known = work.transactions
+    if not known.removed_through <= event.through_seq <= work.record.last_seq:
+        work.corrupt(f"transactions removed through sequence {event.through_seq}")
+    keep = bisect_right(known.first_seqs, event.through_seq)
+    work.transactions = TransactionLog(
+        xids=known.xids[keep:], first_seqs=known.first_seqs[keep:], removed_through=event.through_seq
+    )
+
+
+TABLE_HANDLERS: Mapping[type, Handler] = {
+    Origin: _origin,
+    EpochStarted: _nothing,
+    Heartbeat: _nothing,
+    TableAdded: _table_added,
+    TableRemoved: _table_removed,
+    TableStopped: _table_stopped,
+    SchemaChanged: _schema_changed,
+    Truncated: _truncated,
+    Applied: _applied,
+    SegmentsRemoved: _segments_removed,
+    TransactionsRemoved: _transactions_removed,
+}

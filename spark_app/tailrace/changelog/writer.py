@@ -1,0 +1,187 @@
+"""The journal's one writer: claims an epoch, then appends records, each created exclusively.
+
+Capture makes it at its start. Of two writers the one with the lower epoch always stops: whoever creates record *n*
+first owns it, and the other, finding a record that is not its own at *n*, is fenced.
+"""
+
+import time
+from collections.abc import Callable
+
+from tailrace.changelog.journal import (
+    ROLLUP_BYTES,
+    ROLLUP_RECORDS,
+    JournalReader,
+    parse_record,
+)
+from tailrace.changelog.paths import record_path, rollup_path
+from tailrace.changelog.records import EpochStarted, Event, Origin, Record, Segment, Transactions
+from tailrace.changelog.state import LogState, fold
+from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
+from tailrace.seams import seam
+from tailrace.storage import AlreadyExists, NotFound, Storage
+
+ONE_WRITER = "Exactly one process may run a Replicator; this one stops."
+FIRST_WAIT = 0.05
+LONGEST_WAIT = 2.0
+Clock = Callable[[], float]
+Sleep = Callable[[float], None]
+
+
+class RecordRefused(TailraceError):
+    """The record does not follow from the state; nothing was written."""
+
+
+class JournalWriter:
+    """`state` is the fold of every durable record. `patience`: seconds to try one record before `Retry`."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        state: LogState,
+        nonce: str,
+        *,
+        clock: Clock = time.time,
+        sleep: Sleep = time.sleep,
+        patience: float = 60.0,
+    ) -> None:
+        self.storage = storage
+        self.state = state
+        self.nonce = nonce
+        self._clock = clock
+        self._sleep = sleep
+        self._patience = patience
+        self._lost: str | None = None
+        self._since_rollup = 0
+        self._bytes_since_rollup = 0
+
+    @classmethod
+    def create(cls, storage: Storage, origin: Origin, position: int, nonce: str, **timing: object) -> "JournalWriter":
+        """Begin a change log: record 0 holds its origin. `AlreadyExists`: there is one."""
+        writer = cls(storage, LogState(), nonce, **timing)  # type: ignore[arg-type]
+        try:
+            writer._write(writer._record(0, position, 0, events=(origin,)))
+        except Fenced as error:
+            raise AlreadyExists(f"{storage.uri(record_path(0))} exists") from error
+        return writer
+
+    @classmethod
+    def claim(cls, storage: Storage, nonce: str, **timing: object) -> "JournalWriter":
+        """Take over an existing change log (`NotFound`: there is none): fold it all, then commit a higher epoch. A
+        writer still at work may add records meanwhile: they are folded, and the claim moves behind them."""
+        while True:
+            state = JournalReader.open(storage).state
+            if state.number < 0:
+                raise NotFound(f"{storage.root} holds no change log")
+            writer = cls(storage, state, nonce, **timing)  # type: ignore[arg-type]
+            try:
+                writer._write(writer._record(state.epoch + 1, state.position, state.last_seq, events=(EpochStarted(),)))
+            except Fenced:
+                continue
+            return writer
+
+    def append(
+        self,
+        position: int,
+        last_seq: int | None = None,
+        *,
+        transactions: Transactions | None = None,
+        segments: tuple[Segment, ...] = (),
+        events: tuple[Event, ...] = (),
+        commit_time: tuple[int, int] | None = None,
+    ) -> Record:
+        """Write the next record; when this returns, it is durable and folded. `last_seq` None: no changes.
+
+        `Fenced`: another writer owns the journal. `RecordRefused`: it does not fit and was not written. `Retry`:
+        its outcome stays unknown; this writer is then of no more use, claim again.
+        """
+        last = self.state.last_seq if last_seq is None else last_seq
+        record = self._record(self.state.epoch, position, last, events=events)
+        changes = {"transactions": transactions or Transactions(), "segments": segments, "commit_time": commit_time}
+        record = record.model_copy(update=changes)
+        self._write(record)
+        return record
+
+    def _record(self, epoch: int, position: int, last_seq: int, events: tuple[Event, ...]) -> Record:
+        return Record(
+            number=self.state.number + 1,
+            epoch=epoch,
+            nonce=self.nonce,
+            first_seq=self.state.last_seq + 1,
+            last_seq=last_seq,
+            position=position,
+            written_at=int(self._clock() * 1_000_000),
+            events=events,
+        )
+
+    def _write(self, record: Record) -> None:
+        if self._lost is not None:
+            raise Fenced(self._lost, ONE_WRITER)
+        try:
+            state = fold(self.state, record)
+        except CorruptLog as error:
+            raise RecordRefused(error.message, error.fix) from error
+        data = record.model_dump_json().encode()
+        # Whatever interrupts this writer from here on leaves it without knowledge of the head.
+        self._lost = f"journal record {record.number} was begun and not finished by this writer"
+        seam("journal.before-create")
+        self._patiently(lambda: self._create(record, data))
+        # Dying here is safe: the record is durable, and the next writer folds it.
+        seam("journal.after-create")
+        self._patiently(lambda: self._check_predecessor(record))
+        self._lost = None
+        self.state = state
+        self._roll_up(len(data))
+
+    def _patiently(self, action: Callable[[], None]) -> None:
+        """Do it, again after passing faults, for as long as `patience` allows."""
+        deadline = self._clock() + self._patience
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return action()
+            except Retry as error:
+                if self._clock() >= deadline:
+                    raise Retry(f"{self._lost}: {error.message}", "Start again: a new writer claims it.") from error
+            self._sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _create(self, record: Record, data: bytes) -> None:
+        """Create record *n*, or find out whose it is. After an unknown outcome (`OutcomeUnknown` is a `Retry`)
+        creating again is safe: of all attempts at most one succeeds, and the name's content says which."""
+        path = record_path(record.number)
+        try:
+            self.storage.create(path, data)
+        except AlreadyExists:
+            self._require_ours(record, data)
+
+    def _require_ours(self, record: Record, data: bytes) -> None:
+        found = self.storage.get(record_path(record.number))
+        if found == data:
+            return
+        other = parse_record(found, record.number)
+        if other.nonce == self.nonce:
+            raise CorruptLog(f"journal record {record.number} is our own with another content")
+        self._lost = f"journal record {record.number} was written by another writer in epoch {other.epoch}"
+        raise Fenced(self._lost, ONE_WRITER)
+
+    def _check_predecessor(self, record: Record) -> None:
+        """A writer that slept beyond the retention of records could create *n* anew where the real *n* was removed.
+        Records go in order, so the real *n* cannot be gone while *n - 1* stands."""
+        if record.number == 0 or self.storage.exists(record_path(record.number - 1)):
+            return
+        self.storage.delete(record_path(record.number))
+        self._lost = f"the journal went on without this writer past record {record.number}"
+        raise Fenced(self._lost, ONE_WRITER)
+
+    def _roll_up(self, size: int) -> None:
+        """Store the state now and then. A roll-up is only a shortcut: one that fails is tried with a later record."""
+        self._since_rollup += 1
+        self._bytes_since_rollup += size
+        if self._since_rollup < ROLLUP_RECORDS and self._bytes_since_rollup < ROLLUP_BYTES:
+            return
+        try:
+            self.storage.put(rollup_path(self.state.number), self.state.model_dump_json().encode())
+        except Retry:
+            return
+        self._since_rollup = 0
+        self._bytes_since_rollup = 0

@@ -1,0 +1,235 @@
+"""The one storage layer: local folders and object stores (S3-compatible, GCS, Azure) with exclusive creation.
+
+The change log, chunk readers and the lake targets' file access all go through a `Storage`. Paths are relative to its
+root, or absolute URIs of the same scheme. Errors of the libraries end here: `NotFound`, `AlreadyExists`,
+`StorageRefused` (a person must act), `OutcomeUnknown` (a write that may have happened), `Retry` (anything else).
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import obstore
+import pyarrow as pa
+import pyarrow.fs as pafs
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from tailrace import storage_local
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import InvalidManifest, OutcomeUnknown, Retry, TailraceError
+from tailrace.storage_access import Access, StorageRefused, hadoop_options, iceberg_options, obstore_options, resolve
+from tailrace.storage_output import LocalOutput, Output, RemoteOutput
+
+__all__ = [
+    "AlreadyExists",
+    "NotFound",
+    "Output",
+    "Storage",
+    "StorageRefused",
+    "hadoop_options",
+    "iceberg_options",
+]
+
+CLIENT_OPTIONS = {"connect_timeout": "5s", "timeout": "60s"}
+_REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError)
+
+
+class NotFound(TailraceError):
+    """No object has this name."""
+
+
+class AlreadyExists(TailraceError):
+    """Exclusive creation found the name taken."""
+
+
+class Storage:
+    """A place with a root. Picklable: executors open their own connections."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+
+    @classmethod
+    def open(cls, config: StorageConfig, environment: Mapping[str, str] | None = None) -> "Storage":
+        """`environment` (default: the process's) names the folder of mounted Secrets, see `storage_access`."""
+        return cls(resolve(config, os.environ if environment is None else environment))
+
+    def __reduce__(self) -> tuple[type["Storage"], tuple[Access]]:
+        return Storage, (self.access,)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.root})"
+
+    @property
+    def root(self) -> str:
+        return self.access.root
+
+    @property
+    def local(self) -> bool:
+        return self.access.scheme == "file"
+
+    def uri(self, path: str) -> str:
+        """The absolute URI of a path."""
+        return path if "://" in path else f"{self.root}/{path}"
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create the object or raise `AlreadyExists`; on success it is durable."""
+        with self._errors(path, writing=True):
+            if self.local:
+                storage_local.write(self._file(path), data, exclusive=True)
+            else:
+                obstore.put(self._store, self._key(path), data, mode="create", use_multipart=False)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create or replace the object; on success it is durable."""
+        with self._errors(path, writing=True):
+            if self.local:
+                storage_local.write(self._file(path), data, exclusive=False)
+            else:
+                obstore.put(self._store, self._key(path), data)
+
+    def get(self, path: str) -> bytes:
+        with self._errors(path):
+            if self.local:
+                return self._file(path).read_bytes()
+            return bytes(obstore.get(self._store, self._key(path)).bytes())
+
+    def size(self, path: str) -> int:
+        """Bytes of the object, or `NotFound`."""
+        with self._errors(path):
+            if self.local:
+                return self._file(path).stat().st_size
+            return int(obstore.head(self._store, self._key(path))["size"])
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.size(path)
+        except NotFound:
+            return False
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove the object; one that is not there is no error."""
+        with self._errors(path):
+            if self.local:
+                self._file(path).unlink(missing_ok=True)
+                return
+            try:
+                obstore.delete(self._store, self._key(path))
+            except FileNotFoundError:
+                return
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """(path, bytes) of every object whose path begins with `prefix`, in order of paths. Never in a hot path."""
+        with self._errors(prefix):
+            if self.local:
+                yield from storage_local.walk(Path(self.access.prefix), prefix)
+                return
+            # obstore lists whole path segments only: ask for the folder, filter the rest here.
+            folder = self._key(prefix.rpartition("/")[0]).rstrip("/")
+            skip = len(self.access.prefix) + 1 if self.access.prefix else 0
+            found = [(m["path"][skip:], m["size"]) for page in obstore.list(self._store, folder or None) for m in page]
+            yield from sorted(entry for entry in found if entry[0].startswith(prefix))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file for `pyarrow.parquet`: mapped if local, ranged reads if remote."""
+        with self._errors(path):
+            if self.local:
+                return pa.memory_map(str(self._file(path)))
+            if self.access.scheme == "s3":
+                bucket, key = self._bucket_and_key(path)
+                return self._arrow.open_input_file(f"{bucket}/{key}")
+            return pa.PythonFile(obstore.open_reader(self._store, self._key(path)), mode="r")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[Output]:
+        """Write an object in parts: it appears whole and durable when the block ends, or not at all if it raises."""
+        errors = partial(self._errors, path, writing=True)
+        output: Output
+        with errors():
+            if self.local:
+                output = LocalOutput(self._file(path), errors)
+            else:
+                output = RemoteOutput(self._store, self._key(path), errors)
+        try:
+            yield output
+        except BaseException:
+            output.abort()
+            raise
+        with errors():
+            output.finish()
+
+    def _file(self, path: str) -> Path:
+        if "://" not in path:
+            return Path(self.access.prefix) / path
+        parts = urlsplit(path)
+        if parts.scheme != "file":
+            raise InvalidManifest(
+                f"{path} is not a local file, and {self.root} is", "Keep both in one kind of storage."
+            )
+        return Path(unquote(parts.path))
+
+    def _bucket_and_key(self, path: str) -> tuple[str, str]:
+        if "://" not in path:
+            return self.access.bucket, f"{self.access.prefix}/{path}".strip("/")
+        scheme, _, rest = path.partition("://")
+        bucket, _, key = rest.partition("/")
+        if scheme.rstrip("a") != self.access.scheme.rstrip("a"):
+            raise InvalidManifest(f"{path} and {self.root} are different kinds of storage", "Keep both in one.")
+        return bucket, key
+
+    def _key(self, path: str) -> str:
+        bucket, key = self._bucket_and_key(path)
+        if bucket != self.access.bucket:
+            raise InvalidManifest(f"{path} is in another bucket than {self.root}", "Keep both in one bucket.")
+        return key
+
+    @cached_property
+    def _store(self) -> Any:
+        options: dict[str, Any] = {**CLIENT_OPTIONS, "allow_http": self.access.plain_http}
+        if self.access.scheme == "s3":
+            return S3Store(self.access.bucket, client_options=options, **obstore_options(self.access))  # type: ignore[arg-type]
+        if self.access.scheme == "gs":
+            return GCSStore(self.access.bucket, client_options=options)  # type: ignore[arg-type]
+        return AzureStore(self.access.bucket, client_options=options)  # type: ignore[arg-type]
+
+    @cached_property
+    def _arrow(self) -> pafs.S3FileSystem:
+        access = self.access
+        return pafs.S3FileSystem(
+            access_key=access.access_key,
+            secret_key=access.secret_key,
+            session_token=access.session_token,
+            region=access.region or ("us-east-1" if access.endpoint else None),
+            endpoint_override=access.endpoint,
+            scheme="http" if access.plain_http else "https",
+            force_virtual_addressing=access.endpoint is not None and not access.path_style,
+        )
+
+    @contextmanager
+    def _errors(self, path: str, writing: bool = False) -> Iterator[None]:
+        """Turn foreign exceptions into ours. A write that failed otherwise than by refusal may have happened."""
+        where = self.uri(path)
+        try:
+            yield
+        except (FileExistsError, exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+            raise AlreadyExists(f"{where} exists") from error
+        except (PermissionError, *_REFUSED) as error:
+            raise StorageRefused(
+                f"{where}: access denied ({_first_line(error)})", "Check credentials and rights."
+            ) from error
+        except (FileNotFoundError, exceptions.NotFoundError) as error:
+            if "NoSuchBucket" in str(error):
+                raise StorageRefused(f"{where}: the bucket does not exist", "Create it.") from error
+            raise NotFound(f"{where} does not exist") from error
+        except (OSError, exceptions.BaseError) as error:
+            kind = OutcomeUnknown if writing else Retry
+            raise kind(f"{where}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

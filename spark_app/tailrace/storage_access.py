@@ -1,0 +1,167 @@
+"""Who may reach a place and how: one resolver of `Storage` blocks for obstore, Arrow, Hadoop and Iceberg.
+
+`resolve` reads the credentials; the functions below turn the result into what each library wants. A result travels to
+executors inside pickles, so it holds the key itself; its text never shows it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tailrace.contract.resources import Credentials
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import InvalidManifest, Stop
+
+SECRETS_VARIABLE = "TAILRACE_SECRETS"
+"""Environment variable: the folder with a folder per Secret that a `secretName` names."""
+DEFAULT_SECRETS = "/etc/tailrace/secrets"
+KEY_NAMES = ("accessKeyId", "secretAccessKey")
+OPTIONAL_NAMES = ("sessionToken",)
+
+
+class StorageRefused(Stop):
+    """The object store or file system refuses us: credentials, rights, or the bucket does not exist."""
+
+    exit_code = 10
+
+
+@dataclass(frozen=True)
+class Access:
+    """A resolved place. `bucket` is empty for local folders; `prefix` has no slash at its ends (local: absolute)."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    @property
+    def root(self) -> str:
+        """Absolute URI without a trailing slash."""
+        if self.scheme == "file":
+            return f"file://{self.prefix}"
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+    @property
+    def plain_http(self) -> bool:
+        return self.endpoint is not None and self.endpoint.startswith("http://")
+
+
+def resolve(config: StorageConfig, environment: Mapping[str, str]) -> Access:
+    """Read the credentials that `config` names. No credentials: the libraries look in the environment themselves."""
+    parts = urlsplit(config.location)
+    if parts.query or parts.fragment:
+        raise InvalidManifest(f"location {config.location!r} has a query or a fragment", "Give a plain location.")
+    if parts.scheme == "file":
+        return Access(scheme="file", bucket="", prefix=unquote(parts.path).rstrip("/"))
+    if config.endpoint is not None and not config.endpoint.startswith(("http://", "https://")):
+        raise InvalidManifest(f"endpoint {config.endpoint!r} is not a URL", "Write https://host[:port].")
+    keys = {} if config.credentials is None else _read_keys(config.credentials, environment)
+    return Access(
+        scheme=parts.scheme,
+        bucket=parts.netloc,
+        prefix=parts.path.strip("/"),
+        endpoint=None if config.endpoint is None else config.endpoint.rstrip("/"),
+        region=config.region,
+        path_style=config.path_style,
+        access_key=keys.get("accessKeyId"),
+        secret_key=keys.get("secretAccessKey"),
+        session_token=keys.get("sessionToken"),
+    )
+
+
+def _read_keys(credentials: Credentials, environment: Mapping[str, str]) -> dict[str, str]:
+    if credentials.file is not None:
+        path = Path(credentials.file)
+    else:
+        path = Path(environment.get(SECRETS_VARIABLE, DEFAULT_SECRETS)) / str(credentials.secret_name)
+    try:
+        found = _read_folder(path) if path.is_dir() else _read_lines(path)
+    except OSError as error:
+        raise StorageRefused(
+            f"credentials {path} cannot be read ({error.strerror})", "Check path and rights."
+        ) from error
+    missing = [name for name in KEY_NAMES if not found.get(name)]
+    if missing:
+        raise StorageRefused(f"credentials {path} lack {' and '.join(missing)}", f"Give {' and '.join(KEY_NAMES)}.")
+    return found
+
+
+def _read_folder(path: Path) -> dict[str, str]:
+    """A mounted Secret: one file per key."""
+    names = [name for name in KEY_NAMES + OPTIONAL_NAMES if (path / name).is_file()]
+    return {name: (path / name).read_text(encoding="utf-8").strip() for name in names}
+
+
+def _read_lines(path: Path) -> dict[str, str]:
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs if name.strip() in KEY_NAMES + OPTIONAL_NAMES}
+
+
+def obstore_options(access: Access) -> dict[str, str]:
+    """obstore's configuration of an S3-compatible store."""
+    options = {"virtual_hosted_style_request": "false" if access.path_style else "true", **_s3_names(access)}
+    if access.endpoint is not None and not access.path_style:
+        scheme, _, host = access.endpoint.partition("://")
+        options["endpoint"] = f"{scheme}://{access.bucket}.{host}"
+    return options
+
+
+def _s3_names(access: Access) -> dict[str, str]:
+    values = {
+        "endpoint": access.endpoint,
+        "region": access.region or ("us-east-1" if access.endpoint else None),
+        "access_key_id": access.access_key,
+        "secret_access_key": access.secret_key,
+        "session_token": access.session_token,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def hadoop_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop's options for this bucket alone (`fs.s3a.bucket.…`), so that two places may differ. Empty if local."""
+    access = resolve(config, environment)
+    if access.scheme != "s3":
+        return {}
+    own = f"fs.s3a.bucket.{access.bucket}"
+    values = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        f"{own}.endpoint": access.endpoint,
+        f"{own}.endpoint.region": access.region or ("us-east-1" if access.endpoint else None),
+        f"{own}.path.style.access": "true" if access.path_style else None,
+        f"{own}.connection.ssl.enabled": "false" if access.plain_http else None,
+        f"{own}.access.key": access.access_key,
+        f"{own}.secret.key": access.secret_key,
+        f"{own}.session.token": access.session_token,
+        f"{own}.aws.credentials.provider": _hadoop_provider(access),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _hadoop_provider(access: Access) -> str | None:
+    if access.access_key is None:
+        return None
+    kind = "TemporaryAWSCredentialsProvider" if access.session_token else "SimpleAWSCredentialsProvider"
+    return f"org.apache.hadoop.fs.s3a.{kind}"
+
+
+def iceberg_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[str, str]:
+    """Properties of an Iceberg catalog whose tables lie here, for Iceberg's own S3 file access. Empty if local."""
+    access = resolve(config, environment)
+    if access.scheme != "s3":
+        return {}
+    values = {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": access.endpoint,
+        "s3.path-style-access": "true" if access.path_style else None,
+        "s3.access-key-id": access.access_key,
+        "s3.secret-access-key": access.secret_key,
+        "s3.session-token": access.session_token,
+        "client.region": access.region or ("us-east-1" if access.endpoint else None),
+    }
+    return {name: value for name, value in values.items() if value is not None}

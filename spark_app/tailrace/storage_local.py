@@ -1,0 +1,74 @@
+"""Local folders as storage: atomic, exclusive and durable writes with plain POSIX calls. Used by `tailrace.storage`.
+
+obstore's local store does not sync; a record that a reader has seen must survive a power cut, so every file is written
+aside and synced before it gets its name, and its folder after.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import IO
+
+TEMPORARY = ".tailrace-tmp-"
+"""Files whose name begins so are unfinished: listings pass over them, the sweep removes them."""
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Like `mkdir -p`, each new folder's name durable in its parent."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def open_aside(path: Path) -> tuple[IO[bytes], Path]:
+    make_folder(path.parent)
+    aside = path.parent / f"{TEMPORARY}{token_hex(8)}"
+    return aside.open("xb"), aside
+
+
+def write(path: Path, data: bytes, *, exclusive: bool) -> None:
+    """`exclusive`: FileExistsError if the name is taken; either way nobody ever sees a part of the content."""
+    handle, aside = open_aside(path)
+    try:
+        with handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        publish(aside, path, exclusive=exclusive)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def publish(aside: Path, path: Path, *, exclusive: bool) -> None:
+    """Give a synced file its name. A hard link, unlike a rename, fails if the name is taken."""
+    if exclusive:
+        os.link(aside, path)
+    else:
+        aside.replace(path)
+    sync_folder(path.parent)
+
+
+def walk(root: Path, prefix: str) -> Iterator[tuple[str, int]]:
+    """(path relative to `root`, size) of every finished file whose relative path begins with `prefix`, sorted."""
+    start = root / prefix.rpartition("/")[0]
+    for folder, folders, names in os.walk(start):
+        folders.sort()
+        base = Path(folder).relative_to(root).as_posix()
+        for name in sorted(names):
+            path = name if base == "." else f"{base}/{name}"
+            if not name.startswith(TEMPORARY) and path.startswith(prefix):
+                try:
+                    yield path, (root / path).stat().st_size
+                except FileNotFoundError:
+                    continue

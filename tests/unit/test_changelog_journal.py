@@ -1,0 +1,197 @@
+"""Writers and readers of the journal on a local folder: claims, races, unknown outcomes, roll-ups."""
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.changelog import journal, writer
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.paths import record_path
+from tailrace.changelog.records import Column, Heartbeat, Origin, TableAdded, TableSchema, Transactions
+from tailrace.changelog.writer import JournalWriter, RecordRefused
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import Fenced, OutcomeUnknown, Retry
+from tailrace.storage import AlreadyExists, NotFound, Storage
+
+ORIGIN = Origin(
+    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
+TABLE = TableSchema(
+    table_id=1,
+    schema_name="public",
+    table_name="t",
+    version=1,
+    columns=(Column(name="id", attnum=1, source_type="bigint", type="int64", key=0),),
+)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+
+
+def row(writer_: JournalWriter, xid: int = 7) -> None:
+    seq = writer_.state.last_seq + 1
+    writer_.append(
+        writer_.state.position + 1, seq, transactions=Transactions(xids=(xid,), first_seqs=(seq,)), commit_time=(1, 1)
+    )
+
+
+class Faulty(Storage):
+    """Reports `OutcomeUnknown` for the creations that `plan` names: "lost" did not happen, "done" did."""
+
+    def __init__(self, storage: Storage, plan: list[str]) -> None:
+        super().__init__(storage.access)
+        self.plan = plan
+
+    def create(self, path: str, data: bytes) -> None:
+        fault = self.plan.pop(0) if self.plan else "none"
+        if fault != "lost":
+            super().create(path, data)
+        if fault != "none":
+            raise OutcomeUnknown(f"{path}: timed out")
+
+
+def no_sleep(seconds: float) -> None:
+    assert seconds > 0
+
+
+def test_a_reader_sees_what_the_writer_wrote_in_order(storage: Storage) -> None:
+    first = JournalWriter.create(storage, ORIGIN, 5, "a")
+    reader = JournalReader.open(storage)
+    first.append(6, events=(TableAdded(table=TABLE, edge_xid=3),))
+    row(first)
+    assert [r.number for r in reader.poll()] == [1, 2]
+    assert reader.state == first.state
+    assert reader.poll() == []
+
+
+def test_a_change_log_is_created_once(storage: Storage) -> None:
+    JournalWriter.create(storage, ORIGIN, 5, "a")
+    with pytest.raises(AlreadyExists):
+        JournalWriter.create(storage, ORIGIN, 5, "b")
+
+
+def test_claiming_where_there_is_no_change_log_says_so(storage: Storage) -> None:
+    with pytest.raises(NotFound):
+        JournalWriter.claim(storage, "a")
+
+
+def test_of_two_writers_the_lower_epoch_stops_and_its_record_is_not_written(storage: Storage) -> None:
+    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    new = JournalWriter.claim(storage, "b")
+    assert new.state.epoch == 1
+    with pytest.raises(Fenced):
+        row(old)
+    with pytest.raises(Fenced):
+        row(old)
+    row(new)
+    assert JournalReader.open(storage).state == new.state
+
+
+def test_a_claim_that_loses_a_record_to_the_old_writer_keeps_that_record(storage: Storage) -> None:
+    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    raced = False
+
+    class Racing(Storage):
+        def create(self, path: str, data: bytes) -> None:
+            nonlocal raced
+            if not raced:
+                raced = True
+                row(old)
+            super().create(path, data)
+
+    new = JournalWriter.claim(Racing(storage.access), "b")
+    assert (new.state.number, new.state.epoch, new.state.last_seq) == (2, 1, 1)
+    with pytest.raises(Fenced):
+        row(old)
+
+
+@pytest.mark.parametrize("plan", [["done"], ["lost"], ["lost", "done"], ["lost", "lost", "lost"]])
+def test_an_unknown_outcome_is_resolved_without_loss_or_fencing(storage: Storage, plan: list[str]) -> None:
+    faulty = Faulty(storage, [])
+    one = JournalWriter.create(faulty, ORIGIN, 5, "a", sleep=no_sleep)
+    faulty.plan = plan
+    row(one)
+    row(one)
+    assert JournalReader.open(storage).state == one.state
+    assert one.state.number == 2
+
+
+def test_a_timed_out_write_that_the_new_writer_overtook_is_fenced(storage: Storage) -> None:
+    faulty = Faulty(storage, [])
+    old = JournalWriter.create(
+        faulty, ORIGIN, 5, "a", sleep=lambda _: claimed.append(JournalWriter.claim(storage, "b"))
+    )
+    claimed: list[JournalWriter] = []
+    faulty.plan = ["lost"]
+    with pytest.raises(Fenced):
+        row(old)
+    assert JournalReader.open(storage).state == claimed[0].state
+
+
+def test_a_writer_that_ran_out_of_patience_writes_no_more(storage: Storage) -> None:
+    faulty = Faulty(storage, [])
+    now = iter(range(0, 100_000, 20))
+    one = JournalWriter.create(faulty, ORIGIN, 5, "a", sleep=no_sleep, clock=lambda: float(next(now)))
+    faulty.plan = ["done"] + ["lost"] * 50
+    one._patience = -1
+    with pytest.raises(Retry):
+        row(one)
+    with pytest.raises(Fenced):
+        row(one)
+    assert JournalReader.open(storage).state.number == 1
+
+
+def test_a_record_that_does_not_fit_is_refused_before_it_is_written(storage: Storage) -> None:
+    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    with pytest.raises(RecordRefused):
+        one.append(4)
+    with pytest.raises(NotFound):
+        storage.get(record_path(1))
+    one.append(5, events=(Heartbeat(),))
+    assert one.state.number == 1
+
+
+def test_a_start_from_a_roll_up_gives_the_same_state(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
+    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    one.append(6, events=(TableAdded(table=TABLE, edge_xid=3),))
+    for _ in range(10):
+        row(one)
+    assert journal.load_rollup(storage).number == 9
+    for number in range(9):
+        storage.delete(record_path(number))
+    assert JournalReader.open(storage).state == one.state
+
+
+def test_a_sleeping_writer_cannot_write_where_old_records_were_removed(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
+    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    new = JournalWriter.claim(storage, "b")
+    for _ in range(10):
+        row(new)
+    for number in range(9):
+        storage.delete(record_path(number))
+    with pytest.raises(Fenced):
+        row(old)
+    assert not storage.exists(record_path(1))
+    assert JournalReader.open(storage).state == new.state
+
+
+def test_a_sleeping_reader_goes_on_from_the_roll_up_when_its_records_are_gone(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
+    now = [0.0]
+    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    reader = JournalReader.open(storage, clock=lambda: now[0])
+    for _ in range(10):
+        row(one)
+    for number in range(9):
+        storage.delete(record_path(number))
+    now[0] = 3600.0
+    assert [r.number for r in reader.poll()] == [10]
+    assert reader.state == one.state
