@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv/bin
 PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
 export PYTHONDONTWRITEBYTECODE := 1
-SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
+SOURCES := spark_app tests tools $(wildcard operator)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint types imports unit test integration soak bench demo clean
@@ -17,17 +17,14 @@ setup: ## Make .venv and fetch PostgreSQL, Spark's jars and the S3 test server
 
 check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
 
-lint: ## Ruff
+lint: ## Ruff: rules and format of imports
 	$(VENV)/ruff check $(SOURCES)
 
 types: ## Mypy, strict
-	$(VENV)/mypy $(SOURCES)
+	$(VENV)/mypy
 
 imports: ## The import contract between the layers
-	@PYTHONPATH=spark_app:operator $(VENV)/lint-imports
-ifneq ($(wildcard operator/tailrace_operator/__init__.py),)
-	@PYTHONPATH=spark_app:operator $(VENV)/lint-imports --config tools/operator-imports.toml
-endif
+	PYTHONPATH=spark_app:operator $(VENV)/lint-imports
 
 unit: ## Tests without servers
 	$(PYTEST) tests/unit
@@ -44,7 +41,7 @@ bench: ## Measure throughput and lag
 	$(VENV)/python -m tools.bench
 
 demo: ## Replicate a sample database on this machine
-	$(VENV)/python -m tailrace.demo
+	$(VENV)/tailrace demo
 
 clean: ## Remove what builds and tests left in the tree (not the cache, not .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

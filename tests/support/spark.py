@@ -6,9 +6,7 @@ from pyspark.sql import SparkSession
 
 from tailrace import artifacts
 
-EXTENSIONS = (
-    "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-)
+EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
 def settings(folder: Path) -> dict[str, str]:

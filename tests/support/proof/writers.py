@@ -69,8 +69,10 @@ class Writers:
                 self.conflicts += 1
             except BaseException as fault:
                 self._faults.append(fault)
-                return
+                break
             time.sleep(random.random() * 2 * self._pause)
+        if connection is not None:
+            connection.close()
 
     def _transaction(self, connection: psycopg.Connection, random: Random) -> None:
         kind = random.random()
@@ -139,13 +141,13 @@ class StalledCommits(threading.Thread):
         self._end = threading.Event()
 
     def run(self) -> None:
-        connection = self._connect()
-        connection.autocommit = True
-        while not self._end.is_set():
-            for setting in ("'ghost'", "''"):
-                connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = {setting}".encode())
-                connection.execute("SELECT pg_reload_conf()")
-                time.sleep(0.03 + self._random.random() * 0.1)
+        with self._connect() as connection:
+            connection.autocommit = True
+            while not self._end.is_set():
+                for setting in ("'ghost'", "''"):
+                    connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = {setting}".encode())
+                    connection.execute("SELECT pg_reload_conf()")
+                    time.sleep(0.03 + self._random.random() * 0.1)
 
     def stop(self) -> None:
         self._end.set()

@@ -1,0 +1,60 @@
+"""One proof: a server with the proof tables, a Replicator over them, writers, and the comparison at the end."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.postgres import PostgresServer
+from support.proof import tables
+from support.proof.process import Deployment
+from support.proof.writers import Writers
+from tailrace.demo.compare import compare
+
+ROWS = 200
+"""Rows of each table at the start; writers use twice as many keys."""
+
+
+@dataclass
+class Proof:
+    """The parts of one proving run."""
+
+    server: PostgresServer
+    deployment: Deployment
+
+    @classmethod
+    def begin(cls, server: PostgresServer, folder: Path, format: str, seed: int, **spec: object) -> "Proof":
+        """Fill the source; `spec` goes into the Replicator."""
+        with server.connect() as connection:
+            tables.create(connection, ROWS, seed)
+        source = {
+            "type": "postgresql",
+            "host": server.host,
+            "port": server.port,
+            "database": "postgres",
+            "username": "postgres",
+            "tls": {"mode": "disable"},
+        }
+        chunks = {"snapshot": {"chunkRows": 17, "parallelism": 3}}
+        deployment = Deployment(folder / "proof", source, format, chunks | spec)
+        deployment.write_manifest()
+        return cls(server, deployment)
+
+    def writers(self, seed: int, count: int = 5, *, pause: float = 0.01, truncate: bool = False) -> Writers:
+        return Writers(
+            self.server.connect, count=count, keys=2 * ROWS, seed=seed, pause=pause, truncate=truncate
+        ).start()
+
+    def assert_equal(self, *more: str) -> None:
+        """Every proof table (and `more`), row by row and column by column."""
+        names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
+        with self.server.connect() as connection:
+            found = compare(connection, names, self.deployment.lake, self.deployment.format)
+        assert not found, "\n".join(found)
+
+    def assert_nothing_acknowledged_early(self) -> None:
+        """Invariant 1, from outside: the slot's confirmed position is not beyond the journal's last record."""
+        from tailrace.changelog.records import Record
+
+        records = sorted((self.deployment.log / "journal").glob("[0-9]*.json"))
+        position = Record.model_validate_json(records[-1].read_bytes()).position
+        rows = self.server.execute("SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots")
+        assert all(row[0] <= position for row in rows), f"acknowledged {rows}, durable {position}"
