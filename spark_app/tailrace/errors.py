@@ -109,5 +109,9 @@ class LogTrimmed(TableStop):
     """The change log no longer holds what the table lacks: it needs a snapshot."""
 
 
+class ReadRefused(TableStop):
+    """The source refuses to read the table: a right is missing, or a row filter or a key is not valid there."""
+
+
 class TableGone(TableStop):
     """The source table was dropped, renamed or re-created under the same name."""

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.errors import Retry
@@ -43,6 +43,7 @@ def batches(draw: st.DrawFn) -> tuple[bool, int, list[list[Value]], list[bytes]]
     return tagged, columns, rows, [draw(st.binary(max_size=9)) for _ in rows]
 
 
+@settings(deadline=None)
 @given(batches())
 def test_splitting_by_column_equals_decoding_row_by_row(
     batch: tuple[bool, int, list[list[Value]], list[bytes]],

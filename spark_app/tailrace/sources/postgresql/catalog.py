@@ -44,7 +44,8 @@ base AS (
   SELECT b.type, t.oid, t.typbasetype, CASE WHEN b.typmod >= 0 THEN b.typmod ELSE t.typtypmod END
     FROM base b JOIN pg_type t ON t.oid = b.next WHERE b.next <> 0),
 key AS (
-  SELECT w.oid AS rel, k.attnum, k.position - 1 AS position, oc.opcfamily, oc.opcintype, i.indcollation[k.position - 1] AS coll
+  SELECT w.oid AS rel, k.attnum, k.position - 1 AS position, oc.opcfamily, oc.opcintype,
+         i.indcollation[k.position - 1] AS coll
     FROM wanted w
     JOIN pg_index i ON i.indrelid = w.oid AND i.indisvalid AND i.indimmediate
      AND CASE w.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END,
@@ -52,7 +53,7 @@ key AS (
     pg_opclass oc
    WHERE w.relreplident <> 'n' AND k.position <= i.indnkeyatts AND oc.oid = i.indclass[k.position - 1])
 SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS source_type,
-       bn.nspname AS base_schema, bt.typname AS base_name,
+       bn.nspname AS base_schema, bt.typname AS base_name, b.base <> b.type AS domain,
        CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END AS typmod,
        pn.nspname AS out_schema, p.proname AS out_name, a.attnotnull OR k.attnum IS NOT NULL AS attnotnull,
        a.attgenerated <> '' AS generated, a.atthasdef, a.atthasmissing, k.position,
@@ -137,6 +138,7 @@ def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> 
             columns=tuple(_record(c) for c in columns),
         ),
         stop=_stop(name, row, found, options),
+        options=options,
     )
 
 
@@ -162,6 +164,7 @@ def _column(row: DictRow, as_text: bool) -> CatalogColumn:
         attnum=row["attnum"],
         source_type=row["source_type"],
         base_type=(row["base_schema"], row["base_name"]),
+        domain=row["domain"],
         output=(row["out_schema"], row["out_name"]),
         logical="string" if as_text else native,
         native=native,
@@ -175,11 +178,11 @@ def _column(row: DictRow, as_text: bool) -> CatalogColumn:
 
 
 def _operators(found: dict[str, list[str]] | None) -> Operators | None:
-    """B-tree strategies: 1 less, 3 equal, 5 greater."""
+    """B-tree strategies: 1 less, 2 at most, 3 equal, 4 at least, 5 greater."""
     if found is None:
         return None
     pairs = {int(strategy): (pair[0], pair[1]) for strategy, pair in found.items()}
-    return Operators(less=pairs[1], equal=pairs[3], greater=pairs[5])
+    return Operators(pairs[1], pairs[2], pairs[3], pairs[4], pairs[5])
 
 
 def _logical(schema: str, name: str, typmod: int) -> str:
@@ -227,6 +230,6 @@ def _key_fix(quoted: str, identity: str) -> str:
     if identity == "n":
         return f"ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT (with a primary key)"
     return (
-        f"ALTER TABLE {quoted} ADD PRIMARY KEY (…), or ALTER TABLE {quoted} REPLICA IDENTITY USING INDEX … with a unique"
-        " index over NOT NULL columns"
+        f"ALTER TABLE {quoted} ADD PRIMARY KEY (…), or ALTER TABLE {quoted} REPLICA IDENTITY USING INDEX … with"
+        " a unique index over NOT NULL columns"
     )

@@ -84,9 +84,10 @@ def _int32(data: npt.NDArray[np.uint8], position: Int64s) -> Int64s:
     """Signed big-endian integers at any byte offset."""
     if not len(position):
         return np.zeros(0, dtype=np.int64)
-    # Every offset of the buffer seen as an int32: an overlapping view, no copy.
-    every = np.ndarray(shape=(max(len(data) - 3, 0),), dtype=">i4", buffer=data, strides=(1,))
-    return every[position].astype(np.int64)
+    # Every offset of the buffer seen as four bytes: an overlapping view, no copy. Picked as raw bytes first: that is
+    # twice as fast as picking unaligned integers.
+    every = np.ndarray(shape=(max(len(data) - 3, 0),), dtype="V4", buffer=data, strides=(1,))
+    return every[position].view(">i4").astype(np.int64)
 
 
 def _gather(owner: pa.Buffer, present: Bools, first: Int64s, last: Int64s) -> pa.LargeBinaryArray:

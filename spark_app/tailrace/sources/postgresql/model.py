@@ -1,10 +1,11 @@
-"""What the catalog says about one table: the values that discovery makes and chunk readers, capture and preflight use."""
+"""What the catalog says about one table: made by discovery, used by capture, chunk readers and preflight."""
 
 from dataclasses import dataclass
 
 from psycopg import sql
 
 from tailrace.changelog.records import TableSchema
+from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
 
 
@@ -13,7 +14,9 @@ class Operators:
     """The comparison operators of a key column, from the key index's operator class, as (schema, name)."""
 
     less: tuple[str, str]
+    at_most: tuple[str, str]
     equal: tuple[str, str]
+    at_least: tuple[str, str]
     greater: tuple[str, str]
 
 
@@ -27,6 +30,8 @@ class CatalogColumn:
     """`numeric(10,2)`, schema-qualified where the type is not built in."""
     base_type: tuple[str, str]
     """(schema, name) of the type behind any domains."""
+    domain: bool
+    """The declared type is a domain over the base type."""
     output: tuple[str, str]
     """(schema, name) of the output function."""
     logical: str
@@ -68,6 +73,8 @@ class PgTable:
     """Version 0: capture numbers the versions."""
     stop: TableStop | None
     """Why the table cannot be captured; None: it can."""
+    options: TableOptions | None = None
+    """The options that were in force."""
 
     @property
     def name(self) -> str:

@@ -1,0 +1,260 @@
+"""Chunks: where they end, and reading one exactly as DESIGN §3 asks (snapshot, rows, then the log's end).
+
+Called by the snapshot planner (`max_key`, `boundary`, `estimated_rows`, `edge_passed`) and, on executors, by the chunk
+reader (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone
+from tailrace.seams import seam
+from tailrace.sources.postgresql.catalog import table_by_oid
+from tailrace.sources.postgresql.codec import decode
+from tailrace.sources.postgresql.columnar import split
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.copyout import Block, copy_out
+from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.types import arrow_type
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Keys in (lower, upper]; None: open."""
+
+    lower: Key | None
+    upper: Key | None
+
+
+@dataclass(frozen=True)
+class KeyList:
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class ChunkRead:
+    rows: int
+    snapshot: str
+    """`pg_current_snapshot()` of the transaction that read the rows, `xmin:xmax:xip,…`."""
+    high: int
+    """The log's insert position after the transaction's end."""
+    columns: tuple[str, ...]
+    """Names of the columns read, in order."""
+
+
+Writer = Callable[[pa.RecordBatch], None]
+"""Takes the rows as they arrive: source column names, logical Arrow types."""
+
+
+def max_key(connection: Connection, table: PgTable) -> Key | None:
+    """The table's greatest key by its index's order; None: the table is empty."""
+    return _one_key(connection, table, sql.SQL("true"), sql.SQL("LIMIT 1"), descending=True)
+
+
+def boundary(connection: Connection, table: PgTable, after: Key | None, rows: int, max_key: Key) -> Key | None:
+    """The key that ends the chunk of `rows` rows after `after`; None: fewer are left, the chunk ends at `max_key`."""
+    skip = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows - 1))
+    return _one_key(connection, table, in_range(table, after, max_key), skip, descending=False)
+
+
+def _one_key(
+    connection: Connection, table: PgTable, where: sql.Composable, limit: sql.Composable, descending: bool
+) -> Key | None:
+    statement = sql.SQL("SELECT {} FROM {} AS t WHERE {} ORDER BY {} {}").format(
+        columns_text(table.key_columns), table.relation, where, key_order(table, descending), limit
+    )
+    with _table_errors(table):
+        row = connection.execute(statement).fetchone()
+    return None if row is None else tuple(str(v) for v in row)
+
+
+def estimated_rows(connection: Connection, table: PgTable, where: str | None = None) -> int:
+    """The planner's estimate, which follows the table's present size; for progress only."""
+    statement = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {} AS t WHERE {}").format(table.relation, _filter(where))
+    with _table_errors(table):
+        check_filter(connection, table, where)
+        row = connection.execute(statement).fetchone()
+    assert row is not None
+    return int(row[0][0]["Plan"]["Plan Rows"])
+
+
+def check_filter(connection: Connection, table: PgTable, where: str | None) -> None:
+    """`ReadRefused` unless the user's condition is one expression over the table.
+
+    In a chunk it stands in parentheses. Here it stands in none, so a `)` of its own that would close ours, and whatever
+    it put behind, is a syntax error. binary: the protocol that takes one statement only.
+    """
+    if where is None:
+        return
+    bare = sql.SQL("EXPLAIN SELECT FROM {} AS t WHERE CASE WHEN {}\nTHEN true END").format(
+        table.relation,
+        sql.SQL(where),
+    )
+    with _table_errors(table):
+        connection.execute(bare, binary=True)
+
+
+def edge_passed(connection: Connection, edge_xid: int) -> str | None:
+    """None: every transaction older than the edge has ended, chunks may be read. Else who stands in the way.
+
+    `pg_snapshot_xmin(now) > edge_xid`: what older transactions wrote before capture began is not in the log, so every
+    chunk must see it.
+    """
+    with source_errors("looking for transactions older than capture's start"):
+        row = connection.execute(_OLDEST, (edge_xid,)).fetchone()
+    if row is None:
+        return None
+    xid, prepared, pid, who, age, state = row
+    if prepared is not None:
+        return (
+            f"prepared transaction {prepared!r} (xid {xid}, {age:.0f} s old): COMMIT PREPARED or ROLLBACK PREPARED it"
+        )
+    if pid is None:
+        return f"transaction {xid}, which is ending"
+    return f"transaction {xid} of {who} (pid {pid}, {age:.0f} s old, {state})"
+
+
+# The oldest transaction that still runs is the snapshot's xmin. pg_locks shows every transaction's own lock to
+# everybody, pg_stat_activity hides other users' ids from those without pg_read_all_stats.
+_OLDEST = """
+SELECT x.xmin::text::int8, p.gid, l.pid, coalesce(a.usename, '?') || coalesce(' (' || nullif(a.application_name, '')
+       || ')', ''),
+       extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start, clock_timestamp()))::float8,
+       coalesce(a.state, 'state hidden')
+  FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin) x
+  LEFT JOIN pg_prepared_xacts p ON p.transaction::text::int8 = mod(x.xmin::text::int8, 4294967296)
+  LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid IS NOT NULL
+        AND l.transactionid::text::int8 = mod(x.xmin::text::int8, 4294967296)
+  LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE x.xmin::text::int8 <= %s
+ LIMIT 1
+"""
+
+
+def read_chunk(
+    config: PgConfig, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+) -> ChunkRead:
+    """Read one chunk on a connection of its own and hand its rows to `writer` as they arrive.
+
+    `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
+    connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
+    """
+    with connect(config) as connection, _table_errors(table):
+        snapshot = _open_snapshot(connection, table)
+        seam("chunk.after-snapshot")
+        check_filter(connection, table, where)
+        rows = _copy(connection, table, part, where, writer)
+        seam("chunk.after-read")
+        connection.execute("COMMIT")
+        # After the transaction, so that everything it saw lies below.
+        high = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+    assert high is not None
+    return ChunkRead(rows, snapshot, int(high[0]), tuple(c.name for c in table.columns))
+
+
+def _open_snapshot(connection: Connection, table: PgTable) -> str:
+    """Begin, lock, snapshot, and prove that the snapshot shows the very table that was planned."""
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    # What any SELECT takes, but before the snapshot: else a TRUNCATE or a rewrite slips in between, and the snapshot
+    # would see an empty table whose rows the log says are still there.
+    try:
+        connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table.relation))
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.WrongObjectType):
+        connection.execute("ROLLBACK")
+        _gone_or_renamed(connection, table)
+    seam("chunk.before-snapshot")
+    row = connection.execute("SELECT pg_current_snapshot()::text, pg_is_in_recovery()").fetchone()
+    assert row is not None
+    if row[1]:
+        # A standby's snapshot does not list running transactions.
+        raise SourceRefused(
+            "chunks are read on the primary, this server is a standby", "let source.host name the primary"
+        )
+    found = table_by_oid(connection, table.oid, (table.options,) if table.options else ())
+    if found is None or found.identifier != table.identifier:
+        _gone_or_renamed(connection, table)
+    elif _shape(found) != _shape(table):
+        raise Retry(f"the definition of {table.name} changed while a chunk was to be read")
+    return str(row[0])
+
+
+def _gone_or_renamed(connection: Connection, table: PgTable) -> None:
+    found = connection.execute("SELECT FROM pg_class WHERE oid = %s::int8::oid", (table.oid,)).fetchone()
+    if found is None:
+        raise TableGone(
+            table.name,
+            f"{table.name} (oid {table.oid}) was dropped",
+            "a table of the same name is captured as a new one",
+        )
+    raise Retry(f"{table.name} (oid {table.oid}) was renamed while a chunk was to be read")
+
+
+def _shape(table: PgTable) -> Sequence[object]:
+    """What decides how the rows read as columns."""
+    return [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key) for c in table.columns]
+
+
+def _copy(connection: Connection, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer) -> int:
+    rows = 0
+    for block in copy_out(connection, _statement(table, part, where).as_bytes(connection)):
+        batch = _batch(table, block)
+        writer(batch)
+        rows += batch.num_rows
+    return rows
+
+
+def _statement(table: PgTable, part: KeyRange | KeyList, where: str | None) -> sql.Composable:
+    keys = in_list(table, part.keys) if isinstance(part, KeyList) else in_range(table, part.lower, part.upper)
+    return sql.SQL("COPY (SELECT {} FROM {} AS t WHERE {} AND {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
+        columns_text(table.columns), table.relation, keys, _filter(where), key_order(table)
+    )
+
+
+def _filter(where: str | None) -> sql.Composable:
+    """The user's condition; the line end closes a comment in it."""
+    return sql.SQL("true") if where is None else sql.SQL("({}\n)").format(sql.SQL(where))
+
+
+def _batch(table: PgTable, block: Block) -> pa.RecordBatch:
+    columns, ends = split(block.data, block.starts, len(table.columns), tagged=False)
+    if not np.array_equal(ends, block.ends):
+        raise Retry(f"a row of {table.name} from COPY does not have {len(table.columns)} columns")
+    arrays = [
+        decode(part.values, c.logical, table.name, c.name) for part, c in zip(columns, table.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
+
+
+def arrow_schema(table: PgTable) -> pa.Schema:
+    """Source column names, logical types: what `writer` gets."""
+    return pa.schema([pa.field(c.name, arrow_type(c.logical), c.nullable) for c in table.columns])
+
+
+@contextmanager
+def _table_errors(table: PgTable) -> Iterator[None]:
+    """Faults of one table (rights, filter, key text) stop that table, not the process; the rest is as everywhere."""
+    with source_errors(f"reading {table.name}"):
+        try:
+            yield
+        except psycopg.Error as error:
+            ours = (error.sqlstate or "")[:2] in ("42", "22") and not isinstance(error, psycopg.errors.UndefinedTable)
+            if not ours:
+                raise
+            raise _refused(table, error) from None
+
+
+def _refused(table: PgTable, error: psycopg.Error) -> ReadRefused:
+    text = " ".join(str(error).split())
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        right = sql.SQL("GRANT SELECT ON {} TO …").format(table.identifier).as_string(None)
+        fix = f"{right}, USAGE on its schemas, and BYPASSRLS where row-level security hides rows"
+    else:
+        fix = "correct the condition or the keys; names outside pg_catalog need their schema"
+    return ReadRefused(table.name, f"reading {table.name}: {text} (SQLSTATE {error.sqlstate})", fix)
