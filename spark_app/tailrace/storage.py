@@ -78,7 +78,7 @@ class Storage:
 
     def create(self, path: str, data: bytes) -> None:
         """Create the object or raise `AlreadyExists`; on success it is durable."""
-        with self._errors(path, writing=True):
+        with self.errors(path, writing=True):
             if self.local:
                 storage_local.write(self._file(path), data, exclusive=True)
             else:
@@ -86,21 +86,21 @@ class Storage:
 
     def put(self, path: str, data: bytes) -> None:
         """Create or replace the object; on success it is durable."""
-        with self._errors(path, writing=True):
+        with self.errors(path, writing=True):
             if self.local:
                 storage_local.write(self._file(path), data, exclusive=False)
             else:
                 obstore.put(self._store, self._key(path), data)
 
     def get(self, path: str) -> bytes:
-        with self._errors(path):
+        with self.errors(path):
             if self.local:
                 return self._file(path).read_bytes()
             return bytes(obstore.get(self._store, self._key(path)).bytes())
 
     def size(self, path: str) -> int:
         """Bytes of the object, or `NotFound`."""
-        with self._errors(path):
+        with self.errors(path):
             if self.local:
                 return self._file(path).stat().st_size
             return int(obstore.head(self._store, self._key(path))["size"])
@@ -114,7 +114,7 @@ class Storage:
 
     def delete(self, path: str) -> None:
         """Remove the object; one that is not there is no error."""
-        with self._errors(path):
+        with self.errors(path):
             if self.local:
                 self._file(path).unlink(missing_ok=True)
                 return
@@ -125,7 +125,7 @@ class Storage:
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         """(path, bytes) of every object whose path begins with `prefix`, in order of paths. Never in a hot path."""
-        with self._errors(prefix):
+        with self.errors(prefix):
             if self.local:
                 yield from storage_local.walk(Path(self.access.prefix), prefix)
                 return
@@ -137,7 +137,7 @@ class Storage:
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A file for `pyarrow.parquet`: mapped if local, ranged reads if remote."""
-        with self._errors(path):
+        with self.errors(path):
             if self.local:
                 return pa.memory_map(str(self._file(path)))
             if self.access.scheme == "s3":
@@ -148,7 +148,7 @@ class Storage:
     @contextmanager
     def open_output(self, path: str) -> Iterator[Output]:
         """Write an object in parts: it appears whole and durable when the block ends, or not at all if it raises."""
-        errors = partial(self._errors, path, writing=True)
+        errors = partial(self.errors, path, writing=True)
         output: Output
         with errors():
             if self.local:
@@ -211,7 +211,7 @@ class Storage:
         )
 
     @contextmanager
-    def _errors(self, path: str, writing: bool = False) -> Iterator[None]:
+    def errors(self, path: str, writing: bool = False) -> Iterator[None]:
         """Turn foreign exceptions into ours. A write that failed otherwise than by refusal may have happened."""
         where = self.uri(path)
         try:

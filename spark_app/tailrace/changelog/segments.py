@@ -1,0 +1,154 @@
+"""Segments: immutable Parquet files with change rows of one table and one schema version, in order of sequence.
+
+Capture writes them before the record that names them; apply reads them by the state's list. Layout: `segment_schema`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from secrets import token_hex
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tailrace.changelog.paths import segment_path
+from tailrace.changelog.records import Segment, TableSchema
+from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
+from tailrace.storage import Storage
+from tailrace.types import arrow_type
+
+SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_tx", "_unchanged", "_old_key"
+LOG_COLUMNS = (SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY)
+INSERT, UPDATE, DELETE, MOVE = "I", "U", "D", "M"
+ROW_GROUP_ROWS = 131_072
+"""Readers skip whole row groups by their range of sequences."""
+
+
+def segment_schema(table: TableSchema) -> pa.Schema:
+    """The log's own columns, then the table's, typed.
+
+    `_unchanged` lists indexes into `table.columns` of values that the log did not carry (null: none; their cells are null).
+    `_old_key` holds the key a moved row had (null unless `_op` is M).
+    """
+    clash = [c.name for c in table.columns if c.name in LOG_COLUMNS]
+    if clash:
+        raise ValueUnsupported(
+            table.name, f"column {clash[0]} has a name that the change log needs itself", "Rename or exclude the column."
+        )
+    if not table.key_columns:
+        raise NoKey(table.name, f"table {table.name} has no key", "Add a primary key or a replica identity.")
+    old_key = pa.struct([pa.field(c.name, arrow_type(c.type)) for c in table.key_columns])
+    return pa.schema(
+        [
+            pa.field(SEQ, pa.int64(), nullable=False),
+            pa.field(OP, pa.string(), nullable=False),
+            pa.field(COMMIT_TS, pa.timestamp("us", tz="UTC"), nullable=False),
+            pa.field(TX, pa.int64(), nullable=False),
+            pa.field(UNCHANGED, pa.list_(pa.int16())),
+            pa.field(OLD_KEY, old_key),
+            *(pa.field(c.name, arrow_type(c.type)) for c in table.columns),
+        ]
+    )
+
+
+def write_segment(
+    storage: Storage,
+    table: TableSchema,
+    rows: pa.Table | Iterable[pa.RecordBatch],
+    token: Callable[[], str] = lambda: token_hex(8),
+) -> Segment:
+    """Write rows (not none, of `segment_schema(table)`, sequences rising) as one file; durable when this returns."""
+    schema = segment_schema(table)
+    data = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), schema)
+    if not data.schema.equals(schema):
+        raise ValueError(f"rows of {table.name} have columns {data.schema}, the segment has {schema}")
+    first, last = _range(data, table)
+    path = segment_path(table, first, last, token())
+    with storage.open_output(path) as output:
+        pq.write_table(data, output, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+    counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(data[OP]).to_pylist()}
+    moves = counts.get(MOVE, 0)
+    return Segment(
+        table_id=table.table_id,
+        schema_version=table.version,
+        path=path,
+        rows=data.num_rows,
+        size=output.size,
+        first_seq=first,
+        last_seq=last,
+        unchanged=data[UNCHANGED].null_count < data.num_rows,
+        moves=moves > 0,
+        inserts=counts.get(INSERT, 0),
+        updates=counts.get(UPDATE, 0) + moves,
+        # A segment may begin with the M whose D closed the one before it.
+        deletes=max(0, counts.get(DELETE, 0) - moves),
+    )
+
+
+def _range(data: pa.Table, table: TableSchema) -> tuple[int, int]:
+    if data.num_rows == 0:
+        raise ValueError(f"a segment of {table.name} needs a row")
+    seqs = data[SEQ].combine_chunks()
+    if not pc.all(pc.greater(seqs[1:], seqs[:-1]), min_count=0).as_py():
+        raise ValueError(f"sequences of {table.name} do not rise")
+    return seqs[0].as_py(), seqs[-1].as_py()
+
+
+def read_segments(
+    storage: Storage,
+    segments: Sequence[Segment],
+    columns: Sequence[str] | None = None,
+    first_seq: int | None = None,
+    last_seq: int | None = None,
+) -> pa.Table:
+    """Rows of the segments (at least one, of one schema version) with `first_seq <= _seq <= last_seq`, in order."""
+    if len({(s.table_id, s.schema_version) for s in segments}) != 1:
+        raise ValueError("segments of exactly one schema version of one table can be read together")
+    tables = [_read(storage, segment, columns, first_seq, last_seq) for segment in segments]
+    return pa.concat_tables(tables)
+
+
+def iterate_segments(
+    storage: Storage,
+    segments: Sequence[Segment],
+    columns: Sequence[str] | None = None,
+    first_seq: int | None = None,
+    last_seq: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The same in batches, with one segment in memory at a time."""
+    for segment in segments:
+        yield from _read(storage, segment, columns, first_seq, last_seq).to_batches()
+
+
+def _read(
+    storage: Storage, segment: Segment, columns: Sequence[str] | None, first_seq: int | None, last_seq: int | None
+) -> pa.Table:
+    low = segment.first_seq if first_seq is None else first_seq
+    high = segment.last_seq if last_seq is None else last_seq
+    whole = low <= segment.first_seq and segment.last_seq <= high
+    wanted = None if columns is None else list(columns)
+    if wanted is not None and not whole and SEQ not in wanted:
+        wanted = [SEQ, *wanted]
+    with storage.errors(segment.path), storage.open_input(segment.path) as source, _file(source, segment) as file:
+        if whole:
+            data = file.read(wanted)
+        else:
+            data = file.read_row_groups(_row_groups(file.metadata, low, high), wanted)
+    if not whole:
+        data = data.filter(pc.and_(pc.greater_equal(data[SEQ], low), pc.less_equal(data[SEQ], high)))
+    return data if columns is None else data.select(list(columns))
+
+
+def _file(source: pa.NativeFile, segment: Segment) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(source, pre_buffer=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptLog(f"segment {segment.path} is not a Parquet file ({error})") from error
+    if file.metadata.num_rows != segment.rows:
+        raise CorruptLog(f"segment {segment.path} has {file.metadata.num_rows} rows, its record says {segment.rows}")
+    return file
+
+
+def _row_groups(metadata: pq.FileMetaData, low: int, high: int) -> list[int]:
+    """Row groups whose sequences (the file's first column) meet the range."""
+    ranges = [metadata.row_group(i).column(0).statistics for i in range(metadata.num_row_groups)]
+    return [i for i, seq in enumerate(ranges) if seq.min <= high and low <= seq.max]
