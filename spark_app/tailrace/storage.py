@@ -8,6 +8,7 @@ root, or absolute URIs of the same scheme. Errors of the libraries end here: `No
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 CLIENT_OPTIONS = {"connect_timeout": "5s", "timeout": "60s"}
+RETRY_SECONDS = 20.0
+"""How long one request to an object store is repeated after server and connection errors before the caller hears."""
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError)
 
 
@@ -50,16 +53,22 @@ class AlreadyExists(TailraceError):
 class Storage:
     """A place with a root. Picklable: executors open their own connections."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, retry_seconds: float = RETRY_SECONDS) -> None:
         self.access = access
+        self.retry_seconds = retry_seconds
 
     @classmethod
-    def open(cls, config: StorageConfig, environment: Mapping[str, str] | None = None) -> "Storage":
+    def open(
+        cls,
+        config: StorageConfig,
+        environment: Mapping[str, str] | None = None,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> "Storage":
         """`environment` (default: the process's) names the folder of mounted Secrets, see `storage_access`."""
-        return cls(resolve(config, os.environ if environment is None else environment))
+        return cls(resolve(config, os.environ if environment is None else environment), retry_seconds)
 
-    def __reduce__(self) -> tuple[type["Storage"], tuple[Access]]:
-        return Storage, (self.access,)
+    def __reduce__(self) -> tuple[type["Storage"], tuple[Access, float]]:
+        return Storage, (self.access, self.retry_seconds)
 
     def __repr__(self) -> str:
         return f"Storage({self.root})"
@@ -191,11 +200,16 @@ class Storage:
     @cached_property
     def _store(self) -> Any:
         options: dict[str, Any] = {**CLIENT_OPTIONS, "allow_http": self.access.plain_http}
+        common: dict[str, Any] = {
+            "client_options": options,
+            "retry_config": {"max_retries": 10, "retry_timeout": timedelta(seconds=self.retry_seconds)},
+        }
         if self.access.scheme == "s3":
-            return S3Store(self.access.bucket, client_options=options, **obstore_options(self.access))  # type: ignore[arg-type]
+            settings: dict[str, Any] = {**common, **obstore_options(self.access)}
+            return S3Store(self.access.bucket, **settings)
         if self.access.scheme == "gs":
-            return GCSStore(self.access.bucket, client_options=options)  # type: ignore[arg-type]
-        return AzureStore(self.access.bucket, client_options=options)  # type: ignore[arg-type]
+            return GCSStore(self.access.bucket, **common)
+        return AzureStore(self.access.bucket, **common)
 
     @cached_property
     def _arrow(self) -> pafs.S3FileSystem:
@@ -222,6 +236,8 @@ class Storage:
             raise StorageRefused(
                 f"{where}: access denied ({_first_line(error)})", "Check credentials and rights."
             ) from error
+        except (NotADirectoryError, IsADirectoryError) as error:
+            raise StorageRefused(f"{where}: {_first_line(error)}", "Give a location of its own.") from error
         except (FileNotFoundError, exceptions.NotFoundError) as error:
             if "NoSuchBucket" in str(error):
                 raise StorageRefused(f"{where}: the bucket does not exist", "Create it.") from error

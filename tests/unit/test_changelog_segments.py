@@ -127,7 +127,12 @@ def test_only_the_row_groups_and_rows_of_the_range_are_read(tmp_path: Path, monk
     assert found["c0"].to_pylist() == [44, 45, 46, 47, 48, 49, 0, 1, 2]
     asked: list[list[int]] = []
     real = segments._row_groups
-    monkeypatch.setattr(segments, "_row_groups", lambda *a: asked.append(real(*a)) or asked[-1])
+
+    def noting(metadata: Any, low: int, high: int) -> list[int]:
+        asked.append(real(metadata, low, high))
+        return asked[-1]
+
+    monkeypatch.setattr(segments, "_row_groups", noting)
     batches = list(iterate_segments(storage, [one], first_seq=15, last_seq=25))
     assert asked == [[1, 2]]
     assert sum(b.num_rows for b in batches) == 11

@@ -26,13 +26,16 @@ ROW_GROUP_ROWS = 131_072
 def segment_schema(table: TableSchema) -> pa.Schema:
     """The log's own columns, then the table's, typed.
 
-    `_unchanged` lists indexes into `table.columns` of values that the log did not carry (null: none; their cells are null).
+    `_unchanged` lists indexes into `table.columns` of values that the log did not carry (null: none); their cells are
+    null.
     `_old_key` holds the key a moved row had (null unless `_op` is M).
     """
     clash = [c.name for c in table.columns if c.name in LOG_COLUMNS]
     if clash:
         raise ValueUnsupported(
-            table.name, f"column {clash[0]} has a name that the change log needs itself", "Rename or exclude the column."
+            table.name,
+            f"column {clash[0]} has a name that the change log needs itself",
+            "Rename or exclude the column.",
         )
     if not table.key_columns:
         raise NoKey(table.name, f"table {table.name} has no key", "Add a primary key or a replica identity.")
@@ -129,10 +132,8 @@ def _read(
     if wanted is not None and not whole and SEQ not in wanted:
         wanted = [SEQ, *wanted]
     with storage.errors(segment.path), storage.open_input(segment.path) as source, _file(source, segment) as file:
-        if whole:
-            data = file.read(wanted)
-        else:
-            data = file.read_row_groups(_row_groups(file.metadata, low, high), wanted)
+        groups = range(file.num_row_groups) if whole else _row_groups(file.metadata, low, high)
+        data = file.read_row_groups(list(groups), wanted)
     if not whole:
         data = data.filter(pc.and_(pc.greater_equal(data[SEQ], low), pc.less_equal(data[SEQ], high)))
     return data if columns is None else data.select(list(columns))
