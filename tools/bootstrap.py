@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,12 +67,21 @@ def check_tools(parts: list[str]) -> None:
     missing = []
     if sys.version_info < (3, 11):  # noqa: UP036  (whoever runs this file may have any Python)
         missing.append(f"Python 3.11 or newer (this is {sys.version.split()[0]}): apt-get install python3 python3-venv")
-    if not shutil.which("java"):
-        missing.append("Java 17 for Spark and for fetching jars: apt-get install openjdk-17-jre-headless")
+    if java_version() < 17:
+        missing.append("Java 17 or newer for Spark and for fetching jars: apt-get install openjdk-17-jre-headless")
     if "s3" in parts and not shutil.which("go") and not artifacts.is_ready(artifacts.versitygw_path().parent):
         missing.append("Go 1.24 or newer for the S3 test server")
     if missing:
         raise SetupFailed("this machine lacks\n  - " + "\n  - ".join(missing))
+
+
+def java_version() -> int:
+    """The major version of the `java` on the path; 0: there is none."""
+    if not shutil.which("java"):
+        return 0
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    return int(found.group(1)) if found else 0
 
 
 def make_venv() -> bool:

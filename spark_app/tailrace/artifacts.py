@@ -32,7 +32,36 @@ LAKE_JARS = (
 """Delta and Iceberg for Spark 4.1. The whole list, not only its roots: what Spark already carries (Hadoop, Parquet,
 Jackson, Scala, logging) must not come a second time in another version."""
 
-JAR_SETS: dict[str, tuple[str, ...]] = {"lake": LAKE_JARS}
+AWS_SDK_VERSION = "2.57.8"
+"""One SDK for both users: Iceberg 1.12 needs its Apache 5 client, hadoop-aws 3.4.2 (built on 2.29) works with it."""
+
+AWS_SDK_MODULES = [
+    "annotations", "apache-client", "apache5-client", "arns", "auth", "aws-core", "aws-json-protocol",
+    "aws-query-protocol", "aws-xml-protocol", "checksums", "checksums-spi", "crt-core", "endpoints-spi",
+    "http-auth", "http-auth-aws", "http-auth-aws-eventstream", "http-auth-spi", "http-client-spi", "identity-spi",
+    "json-utils", "kms", "metrics-spi", "netty-nio-client", "profiles", "protocol-core", "regions", "retries",
+    "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts", "third-party-jackson-core", "utils",
+    "utils-lite",
+]
+"""What S3A and Iceberg's S3FileIO load, in place of the SDK's bundle of 500 MB. `kms` only because a static
+initialiser of Iceberg names one of its enums."""
+
+S3_JARS = (
+    "org.apache.hadoop:hadoop-aws:3.4.2",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.2.1",
+    "software.amazon.eventstream:eventstream:1.0.1",
+    "org.reactivestreams:reactive-streams:1.0.4",
+    "org.apache.httpcomponents.client5:httpclient5:5.6.4",
+    "org.apache.httpcomponents.core5:httpcore5:5.4.3",
+    "org.apache.httpcomponents.core5:httpcore5-h2:5.4.3",
+    *(f"software.amazon.awssdk:{module}:{AWS_SDK_VERSION}" for module in AWS_SDK_MODULES),
+)
+"""S3 for Hadoop file systems (`s3a://`) and for Iceberg's `S3FileIO`. HTTP client 4, Netty and logging are Spark's."""
+
+JDBC_JARS = ("org.postgresql:postgresql:42.7.14",)
+"""The driver behind an Iceberg catalog of type jdbc."""
+
+JAR_SETS: dict[str, tuple[str, ...]] = {"lake": LAKE_JARS, "s3": S3_JARS, "jdbc": JDBC_JARS}
 
 VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSITYGW_VERSION = "v1.8.0"

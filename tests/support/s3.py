@@ -70,6 +70,18 @@ class S3Server:
         (self._root / self.bucket).mkdir()
         return self.bucket
 
+    def hadoop_settings(self) -> dict[str, str]:
+        """What S3A needs for the current bucket; kept per bucket, so that one Spark session serves many."""
+        prefix = f"fs.s3a.bucket.{self.bucket}."
+        return {
+            prefix + "endpoint": self.endpoint,
+            prefix + "endpoint.region": self.region,
+            prefix + "path.style.access": "true",
+            prefix + "connection.ssl.enabled": "false",
+            prefix + "access.key": self.access_key,
+            prefix + "secret.key": self.secret_key,
+        }
+
     def _wait_until_ready(self, timeout: float = 20.0) -> None:
         deadline = time.monotonic() + timeout
         while True:

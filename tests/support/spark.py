@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from support.s3 import S3Server
 from tailrace import artifacts
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -12,7 +13,7 @@ EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.e
 def settings(folder: Path) -> dict[str, str]:
     """Spark's configuration; the Iceberg catalog `iceberg` keeps its tables under `folder/iceberg`."""
     return {
-        "spark.jars": artifacts.spark_jars("lake"),
+        "spark.jars": artifacts.spark_jars("lake", "s3", "jdbc"),
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -42,3 +43,10 @@ def start_session(folder: Path) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def use_bucket(session: SparkSession, s3: S3Server) -> None:
+    """Let the running session read and write `s3a://<the server's current bucket>/`."""
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    for name, value in s3.hadoop_settings().items():
+        hadoop.set(name, value)

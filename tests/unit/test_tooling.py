@@ -1,7 +1,10 @@
 """Look-ups of downloaded things, and guards on the shape of the tree."""
 
+import re
+import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 
 import bootstrap
@@ -63,3 +66,18 @@ def test_no_package_file_shadows_the_standard_library_or_the_tests() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists(), "operator/ as a package hides the standard library's"
     assert list((ROOT / "tests").rglob("__init__.py")) == []
     assert not (ROOT / "tests" / "operator").exists()
+
+
+def test_the_contract_imports_nothing_of_the_project_but_the_errors() -> None:
+    graph = grimp.build_graph("tailrace", cache_dir=None)
+    inside = {"tailrace.contract", *graph.find_descendants("tailrace.contract")}
+    imported = {target for module in inside for target in graph.find_modules_directly_imported_by(module)}
+    assert imported - inside <= {"tailrace.errors"}
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[\[<>=! ]", line, maxsplit=1)[0].lower() for line in wanted}
+    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert names <= pinned
