@@ -18,7 +18,7 @@ from tailrace.seams import seam
 from tailrace.sources.postgresql.catalog import table_by_oid
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import split
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors, take_unchecked_text
 from tailrace.sources.postgresql.copyout import Block, copy_out
 from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order
 from tailrace.sources.postgresql.model import PgTable
@@ -55,21 +55,29 @@ Writer = Callable[[pa.RecordBatch], None]
 
 def max_key(connection: Connection, table: PgTable) -> Key | None:
     """The table's greatest key by its index's order; None: the table is empty."""
-    return _one_key(connection, table, sql.SQL("true"), sql.SQL("LIMIT 1"), descending=True)
+    return _one_key(connection, table, key_statement(table, sql.SQL("true"), sql.SQL("LIMIT 1"), descending=True))
 
 
 def boundary(connection: Connection, table: PgTable, after: Key | None, rows: int, max_key: Key) -> Key | None:
     """The key that ends the chunk of `rows` rows after `after`; None: fewer are left, the chunk ends at `max_key`."""
+    return _one_key(connection, table, boundary_statement(table, after, rows, max_key))
+
+
+def boundary_statement(table: PgTable, after: Key | None, rows: int, max_key: Key) -> sql.Composable:
+    """A walk along the key's index: `rows` entries from `after`, whatever lies before."""
     skip = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows - 1))
-    return _one_key(connection, table, in_range(table, after, max_key), skip, descending=False)
+    return key_statement(table, in_range(table, after, max_key), skip)
 
 
-def _one_key(
-    connection: Connection, table: PgTable, where: sql.Composable, limit: sql.Composable, descending: bool
-) -> Key | None:
-    statement = sql.SQL("SELECT {} FROM {} AS t WHERE {} ORDER BY {} {}").format(
+def key_statement(
+    table: PgTable, where: sql.Composable, limit: sql.Composable, descending: bool = False
+) -> sql.Composable:
+    return sql.SQL("SELECT {} FROM {} AS t WHERE {} ORDER BY {} {}").format(
         columns_text(table.key_columns), table.relation, where, key_order(table, descending), limit
     )
+
+
+def _one_key(connection: Connection, table: PgTable, statement: sql.Composable) -> Key | None:
     with _table_errors(table):
         row = connection.execute(statement).fetchone()
     return None if row is None else tuple(str(v) for v in row)
@@ -203,7 +211,9 @@ def _shape(table: PgTable) -> Sequence[object]:
 
 def _copy(connection: Connection, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer) -> int:
     rows = 0
-    for block in copy_out(connection, _statement(table, part, where).as_bytes(connection)):
+    statement = _statement(table, part, where).as_bytes(connection)
+    take_unchecked_text(connection)
+    for block in copy_out(connection, statement):
         batch = _batch(table, block)
         writer(batch)
         rows += batch.num_rows

@@ -204,6 +204,16 @@ def system_identifier(connection: Connection) -> str:
     return str(row[0])
 
 
+def take_unchecked_text(connection: Connection) -> None:
+    """Call right before rows are read (COPY, START_REPLICATION).
+
+    A SQL_ASCII database stores any bytes, and the server would break off at the first row that is not UTF-8. Taken as
+    they are, the codec can name table and column, and the others go on. (psycopg reads text as bytes from then on.)
+    """
+    if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+        connection.execute("SET client_encoding = 'SQL_ASCII'")
+
+
 def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     text = _one_line(str(error))
     what = f"{config.place} as {config.username!r}: {text}"

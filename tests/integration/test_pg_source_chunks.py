@@ -1,0 +1,286 @@
+"""Key walks, chunk reads and the edge of capture against real servers."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from support.pg_source import chunk_of, config_of, table_of, walk
+from support.postgres import PostgresServer
+from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone
+from tailrace.sources.postgresql import chunks
+from tailrace.sources.postgresql.chunks import KeyList, KeyRange, boundary_statement, edge_passed, max_key, read_chunk
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
+
+ALL = KeyRange(None, None)
+WORDS = "('a'), ('B'), ('C'), ('_'), ('é'), ('Z'), ('É'), ('z '), ('10'), ('9'), (''), ('a''\\'), ('ß'), ('ss')"
+
+# name -> DDL and rows; every chunk size must find each row exactly once.
+WALKS = {
+    "empty": "CREATE TABLE public.w (id int PRIMARY KEY)",
+    "single row": "CREATE TABLE public.w (id int PRIMARY KEY); INSERT INTO public.w VALUES (-2147483648)",
+    "sparse": "CREATE TABLE public.w (id int8 PRIMARY KEY); INSERT INTO public.w VALUES (1), (4611686018427387904),"
+    " (-9223372036854775808), (9223372036854775807), (0)",
+    "ids one to twelve": "CREATE TABLE public.w (id int PRIMARY KEY); INSERT INTO public.w SELECT"
+    " generate_series(1, 12)",
+    "collation C": f'CREATE TABLE public.w (k text COLLATE "C" PRIMARY KEY); INSERT INTO public.w VALUES {WORDS}',
+    "collation of a language": 'CREATE TABLE public.w (k text COLLATE "en-x-icu" PRIMARY KEY);'
+    f" INSERT INTO public.w VALUES {WORDS}",
+    "case-insensitive collation": "CREATE COLLATION public.ci (provider = icu, locale = 'und-u-ks-level2',"
+    " deterministic = false); CREATE TABLE public.w (k text COLLATE public.ci PRIMARY KEY);"
+    f" INSERT INTO public.w VALUES {WORDS} ON CONFLICT DO NOTHING",
+    "citext and uuid": "CREATE EXTENSION citext SCHEMA public; CREATE TABLE public.w (k public.citext, u uuid,"
+    " PRIMARY KEY (k, u)); INSERT INTO public.w SELECT w::public.citext, md5(w || n)::uuid"
+    f" FROM (VALUES {WORDS}) v(w), generate_series(1, 2) n",
+    "ties in the first column": "CREATE TABLE public.w (a int, b text, c date, PRIMARY KEY (a, b, c)); INSERT"
+    " INTO public.w SELECT a, chr(64 + b), date '2020-01-01' + c FROM generate_series(1, 2) a, generate_series(1, 3) b,"
+    " generate_series(1, 4) c",
+    "index of another order": "CREATE TABLE public.w (b int NOT NULL, k text NOT NULL, n int); CREATE UNIQUE INDEX i ON"
+    ' public.w (b DESC, k COLLATE "C" text_pattern_ops); ALTER TABLE public.w REPLICA IDENTITY USING INDEX i;'
+    f" INSERT INTO public.w SELECT b, w, 1 FROM generate_series(1, 2) b, (VALUES {WORDS}) v(w)",
+    "numeric with NaN": "CREATE TABLE public.w (n numeric PRIMARY KEY); INSERT INTO public.w VALUES ('NaN'), (1.0),"
+    " (1.10), (-5), (1e30), (0.000001)",
+    "float": "CREATE TABLE public.w (n float8 PRIMARY KEY); INSERT INTO public.w VALUES ('NaN'), ('-Infinity'),"
+    " ('Infinity'), (0.1), (1e-300), (123456789.123456789)",
+    "padded text": "CREATE TABLE public.w (k char(4) PRIMARY KEY); INSERT INTO public.w VALUES ('a'), ('ab'),"
+    " ('b'), (' ')",
+    "enum": "CREATE TYPE public.e AS ENUM ('z', 'a', 'm'); CREATE TABLE public.w (k public.e PRIMARY KEY);"
+    " INSERT INTO public.w VALUES ('a'), ('m'), ('z')",
+    "domain": "CREATE DOMAIN public.d AS varchar(9); CREATE TABLE public.w (k public.d PRIMARY KEY);"
+    f" INSERT INTO public.w VALUES {WORDS}",
+    "timestamps": "CREATE TABLE public.w (k timestamptz PRIMARY KEY); INSERT INTO public.w SELECT"
+    " timestamptz '2021-03-28 00:59:59.999999+00' + n * interval '1 microsecond' FROM generate_series(1, 9) n",
+    "partitions": "CREATE TABLE public.w (id int PRIMARY KEY, v text) PARTITION BY HASH (id); CREATE TABLE public.w0"
+    " PARTITION OF public.w FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE public.w1 PARTITION OF public.w FOR"
+    " VALUES WITH (MODULUS 2, REMAINDER 1); INSERT INTO public.w SELECT n, n FROM generate_series(1, 17) n",
+    "inheritance": "CREATE TABLE public.w (id int PRIMARY KEY); CREATE TABLE public.child () INHERITS (public.w);"
+    " INSERT INTO public.w VALUES (1), (3); INSERT INTO public.child VALUES (2)",
+}
+
+
+def script(connection: Connection, text: str) -> None:
+    for statement in text.split(";"):
+        connection.execute(statement)
+
+
+@pytest.fixture(scope="module", params=[14, 18])
+def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    with PostgresServer(request.param, {"max_prepared_transactions": 5}) as server:
+        yield server
+
+
+@pytest.fixture
+def config(server: PostgresServer) -> PgConfig:
+    return config_of(server)
+
+
+@pytest.fixture
+def connection(config: PgConfig) -> Iterator[Connection]:
+    with connect(config) as connection:
+        script(connection, "DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
+        yield connection
+
+
+@pytest.mark.parametrize("name", list(WALKS))
+def test_a_walk_in_chunks_finds_each_row_exactly_once(connection: Connection, config: PgConfig, name: str) -> None:
+    script(connection, WALKS[name])
+    table = table_of(connection, "public.w")
+    whole = chunk_of(config, table, ALL).to_pylist()
+    count = connection.execute("SELECT count(*) FROM ONLY public.w").fetchone()
+    if not table.partitioned:
+        assert count == (len(whole),)
+    for rows in range(1, 8):
+        assert repr(walk(config, connection, table, rows)) == repr(whole), f"{name}, {rows} rows to a chunk"
+
+
+def test_the_walk_along_a_composite_key_reads_no_more_than_the_chunk(connection: Connection) -> None:
+    script(connection, "CREATE TABLE public.w (a int, b int, c int, v text, PRIMARY KEY (a, b, c))")
+    connection.execute("INSERT INTO public.w SELECT 1, n / 500, n % 500, 'x' FROM generate_series(0, 49999) n")
+    connection.execute("VACUUM ANALYZE public.w")
+    table = table_of(connection, "public.w")
+    last = max_key(connection, table)
+    assert last == ("1", "99", "499")
+    for after in (None, ("1", "50", "250")):
+        statement = boundary_statement(table, after, 1000, last).as_string(connection)
+        plan = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}").fetchone()
+        assert plan is not None
+        text = json.dumps(plan[0])
+        assert "Sort" not in text and "Seq Scan" not in text, text
+        scan = plan[0][0]["Plan"]["Plans"][0]
+        while "Plans" in scan:
+            scan = scan["Plans"][0]
+        assert scan["Actual Rows"] <= 2000 and scan.get("Rows Removed by Filter", 0) <= 1000, scan
+
+
+def test_identifiers_with_quotes_dots_and_capitals_are_taken_literally(
+    connection: Connection, config: PgConfig
+) -> None:
+    script(connection, "DROP SCHEMA IF EXISTS a_b CASCADE; DROP SCHEMA IF EXISTS axb CASCADE; CREATE SCHEMA a_b")
+    script(connection, 'CREATE SCHEMA axb; CREATE TABLE a_b."My""T_x.1" ("Ke%y" int PRIMARY KEY, "{}" text)')
+    script(
+        connection, 'CREATE TABLE axb."My""T_x.1" (id int PRIMARY KEY); INSERT INTO a_b."My""T_x.1" VALUES (1, \'%s\')'
+    )
+    table = table_of(connection, 'a_b.My"T_x.1')
+    assert walk(config, connection, table, 1) == [{"Ke%y": 1, "{}": "%s"}]
+
+
+def test_a_list_of_keys_brings_each_row_once_and_skips_what_is_not_there(
+    connection: Connection, config: PgConfig
+) -> None:
+    script(
+        connection, "CREATE TABLE public.w (n numeric PRIMARY KEY, v int); INSERT INTO public.w VALUES (1.0, 1), (2, 2)"
+    )
+    table = table_of(connection, "public.w")
+    found = chunk_of(config, table, KeyList((("1.0",), ("1.00",), ("2",), ("3",))))
+    assert found.to_pylist() == [{"n": "1.0", "v": 1}, {"n": "2", "v": 2}]
+
+
+def test_a_row_filter_is_one_condition_and_nothing_else(connection: Connection, config: PgConfig) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY); INSERT INTO public.w VALUES (1), (2), (3)")
+    table = table_of(connection, "public.w")
+    assert chunk_of(config, table, KeyRange(("1",), None), "id = 1 OR id = 3 -- or")["id"].to_pylist() == [3]
+    evil = [
+        "true) OR (true",
+        "true) UNION ALL (SELECT '9'",
+        "true; DROP TABLE public.w",
+        "true THEN true END; DROP TABLE public.w; SELECT CASE WHEN true",
+        "true /*",
+        "nix = 3",
+        "",
+    ]
+    for where in evil:
+        with pytest.raises(ReadRefused, match=r"public\.w"):
+            chunk_of(config, table, KeyRange(("1",), None), where)
+    assert chunk_of(config, table, ALL).num_rows == 3
+
+
+def test_a_chunk_tells_its_snapshot_and_a_position_behind_everything_it_saw(
+    connection: Connection, config: PgConfig
+) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY); INSERT INTO public.w VALUES (1)")
+    table = table_of(connection, "public.w")
+    with psycopg.connect(host=config.host, port=config.port, user="postgres", dbname="postgres") as other:
+        other.execute("INSERT INTO public.w VALUES (2)")
+        open_xid = other.execute("SELECT pg_current_xact_id()::text::int8").fetchone()
+        script(connection, "INSERT INTO public.w VALUES (3)")
+        before = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8").fetchone()
+        read = read_chunk(config, table, ALL, None, lambda batch: None)
+        other.rollback()
+    assert open_xid is not None and before is not None
+    xmin, xmax, xip = read.snapshot.split(":")
+    assert read.rows == 2 and int(xmin) == open_xid[0] and str(open_xid[0]) in xip.split(",") and int(xmax) > int(xmin)
+    assert read.high >= before[0]
+    assert read.columns == ("id",)
+
+
+def test_a_truncate_cannot_slip_between_the_lock_and_the_read(
+    connection: Connection, config: PgConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY); INSERT INTO public.w VALUES (1)")
+    table = table_of(connection, "public.w")
+    done = threading.Event()
+
+    def truncate() -> None:
+        with connect(config) as other:
+            other.execute("TRUNCATE public.w")
+        done.set()
+
+    thread = threading.Thread(target=truncate)
+
+    def at(name: str) -> None:
+        if name == "chunk.before-snapshot":
+            thread.start()
+            time.sleep(0.3)
+
+    monkeypatch.setattr(chunks, "seam", at)
+    assert chunk_of(config, table, ALL).num_rows == 1
+    thread.join(10)
+    assert done.is_set()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("DROP TABLE public.w", TableGone),
+        ("DROP TABLE public.w; CREATE TABLE public.w (id int PRIMARY KEY, v text)", TableGone),
+        ("ALTER TABLE public.w RENAME TO x", Retry),
+        ("ALTER TABLE public.w RENAME TO x; CREATE TABLE public.w (id int PRIMARY KEY, v text)", Retry),
+        ("ALTER TABLE public.w ADD n int DEFAULT 7", Retry),
+        ("ALTER TABLE public.w DROP v", Retry),
+        ("ALTER TABLE public.w RENAME v TO w", Retry),
+        ("ALTER TABLE public.w ALTER v TYPE int USING 1", Retry),
+        ("ALTER TABLE public.w DROP v; ALTER TABLE public.w ADD v text", Retry),
+        ("ALTER TABLE public.w DROP CONSTRAINT w_pkey; ALTER TABLE public.w ADD PRIMARY KEY (v)", Retry),
+        ("DROP SCHEMA public CASCADE", TableGone),
+    ],
+)
+def test_a_table_that_is_no_longer_what_was_planned_is_not_read(
+    connection: Connection, config: PgConfig, change: str, error: type[Exception]
+) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY, v text); INSERT INTO public.w VALUES (1, 'a')")
+    table = table_of(connection, "public.w")
+    script(connection, change)
+    with pytest.raises(error, match=r"public\.w"):
+        chunk_of(config, table, ALL)
+
+
+def test_a_backend_that_dies_in_the_middle_of_a_chunk_is_an_error_and_not_the_end_of_the_table(
+    connection: Connection, config: PgConfig
+) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY, v text)")
+    connection.execute("INSERT INTO public.w SELECT n, repeat('x', 200) FROM generate_series(1, 300000) n")
+    table = table_of(connection, "public.w")
+    batches: list[int] = []
+
+    def writer(batch: object) -> None:
+        if not batches:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim'"
+            )
+        batches.append(1)
+
+    with pytest.raises(Retry, match=r"public\.w"):
+        read_chunk(config.named("victim"), table, ALL, None, writer)
+    assert batches
+
+
+def test_rows_hidden_by_row_level_security_are_refused_not_left_out(connection: Connection, config: PgConfig) -> None:
+    script(connection, "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA public TO reader")
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY); INSERT INTO public.w VALUES (1)")
+    table = table_of(connection, "public.w")
+    reader = PgConfig(config.host, config.port, "postgres", "reader")
+    with pytest.raises(ReadRefused, match=r'GRANT SELECT ON "public"\."w"'):
+        chunk_of(reader, table, ALL)
+    script(connection, "GRANT SELECT ON public.w TO reader; ALTER TABLE public.w ENABLE ROW LEVEL SECURITY")
+    with pytest.raises(ReadRefused, match="row-level security"):
+        chunk_of(reader, table_of(connection, "public.w"), ALL)
+    script(connection, "ALTER ROLE reader BYPASSRLS")
+    assert chunk_of(reader, table, ALL).num_rows == 1
+
+
+def test_the_edge_names_the_transaction_that_must_end_first(connection: Connection, config: PgConfig) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY)")
+    other = psycopg.connect(
+        host=config.host, port=config.port, user="postgres", dbname="postgres", application_name="old one"
+    )
+    other.execute("INSERT INTO public.w VALUES (1)")
+    edge = connection.execute("SELECT pg_current_xact_id()::text::int8").fetchone()
+    assert edge is not None
+    waiting = edge_passed(connection, edge[0])
+    assert waiting is not None
+    assert f"pid {other.info.backend_pid}" in waiting and "old one" in waiting and "idle in transaction" in waiting
+    other.execute("PREPARE TRANSACTION 'half done'")
+    waiting = edge_passed(connection, edge[0])
+    assert waiting is not None and "prepared transaction 'half done'" in waiting
+    other.autocommit = True
+    other.execute("ROLLBACK PREPARED 'half done'")
+    assert edge_passed(connection, edge[0]) is None
+    other.close()
+
+
+def test_another_server_than_the_change_logs_is_refused(config: PgConfig) -> None:
+    with pytest.raises(SourceRefused, match=r"system identifier .* belongs to 42"):
+        connect(config.bound_to("42"))
