@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv/bin
 PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
 export PYTHONDONTWRITEBYTECODE := 1
-SOURCES := spark_app tests tools $(wildcard operator)
+SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint types imports unit test integration soak bench demo clean
@@ -21,10 +21,13 @@ lint: ## Ruff: rules and format of imports
 	$(VENV)/ruff check $(SOURCES)
 
 types: ## Mypy, strict
-	$(VENV)/mypy
+	$(VENV)/mypy $(SOURCES)
 
 imports: ## The import contract between the layers
-	PYTHONPATH=spark_app:operator $(VENV)/lint-imports
+	@PYTHONPATH=spark_app:operator $(VENV)/lint-imports
+ifneq ($(wildcard operator/tailrace_operator/__init__.py),)
+	@PYTHONPATH=spark_app:operator $(VENV)/lint-imports --config tools/operator-imports.toml
+endif
 
 unit: ## Tests without servers
 	$(PYTEST) tests/unit
@@ -41,7 +44,7 @@ bench: ## Measure throughput and lag
 	$(VENV)/python -m tools.bench
 
 demo: ## Replicate a sample database on this machine
-	$(VENV)/tailrace demo
+	$(VENV)/python -m tailrace.demo
 
 clean: ## Remove what builds and tests left in the tree (not the cache, not .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
