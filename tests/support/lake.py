@@ -27,6 +27,9 @@ class LocalFiles:
     def size(self, path: str) -> int:
         return self._file(path).stat().st_size
 
+    def exists(self, path: str) -> bool:
+        return self._file(path).exists()
+
     @staticmethod
     def _file(path: str) -> Path:
         return Path(path.removeprefix("file://"))

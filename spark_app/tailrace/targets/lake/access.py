@@ -25,6 +25,8 @@ class FileAccess(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def exists(self, path: str) -> bool: ...
+
 
 class FooterCache:
     """Parquet footers of immutable files, by count; the writer puts its own in, so that a commit reads none back."""

@@ -4,7 +4,6 @@ Committers make the physical schema (`LakeTable.arrow_schema`); locating, readin
 so that nobody else needs to know the format's naming.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,34 +12,9 @@ import pyarrow as pa
 
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import SchemaChangeUnsupported
+from tailrace.types import arrow_type
 
-_ARROW: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", tz="UTC"),
-}
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 FIELD_ID = b"PARQUET:field_id"
-
-
-def decimal_of(logical: str) -> tuple[int, int] | None:
-    """Precision and scale of a logical decimal type."""
-    match = _DECIMAL.fullmatch(logical)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def arrow_type(logical: str) -> pa.DataType:
-    """The Arrow type of a logical type (`tailrace.changelog.records.Column.type`)."""
-    if (decimal := decimal_of(logical)) is not None:
-        return pa.decimal128(*decimal)
-    return _ARROW[logical]
 
 
 def physical_field(name: str, logical: str, field_id: int, nullable: bool = True) -> pa.Field:

@@ -1,0 +1,269 @@
+"""A Delta table as a target: opened, read and committed to by its single writer, Tailrace's apply.
+
+Implements `model.LakeTable`. State that matters lies in the table (`delta_state`); this object only remembers
+the version it last read or wrote and that version's files, which its own commits carry forward without listing.
+
+Between writing files and the commit, dying leaves orphans that VACUUM removes. After the commit, dying loses
+nothing: A, R, H and the log's id are in it.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+from tailrace.changelog.records import TableSchema
+from tailrace.errors import OutcomeUnknown, Retry, TargetChanged, TargetRefused
+from tailrace.seams import seam
+from tailrace.targets.lake import delta_foreign, delta_schema, delta_state
+from tailrace.targets.lake.access import FileAccess, footer_of, read_range
+from tailrace.targets.lake.delta_actions import Action, LiveFile, Plan, new_add, plan, uri_of
+from tailrace.targets.lake.delta_log import DeltaLog, Gap, Snapshot
+from tailrace.targets.lake.delta_state import DOMAIN, Stored
+from tailrace.targets.lake.delta_stats import INDEXED_COLUMNS, file_stats
+from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+from tailrace.targets.lake.vectors import DeltaVector, read_delta
+
+_REFUSE_FIX = "Choose another target location, or delete the table if nobody needs it; a snapshot fills it anew."
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What is known of the version last read or written."""
+
+    snapshot: Snapshot
+    stored: Stored
+    metadata: Action
+    live: dict[str, LiveFile]
+
+
+class DeltaTable:
+    """One target table. Not thread-safe: one writer, one thread at a time."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        access: FileAccess,
+        location: str,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self.location = location.rstrip("/")
+        self._spark = spark
+        self._access = access
+        self._clock = clock
+        self._new_id = new_id
+        self._log: DeltaLog | None = None
+        self._schema: TableSchema | None = None
+        self._log_id = ""
+        self._at: _Version | None = None
+        self._files: list[DataFile] | None = None
+
+    # --- LakeTable ---------------------------------------------------------------------------------------------------
+
+    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
+        self._schema, self._log_id = schema, log_id
+        self._log = DeltaLog(self._spark, self.location)
+        snapshot = self._log.update()
+        if snapshot is None:
+            snapshot = self._create(schema, log_id)
+        stored = self._stored(snapshot)
+        if stored is None:
+            raise TargetRefused(f"{self.location} holds a Delta table that Tailrace did not make", _REFUSE_FIX)
+        if stored.applied.log_id != log_id:
+            other = stored.applied.log_id
+            raise TargetRefused(f"{self.location} carries the state of log {other}, not of {log_id}", _REFUSE_FIX)
+        self._check_foreign(stored.version + 1, snapshot.version)
+        return self._load(snapshot, stored)
+
+    def refresh(self) -> AppliedState:
+        return self._refresh(accept_foreign=False)
+
+    def accept_foreign(self) -> AppliedState:
+        """Like `refresh`, but take rows that others changed as they are. Only for a table that a complete snapshot is
+        about to re-read: until that is applied, nothing says that the table equals the source."""
+        return self._refresh(accept_foreign=True)
+
+    def files(self) -> Sequence[DataFile]:
+        if self._files is None:
+            fields = delta_schema.all_fields(self._version.metadata)
+            self._files = [file.data_file(self.location, fields) for file in self._version.live.values()]
+        return self._files
+
+    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
+        metadata = self._version.metadata
+        return delta_schema.arrow_schema(delta_schema.evolved(metadata, schema) or metadata, schema)
+
+    def commit(self, change: Commit) -> None:
+        at = self._version
+        metadata = delta_schema.evolved(at.metadata, change.evolve) if change.evolve else None
+        nonce = self._new_id().hex
+        out = self._plan(change, at, metadata or at.metadata)
+        for name, data in out.files:
+            self._access.create(f"{self.location}/{name}", data)
+        stored, actions = self._state_actions(change.applied, at, nonce)
+        seam("delta.before-commit")
+        # From here on this object does not know the table's version until the outcome is known.
+        self._at, self._files = None, None
+        version = self._send(at, [*out.actions, *actions], metadata, nonce)
+        seam("delta.after-commit")
+        self._advance(version, out, stored, at.metadata if metadata is None else None)
+
+    # --- Reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _version(self) -> _Version:
+        if self._at is None:
+            raise Retry(f"{self.location}: the version is not known", "Call refresh first.")
+        return self._at
+
+    @property
+    def _open(self) -> DeltaLog:
+        if self._log is None:
+            raise Retry(f"{self.location} is not open", "Call ensure first.")
+        return self._log
+
+    @property
+    def _name(self) -> str:
+        return self._schema.name if self._schema else self.location
+
+    def _refresh(self, accept_foreign: bool) -> AppliedState:
+        snapshot = self._open.update()
+        if snapshot is None:
+            raise TargetChanged(self._name, f"{self.location} is no longer a Delta table",
+                                "Put the table back, or order a snapshot to make it anew.")
+        at = self._at
+        same = at is not None and at.snapshot.version == snapshot.version
+        if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
+            return at.stored.applied
+        stored = self._stored(snapshot)
+        if stored is None or stored.applied.log_id != self._log_id:
+            raise TargetChanged(self._name, f"{self.location} no longer carries the state of change log {self._log_id}",
+                                "Put the table back, or delete it and order a snapshot.")
+        if not accept_foreign:
+            self._check_foreign(stored.version + 1, snapshot.version)
+        return self._load(snapshot, stored)
+
+    def _check_foreign(self, first: int, last: int) -> None:
+        """Others' commits after our last one."""
+        if first > last:
+            return
+        try:
+            for version, actions in self._open.changes(first):
+                if not delta_foreign.is_ours(actions) and (fault := delta_foreign.judge(self._name, version, actions)):
+                    raise fault
+        except Gap as error:
+            raise TargetChanged(self._name, f"versions {first} to {last} are others', and {error.message}",
+                                "Order a snapshot: nothing proves that the rows are unchanged.") from error
+
+    def _stored(self, snapshot: Snapshot) -> Stored | None:
+        text = snapshot.domain(DOMAIN)
+        if text is None:
+            return None
+        return delta_state.decode(text, lambda path: self._access.get(f"{self.location}/{path}"))
+
+    def _load(self, snapshot: Snapshot, stored: Stored) -> AppliedState:
+        live = {}
+        for add in snapshot.files():
+            uri = uri_of(add["path"], self.location)
+            if not add.get("stats") or "numRecords" not in add["stats"]:
+                # A vector needs the file's row count next to it.
+                add["stats"] = file_stats(footer_of(self._access, uri), [], tight=True)
+            live[uri] = LiveFile(add, self._dead(add))
+        self._at, self._files = _Version(snapshot, stored, snapshot.metadata(), live), None
+        return stored.applied
+
+    def _dead(self, add: Action) -> BitMap64:
+        vector: dict[str, Any] | None = add.get("deletionVector")
+        if not vector:
+            return BitMap64()
+        return read_delta(DeltaVector.from_json(vector), self.location, lambda *at: read_range(self._access, *at))
+
+    # --- Writing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+    def _create(self, schema: TableSchema, log_id: str) -> Snapshot:
+        """Version 0 carries the applied state: a table of ours is never without it."""
+        applied = AppliedState(log_id, schema_version=schema.version, table_id=schema.table_id)
+        stored = Stored(applied, 0, self._new_id().hex)
+        metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
+        self._open.commit(None, [_domain(delta_state.encode(stored, self._save)[0])], metadata)
+        snapshot = self._open.update()
+        if snapshot is None:
+            raise OutcomeUnknown(f"{self.location} was created but cannot be read")
+        return snapshot
+
+    def _plan(self, change: Commit, at: _Version, metadata: Action) -> Plan:
+        now = self._now_ms
+        columns = self._stats_columns(metadata)
+        new = []
+        for file in change.add:
+            # Proves that the file (a chunk's may be a week old) is still there.
+            if self._access.size(file.path) != file.size:
+                raise TargetRefused(f"{file.path} is not {file.size} bytes long", "Read the chunk again.")
+            new.append(new_add(file, footer_of(self._access, file.path), columns, self.location, now))
+        return plan(change, at.live, new, file_id=self._new_id(), now_ms=now)
+
+    def _stats_columns(self, metadata: Action) -> list[pa.Field]:
+        """The key's first, then as many as Delta keeps statistics of."""
+        fields = delta_schema.all_fields(metadata)
+        key = {column.name for column in self._schema.key_columns} if self._schema else set()
+        rest = [field for name, field in fields.items() if name not in key]
+        return [field for name, field in fields.items() if name in key] + rest[:INDEXED_COLUMNS]
+
+    def _state_actions(self, applied: AppliedState, at: _Version, nonce: str) -> tuple[Stored, list[Action]]:
+        stored = Stored(applied, at.snapshot.version + 1, nonce, at.stored.holes_file)
+        text, holes_file = delta_state.encode(stored, self._save)
+        # For people and other tools; we ourselves go by the domain.
+        transaction = {"appId": f"tailrace-{applied.log_id}", "version": applied.applied_record,
+                       "lastUpdated": self._now_ms}
+        return Stored(applied, stored.version, nonce, holes_file), [_domain(text), {"txn": transaction}]
+
+    def _save(self, path: str, data: bytes) -> None:
+        """A side file is named by its content: one that is there is the same."""
+        uri = f"{self.location}/{path}"
+        if not self._access.exists(uri):
+            self._access.create(uri, data)
+
+    def _send(self, at: _Version, actions: Sequence[Action], metadata: Action | None, nonce: str) -> int:
+        try:
+            return self._open.commit(at.snapshot, actions, metadata)
+        except OutcomeUnknown as unknown:
+            version = self._read_back(at.snapshot.version + 1, nonce, unknown)
+            if version is None:
+                raise Retry(f"{self.location}: the commit did not happen: {unknown.message}") from unknown
+            return version
+
+    def _read_back(self, first: int, nonce: str, unknown: OutcomeUnknown) -> int | None:
+        """The version that carries our nonce, None if none does. Nobody else writes our nonce, and we send it once."""
+        try:
+            self._open.update()
+            for version, actions in self._open.changes(first):
+                for action in actions:
+                    domain = action.get("domainMetadata", {})
+                    if domain.get("domain") == DOMAIN and nonce in domain["configuration"]:
+                        return version
+        except Retry as error:
+            raise unknown from error
+        return None
+
+    def _advance(self, version: int, out: Plan, stored: Stored, metadata: Action | None) -> None:
+        """The version that we wrote is known without reading it, unless Delta put it behind a harmless foreign one."""
+        snapshot = self._open.current(version)
+        if version != stored.version or snapshot is None:
+            self.refresh()
+            return
+        # Delta adds to metadata that it is given, so what it made of ours is read back.
+        self._at = _Version(snapshot, stored, metadata or snapshot.metadata(), out.live)
+
+
+def _domain(configuration: str) -> Action:
+    return {"domainMetadata": {"domain": DOMAIN, "configuration": configuration, "removed": False}}

@@ -1,0 +1,58 @@
+"""A, R, H and the log's id as Delta keeps them: the domain metadata `tailrace.applied`. Pure but for the side file.
+
+Written in every commit of ours, so it also tells our commits from others'. `version` is the table version that the
+commit aimed at: what comes after it and is not ours is foreign.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tailrace.errors import TargetRefused
+from tailrace.targets.lake.model import AppliedState, Key
+
+DOMAIN = "tailrace.applied"
+INLINE_HOLES = 64 << 10
+"""Bytes of H in the log itself; a larger H goes to a file, because every reader of the table loads the domain."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The domain's content."""
+
+    applied: AppliedState
+    version: int
+    nonce: str
+    holes_file: str | None = None
+
+
+def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str | None]:
+    """The domain's JSON, and the side file's path below the table if H needs one (`save` has then been called)."""
+    applied = stored.applied
+    holes = json.dumps(sorted(applied.holes), ensure_ascii=False)
+    path = None
+    if len(holes.encode()) > INLINE_HOLES:
+        # Named by content: written once however often the same H is committed. A folder with `_` survives VACUUM.
+        path = f"_tailrace/holes-{hashlib.sha256(holes.encode()).hexdigest()}.json"
+        if path != stored.holes_file:
+            save(path, holes.encode())
+    document = {"logId": applied.log_id, "appliedSeq": applied.applied_seq, "appliedRecord": applied.applied_record,
+                "schemaVersion": applied.schema_version, "tableId": applied.table_id, "version": stored.version,
+                "nonce": stored.nonce} | ({"holesFile": path} if path else {"holes": json.loads(holes)})
+    return json.dumps(document, ensure_ascii=False), path
+
+
+def decode(text: str, load: Callable[[str], bytes]) -> Stored:
+    """The reverse; `load` reads a side file by its path below the table."""
+    try:
+        document = json.loads(text)
+        path = document.get("holesFile")
+        holes: list[list[str]] = json.loads(load(path)) if path else document["holes"]
+        keys: frozenset[Key] = frozenset(tuple(key) for key in holes)
+        applied = AppliedState(document["logId"], document["appliedSeq"], document["appliedRecord"], keys,
+                               document["schemaVersion"], document["tableId"])
+        return Stored(applied, document["version"], document["nonce"], path)
+    except (KeyError, ValueError, TypeError) as error:
+        raise TargetRefused(f"the table's {DOMAIN} is not readable: {text[:200]!r}",
+                            "Restore the table, or delete it and let a snapshot create it anew.") from error
