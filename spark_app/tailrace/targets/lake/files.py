@@ -50,7 +50,7 @@ def write_file(access: FileAccess, path: str, layout: Layout, batches: Iterable[
     writer: pq.ParquetWriter | None = None
     for batch in batches:
         if batch.num_rows:
-            writer = writer or _writer(sink, layout)
+            writer = writer or _writer(sink, layout.arrow)
             writer.write_table(layout.to_physical(batch), row_group_size=GROUP_ROWS)
     return None if writer is None else _finish(access, path, sink, writer)
 
@@ -59,11 +59,19 @@ def write_files(
     access: FileAccess, location: str, layout: Layout, batches: Iterable[pa.Table], file_bytes: int = FILE_BYTES
 ) -> Iterator[Written]:
     """Rows (source column names) into as many data files as the size bound asks for, in the given order."""
-    sink, writer = pa.BufferOutputStream(), None
+    yield from write_physical(access, location, layout.arrow, map(layout.to_physical, batches), file_bytes)
+
+
+def write_physical(
+    access: FileAccess, location: str, schema: pa.Schema, batches: Iterable[pa.Table], file_bytes: int = FILE_BYTES
+) -> Iterator[Written]:
+    """The same for rows that have the data files' schema already."""
+    sink: pa.BufferOutputStream = pa.BufferOutputStream()
+    writer: pq.ParquetWriter | None = None
     for batch in batches:
         for start in range(0, batch.num_rows, GROUP_ROWS):
-            writer = writer or _writer(sink, layout)
-            writer.write_table(layout.to_physical(batch.slice(start, GROUP_ROWS)), row_group_size=GROUP_ROWS)
+            writer = writer or _writer(sink, schema)
+            writer.write_table(batch.slice(start, GROUP_ROWS), row_group_size=GROUP_ROWS)
             if sink.tell() >= file_bytes:
                 yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
                 sink, writer = pa.BufferOutputStream(), None
@@ -71,9 +79,9 @@ def write_files(
         yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
 
 
-def _writer(sink: pa.BufferOutputStream, layout: Layout) -> pq.ParquetWriter:
+def _writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:
     # Spark and the lake formats know no ARROW:schema; without it every reader sees the same plain Parquet.
-    return pq.ParquetWriter(sink, layout.arrow, compression="zstd", store_schema=False)
+    return pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False)
 
 
 def _finish(access: FileAccess, path: str, sink: pa.BufferOutputStream, writer: pq.ParquetWriter) -> Written:
