@@ -65,7 +65,7 @@ class LogReader:
         ).fetchall()
         wanted = [bytes(m[0]) for m in messages if bytes(m[0])[:1] == kind and bytes(m[0])[5:6] == b"N"]
         ends = np.cumsum([len(m) for m in wanted], dtype=np.int64)
-        starts = ends - [len(m) for m in wanted] + 8
+        starts = ends - np.array([len(m) for m in wanted], dtype=np.int64) + 8
         count = len(self.table.columns)
         assert all(struct.unpack_from(">h", m, 6) == (count,) for m in wanted)
         columns, found = split(b"".join(wanted), starts, count, tagged=True)

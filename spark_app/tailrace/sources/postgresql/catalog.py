@@ -138,6 +138,7 @@ def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> 
             columns=tuple(_record(c) for c in columns),
         ),
         stop=_stop(name, row, found, options),
+        generated=tuple(c["attname"] for c in found if c["generated"]),
         options=options,
     )
 

@@ -63,7 +63,7 @@ def boundary(connection: Connection, table: PgTable, after: Key | None, rows: in
     return _one_key(connection, table, boundary_statement(table, after, rows, max_key))
 
 
-def boundary_statement(table: PgTable, after: Key | None, rows: int, max_key: Key) -> sql.Composable:
+def boundary_statement(table: PgTable, after: Key | None, rows: int, max_key: Key) -> sql.Composed:
     """A walk along the key's index: `rows` entries from `after`, whatever lies before."""
     skip = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows - 1))
     return key_statement(table, in_range(table, after, max_key), skip)
@@ -71,13 +71,13 @@ def boundary_statement(table: PgTable, after: Key | None, rows: int, max_key: Ke
 
 def key_statement(
     table: PgTable, where: sql.Composable, limit: sql.Composable, descending: bool = False
-) -> sql.Composable:
+) -> sql.Composed:
     return sql.SQL("SELECT {} FROM {} AS t WHERE {} ORDER BY {} {}").format(
         columns_text(table.key_columns), table.relation, where, key_order(table, descending), limit
     )
 
 
-def _one_key(connection: Connection, table: PgTable, statement: sql.Composable) -> Key | None:
+def _one_key(connection: Connection, table: PgTable, statement: sql.Composed) -> Key | None:
     with _table_errors(table):
         row = connection.execute(statement).fetchone()
     return None if row is None else tuple(str(v) for v in row)

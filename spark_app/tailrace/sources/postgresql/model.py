@@ -73,6 +73,8 @@ class PgTable:
     """Version 0: capture numbers the versions."""
     stop: TableStop | None
     """Why the table cannot be captured; None: it can."""
+    generated: tuple[str, ...] = ()
+    """Names of generated columns: the log does not carry them, so they are left out."""
     options: TableOptions | None = None
     """The options that were in force."""
 

@@ -1,0 +1,270 @@
+"""Judge a source before anything is made: a list of small checks over one frozen look at it. No I/O, no change.
+
+Called by `tailrace doctor` (prints every finding) and at start-up (a `fail` stops with `SourceRefused`). Each finding
+names what is missing and the statement that fixes it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from psycopg import sql
+
+from tailrace.errors import SourceRefused
+from tailrace.sources.postgresql.facts import Facts, TableFacts
+from tailrace.sources.postgresql.model import CatalogColumn, PgTable
+
+Level = Literal["ok", "warn", "fail"]
+OLDEST, NEWEST = 14, 18
+SMALL_KEEP = 1024
+"""Megabytes: less kept log than this is written in minutes by a busy server."""
+NEEDED = frozenset({"insert", "update", "delete", "truncate"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    level: Level
+    message: str
+    fix: str = ""
+    table: str | None = None
+    """Set when it concerns one table only: the others can go on."""
+
+
+@dataclass(frozen=True)
+class ColumnSupport:
+    """How well a column can be copied."""
+
+    table: str
+    column: str
+    source_type: str
+    support: Literal["YES", "PARTIAL", "NO"]
+    suggestion: str = ""
+
+
+def check(facts: Facts) -> tuple[Finding, ...]:
+    """Every finding, in the order in which a reader should see to them."""
+    return tuple(finding for look in CHECKS for finding in look(facts))
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise `SourceRefused` for the failures that concern the whole source."""
+    failed = [f for f in findings if f.level == "fail" and f.table is None]
+    if failed:
+        raise SourceRefused("; ".join(f.message for f in failed), "; ".join(f.fix for f in failed if f.fix))
+
+
+def _name(text: str) -> str:
+    return sql.Identifier(text).as_string(None)
+
+
+def _table(table: PgTable) -> str:
+    return table.identifier.as_string(None)
+
+
+def version(facts: Facts) -> Iterator[Finding]:
+    major = facts.version // 10000
+    if OLDEST <= major <= NEWEST:
+        yield Finding("version", "ok", f"PostgreSQL {major}")
+    else:
+        level: Level = "fail" if major < OLDEST else "warn"
+        yield Finding(
+            "version", level, f"PostgreSQL {major} is not among {OLDEST} to {NEWEST}", "use a supported version"
+        )
+
+
+def primary(facts: Facts) -> Iterator[Finding]:
+    if facts.in_recovery:
+        yield Finding("primary", "fail", "the server is a standby", "let source.host name the primary")
+    else:
+        yield Finding("primary", "ok", "the server is a primary")
+
+
+def wal_level(facts: Facts) -> Iterator[Finding]:
+    good = facts.wal_level == "logical"
+    fix = "" if good else "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
+    yield Finding("wal_level", "ok" if good else "fail", f"wal_level is {facts.wal_level}", fix)
+
+
+def replication_right(facts: Facts) -> Iterator[Finding]:
+    if facts.replication:
+        yield Finding("replication", "ok", f"role {facts.username} may replicate")
+    else:
+        message = f"role {facts.username} lacks the REPLICATION attribute"
+        yield Finding("replication", "fail", message, f"ALTER ROLE {_name(facts.username)} REPLICATION")
+
+
+def connect_right(facts: Facts) -> Iterator[Finding]:
+    if not facts.may_connect:
+        grant = f"GRANT CONNECT ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
+        yield Finding("connect", "fail", f"role {facts.username} may not connect to {facts.database}", grant)
+
+
+def slot(facts: Facts) -> Iterator[Finding]:
+    name, found = facts.slot_name, facts.slot
+    if found is None and facts.slot_given:
+        make = f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')"
+        yield Finding("slot", "fail", f"the slot {name} of the manifest does not exist", make)
+    elif found is None:
+        free = facts.slots_most - facts.slots_used
+        fix = "" if free > 0 else f"ALTER SYSTEM SET max_replication_slots = {facts.slots_most + 5}; then restart"
+        yield Finding("slot", "ok" if free > 0 else "fail", f"{free} of {facts.slots_most} replication slots free", fix)
+    elif found.plugin != "pgoutput" or found.database != facts.database:
+        message = f"the slot {name} is of {found.plugin} in database {found.database}, not pgoutput in {facts.database}"
+        yield Finding("slot", "fail", message, "name another slot in source.slot")
+    elif found.wal_status == "lost":
+        drop = f"SELECT pg_drop_replication_slot('{name}'), and start a new change log"
+        yield Finding("slot", "fail", f"the server has removed log that the slot {name} needs", drop)
+    else:
+        yield Finding("slot", "ok", f"the slot {name} exists")
+
+
+def senders(facts: Facts) -> Iterator[Finding]:
+    free = facts.senders_most - facts.senders_used
+    fix = "" if free > 0 else f"ALTER SYSTEM SET max_wal_senders = {facts.senders_most + 5}; then restart"
+    # Our own running capture holds one of them, so none free is not yet wrong.
+    level: Level = "ok" if free > 0 else "warn" if facts.senders_most else "fail"
+    yield Finding("wal_senders", level, f"{free} of {facts.senders_most} WAL senders free", fix)
+
+
+def kept_log(facts: Facts) -> Iterator[Finding]:
+    if 0 <= facts.keep_megabytes < SMALL_KEEP:
+        message = f"max_slot_wal_keep_size is {facts.keep_megabytes} MB: a short stop of capture loses the position"
+        fix = "ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf()"
+        yield Finding("max_slot_wal_keep_size", "warn", message, fix)
+    else:
+        kept = "without limit" if facts.keep_megabytes < 0 else f"up to {facts.keep_megabytes} MB"
+        yield Finding("max_slot_wal_keep_size", "ok", f"the server keeps log for a stopped slot {kept}")
+    if facts.idle_slot_timeout:
+        message = (
+            f"idle_replication_slot_timeout is {facts.idle_slot_timeout} s: a stop longer than that loses the position"
+        )
+        fix = "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf()"
+        yield Finding("idle_replication_slot_timeout", "warn", message, fix)
+
+
+def publication(facts: Facts) -> Iterator[Finding]:
+    name, found = facts.publication_name, facts.publication
+    if found is None and facts.publication_given:
+        tables = ", ".join(_table(t.table) for t in facts.tables)
+        make = f"CREATE PUBLICATION {_name(name)} FOR TABLE {tables} WITH (publish_via_partition_root = true)"
+        yield Finding("publication", "fail", f"the publication {name} of the manifest does not exist", make)
+    elif found is None and not facts.may_create:
+        grant = f"GRANT CREATE ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
+        message = f"role {facts.username} may not make the publication {name}"
+        yield Finding("publication", "fail", message, f"{grant}; or make one and name it in source.publication")
+    elif found is not None and not facts.publication_given and not found.owned:
+        fix = f"ALTER PUBLICATION {_name(name)} OWNER TO {_name(facts.username)}"
+        yield Finding("publication", "fail", f"the publication {name} belongs to another role", fix)
+    elif found is not None and found.operations != NEEDED:
+        missing = ", ".join(sorted(NEEDED - found.operations))
+        fix = f"ALTER PUBLICATION {_name(name)} SET (publish = 'insert, update, delete, truncate')"
+        yield Finding("publication", "fail", f"the publication {name} does not publish {missing}", fix)
+    elif found is not None and not found.via_root and any(t.table.partitioned for t in facts.tables):
+        fix = f"ALTER PUBLICATION {_name(name)} SET (publish_via_partition_root = true)"
+        yield Finding("publication", "fail", f"the publication {name} publishes partitions, not their roots", fix)
+    else:
+        yield Finding("publication", "ok", f"the publication {name} " + ("can be made" if found is None else "exists"))
+
+
+def published(facts: Facts) -> Iterator[Finding]:
+    """Each table is in the publication, or we may put it there; and whole."""
+    found, name = facts.publication, _name(facts.publication_name)
+    for t in facts.tables:
+        inside = found is not None and (found.all_tables or t.table.oid in found.tables)
+        add = f"ALTER PUBLICATION {name} ADD TABLE {'' if t.table.partitioned else 'ONLY '}{_table(t.table)}"
+        if not inside and facts.publication_given:
+            yield _fault(t, "published", f"{t.table.name} is not in the publication {facts.publication_name}", add)
+        elif not inside and not t.owned:
+            own = f"ALTER TABLE {_table(t.table)} OWNER TO {_name(facts.username)}"
+            message = f"only the owner of {t.table.name} ({t.table.owner}) may put it into a publication"
+            yield _fault(t, "published", message, f"{own}; or make a publication and name it in source.publication")
+        elif found is not None and t.table.oid in found.narrowed:
+            message = f"{t.table.name} is published with a row filter or a column list"
+            fix = f"ALTER PUBLICATION {name} DROP TABLE {_table(t.table)}; {add}"
+            yield _fault(t, "published", message, fix)
+
+
+def rights(facts: Facts) -> Iterator[Finding]:
+    role = _name(facts.username)
+    for t in facts.tables:
+        if not t.usage:
+            grant = f"GRANT USAGE ON SCHEMA {_name(t.table.schema_name)} TO {role}"
+            yield _fault(t, "usage", f"role {facts.username} lacks USAGE on schema {t.table.schema_name}", grant)
+        if not t.select:
+            grant = f"GRANT SELECT ON {_table(t.table)} TO {role}"
+            yield _fault(t, "select", f"role {facts.username} lacks SELECT on {t.table.name}", grant)
+        if t.rows_hidden:
+            message = f"row-level security hides rows of {t.table.name} from {facts.username}"
+            yield _fault(t, "row_security", message, f"ALTER ROLE {role} BYPASSRLS")
+
+
+def tables(facts: Facts) -> Iterator[Finding]:
+    """Key, replica identity, unlogged, options: what discovery found; and a summary."""
+    if not facts.tables:
+        yield Finding("tables", "fail", "no table matches tables.include", "correct the patterns, `schema.table`")
+        return
+    stopped = [t for t in facts.tables if t.table.stop is not None]
+    for t in stopped:
+        assert t.table.stop is not None
+        yield _fault(t, t.table.stop.name, t.table.stop.message, t.table.stop.fix)
+    level: Level = "fail" if len(stopped) == len(facts.tables) else "ok"
+    yield Finding("tables", level, f"{len(facts.tables) - len(stopped)} of {len(facts.tables)} tables can be captured")
+
+
+def collations(facts: Facts) -> Iterator[Finding]:
+    for t in facts.tables:
+        if t.collations:
+            which = ", ".join(t.collations)
+            message = (
+                f"the key of {t.table.name} was indexed under another version of collation {which}: walks may miss rows"
+            )
+            fix = f"REINDEX TABLE {_table(t.table)}; then ALTER COLLATION … (or DATABASE …) REFRESH VERSION"
+            yield Finding("collation", "warn", message, fix, t.table.name)
+
+
+def _fault(t: TableFacts, name: str, message: str, fix: str) -> Finding:
+    return Finding(name, "fail", message, fix, t.table.name)
+
+
+CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    version,
+    primary,
+    wal_level,
+    connect_right,
+    replication_right,
+    slot,
+    senders,
+    kept_log,
+    publication,
+    tables,
+    published,
+    rights,
+    collations,
+)
+
+_PLAIN_TEXT = {"text", "varchar", "bpchar", "name", "uuid", "citext"}
+_LIMITS = {
+    "date": "infinity, BC and years after 9999 stop the table",
+    "timestamp": "infinity, BC and years after 9999 stop the table",
+    "timestamptz": "infinity, BC and years after 9999 stop the table",
+    "decimal": "NaN stops the table",
+}
+
+
+def columns(table: PgTable) -> tuple[ColumnSupport, ...]:
+    """Per column YES, PARTIAL or NO, with what to do about it."""
+    copied = tuple(_support(table.name, c) for c in table.columns)
+    hint = "generated columns are not in the log; compute it in the target"
+    return copied + tuple(ColumnSupport(table.name, n, "generated", "NO", hint) for n in table.generated)
+
+
+def _support(table: str, column: CatalogColumn) -> ColumnSupport:
+    limit = _LIMITS.get(column.logical.partition("(")[0])
+    if limit:
+        hint = f"{limit}; where such values occur, copy it as text: options[].asText: [{column.name}]"
+        return ColumnSupport(table, column.name, column.source_type, "PARTIAL", hint)
+    enum = column.output[1] == "enum_out"
+    if column.logical == "string" and column.base_type[1] not in _PLAIN_TEXT and not enum:
+        return ColumnSupport(table, column.name, column.source_type, "PARTIAL", "copied as PostgreSQL's exact text")
+    return ColumnSupport(table, column.name, column.source_type, "YES")

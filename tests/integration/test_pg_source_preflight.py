@@ -1,0 +1,180 @@
+"""Preflight on real servers: each missing setting or right is named with the statement that mends it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from support.pg_source import config_of
+from support.postgres import PostgresServer
+from tailrace.contract.resources import Source, TableOptions, Tables
+from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
+from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
+from tailrace.sources.postgresql.facts import Facts, observe
+from tailrace.sources.postgresql.preflight import check, columns, refuse
+
+SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scram-sha-256")
+
+
+def facts_of(connection: Connection, server: PostgresServer, include: str = "public.*", **source: str) -> Facts:
+    manifest = Source(
+        type="postgresql", host=server.host, port=server.port, database="postgres", username="x", **source
+    )
+    return observe(connection, manifest, "shop", discover(connection, Tables(include=(include,))))
+
+
+def failures(facts: Facts) -> dict[tuple[str, str | None], str]:
+    return {(f.name, f.table): f.fix for f in check(facts) if f.level == "fail"}
+
+
+@pytest.mark.parametrize("major", [14, 18])
+def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before(major: int) -> None:
+    with PostgresServer(major) as server, connect(config_of(server)) as admin:
+        admin.execute("CREATE ROLE poor LOGIN")
+        admin.execute('CREATE SCHEMA "S x"')
+        admin.execute('CREATE TABLE "S x"."T" (id int PRIMARY KEY)')
+        admin.execute('CREATE TABLE "S x".nokey (id int)')
+        admin.execute('ALTER TABLE "S x"."T" ENABLE ROW LEVEL SECURITY')
+        with connect(config_of(server, "poor")) as poor:
+            facts = facts_of(poor, server, "S x.*")
+            found = failures(facts)
+            assert set(found) == {
+                ("replication", None),
+                ("publication", None),
+                ("NoKey", "S x.nokey"),
+                ("published", "S x.T"),
+                ("published", "S x.nokey"),
+                *((name, table) for name in ("usage", "select") for table in ("S x.T", "S x.nokey")),
+                ("row_security", "S x.T"),
+            }
+            with pytest.raises(SourceRefused, match="lacks the REPLICATION attribute"):
+                refuse(check(facts))
+            for (name, _), fix in found.items():
+                if name != "NoKey":
+                    admin.execute(fix.partition(";")[0])  # type: ignore[arg-type]
+            admin.execute('ALTER TABLE "S x".nokey ADD PRIMARY KEY (id)')
+            again = facts_of(poor, server, "S x.*")
+            assert failures(again) == {}
+            refuse(check(again))
+            assert again.slot is None and again.publication is None
+
+
+def test_a_publication_that_is_given_must_publish_everything_of_every_table(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        connection.execute("CREATE TABLE public.a (id int PRIMARY KEY)")
+        connection.execute("CREATE TABLE public.b (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+        connection.execute("CREATE TABLE public.b1 PARTITION OF public.b FOR VALUES FROM (0) TO (9)")
+        given = {"publication": "mine"}
+        missing = failures(facts_of(connection, postgres, **given))
+        assert "publish_via_partition_root" in missing["publication", None]
+        connection.execute("CREATE PUBLICATION mine FOR TABLE public.a WITH (publish = 'insert')")
+        for _ in range(5):
+            found = failures(facts_of(connection, postgres, **given))
+            if not found:
+                break
+            for fix in found.values():
+                connection.execute(fix)
+        assert failures(facts_of(connection, postgres, **given)) == {}
+        row = connection.execute("SELECT pubviaroot, pubtruncate FROM pg_publication").fetchone()
+        assert row == (True, True)
+
+
+@pytest.mark.postgres(18, wal_level="replica", max_slot_wal_keep_size="100MB", idle_replication_slot_timeout="60s")
+def test_settings_that_capture_needs_are_looked_at(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        connection.execute("CREATE TABLE public.a (id int PRIMARY KEY)")
+        found = {f.name: f for f in check(facts_of(connection, postgres, slot="nix"))}
+    assert found["wal_level"].level == "fail" and "wal_level = 'logical'" in found["wal_level"].fix
+    assert found["slot"].level == "fail" and "pg_create_logical_replication_slot('nix'" in found["slot"].fix
+    assert found["max_slot_wal_keep_size"].level == "warn" and "100 MB" in found["max_slot_wal_keep_size"].message
+    assert found["idle_replication_slot_timeout"].level == "warn"
+    assert found["version"].level == "ok" and found["primary"].level == "ok"
+
+
+def test_a_standby_a_lost_slot_and_an_old_server_are_refused(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        connection.execute("CREATE TABLE public.a (id int PRIMARY KEY)")
+        connection.execute("SELECT pg_create_logical_replication_slot('tailrace_shop', 'pgoutput')")
+        facts = facts_of(connection, postgres)
+    assert facts.slot is not None and failures(facts) == {}
+    worse = replace(facts, in_recovery=True, version=130005, slot=replace(facts.slot, wal_status="lost"))
+    assert {name for name, _ in failures(worse)} == {"primary", "version", "slot"}
+
+
+def test_each_column_is_judged(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        connection.execute(
+            "CREATE TABLE public.a (id int PRIMARY KEY, at timestamptz, n numeric(9,2), tags text[],"
+            " twice int GENERATED ALWAYS AS (id * 2) STORED)"
+        )
+        (table,) = discover(connection, Tables(include=("public.a",)))
+        (as_text,) = discover(connection, Tables(include=("public.a",)), [TableOptions(match="*.a", as_text=("at",))])
+        (some,) = discover(connection, Tables(include=("public.a",)), [TableOptions(match="*.a", columns=("tags",))])
+    found = {c.column: (c.support, c.suggestion) for c in columns(table)}
+    assert {name: support for name, (support, _) in found.items()} == {
+        "id": "YES",
+        "at": "PARTIAL",
+        "n": "PARTIAL",
+        "tags": "PARTIAL",
+        "twice": "NO",
+    }
+    assert "asText: [at]" in found["at"][1]
+    assert [c.type for c in as_text.schema.columns] == ["int32", "string", "decimal(9,2)", "string"]
+    assert [(c.name, c.key) for c in some.schema.columns] == [("id", 0), ("tags", None)]
+
+
+def test_a_rotated_password_is_taken_at_the_next_connect_and_never_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("first-secret\n")
+    with PostgresServer(18, hba=SCRAM) as server, connect(config_of(server)) as admin:
+        admin.execute("CREATE ROLE reader LOGIN PASSWORD 'first-secret'")
+        source = Source(
+            type="postgresql",
+            host=server.host,
+            port=server.port,
+            database="postgres",
+            username="reader",
+            password_file=str(secret),
+        )
+        config = PgConfig.of(source)
+        connect(config).close()
+        admin.execute("ALTER ROLE reader PASSWORD 'second-secret'")
+        with pytest.raises(AuthenticationFailed, match="reader") as caught:
+            connect(config)
+        assert "secret" not in str(caught.value).replace("second-secret", "SHOWN") and "first-secret" not in repr(
+            config
+        )
+        secret.write_text("second-secret")
+        connect(config).close()
+        with pytest.raises(AuthenticationFailed):
+            connect(replace(config, password_file=None))
+        with pytest.raises(AuthenticationFailed, match="cannot be read"):
+            connect(replace(config, password_file=str(tmp_path / "nix")))
+
+
+def test_what_cannot_be_connected_to_is_named_by_its_kind(postgres: PostgresServer) -> None:
+    config = config_of(postgres)
+    with pytest.raises(SourceRefused, match="nix"):
+        connect(replace(config, database="nix"))
+    with pytest.raises(AuthenticationFailed, match="nobody"):
+        connect(replace(config, username="nobody"))
+    with pytest.raises(SourceRefused, match="SSL"):
+        connect(replace(config, tls_mode="require"))
+    with connect(config, replication=True) as walsender:
+        row = walsender.execute("IDENTIFY_SYSTEM").fetchone()
+        assert row is not None and row[3] == "postgres"
+        assert walsender.execute("SHOW wal_sender_timeout").fetchone() == ("30s",)
+    postgres.stop()
+    with pytest.raises(Retry, match="cannot connect"):
+        connect(config)
+
+
+def test_a_role_without_the_replication_attribute_is_refused_by_the_log_connection(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as admin:
+        admin.execute("CREATE ROLE plain LOGIN")
+    with pytest.raises(SourceRefused, match=r"WAL sender|replication"):
+        connect(config_of(postgres, "plain"), replication=True)
+    with psycopg.connect(host=postgres.host, port=postgres.port, user="plain", dbname="postgres") as plain:
+        assert plain.execute("SELECT 1").fetchone() == (1,)
