@@ -24,7 +24,7 @@ from tailrace import storage_local
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import InvalidManifest, OutcomeUnknown, Retry, TailraceError
 from tailrace.storage_access import Access, StorageRefused, hadoop_options, iceberg_options, obstore_options, resolve
-from tailrace.storage_output import LocalOutput, Output, RemoteOutput
+from tailrace.storage_files import LocalOutput, Output, RemoteInput, RemoteOutput
 
 __all__ = [
     "AlreadyExists",
@@ -152,7 +152,7 @@ class Storage:
             if self.access.scheme == "s3":
                 bucket, key = self._bucket_and_key(path)
                 return self._arrow.open_input_file(f"{bucket}/{key}")
-            return pa.PythonFile(obstore.open_reader(self._store, self._key(path)), mode="r")
+            return pa.PythonFile(RemoteInput(self._store, self._key(path), partial(self.errors, path)), mode="r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Output]:

@@ -26,7 +26,7 @@ def make_folder(folder: Path) -> None:
     """Like `mkdir -p`, each new folder's name durable in its parent."""
     if folder.is_dir():
         return
-    if folder.exists():
+    if folder.exists() and not folder.is_dir():
         # Not the FileExistsError of `mkdir`, which would read like an object that exists.
         raise NotADirectoryError(f"{folder} is no folder")
     make_folder(folder.parent)

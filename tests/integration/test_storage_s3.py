@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tailrace.contract.resources import Credentials
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Fenced, OutcomeUnknown, Retry
 from tailrace.storage import AlreadyExists, NotFound, Storage, StorageRefused
+from tailrace.storage_files import RemoteInput
 
 ORIGIN = Origin(
     log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
@@ -83,6 +85,15 @@ def test_parquet_goes_in_and_out_also_in_parts_and_in_a_pickled_storage(storage:
     for path in ("big.parquet", storage.uri("big.parquet")):
         with pickle.loads(pickle.dumps(storage)).open_input(path) as source:
             assert pq.read_table(source).equals(table)
+
+
+def test_ranged_reads_for_stores_that_arrow_does_not_know_bring_the_same_rows(storage: Storage) -> None:
+    table = pa.table({"x": pa.array(range(100_000), pa.int64()), "y": pa.array(["y"] * 100_000)})
+    with storage.open_output("a.parquet") as output:
+        pq.write_table(table, output, row_group_size=10_000)
+    source = RemoteInput(storage._store, "some/log/a.parquet", partial(storage.errors, "a.parquet"))
+    assert pq.ParquetFile(source).read_row_groups([3], ["x"])["x"].to_pylist() == list(range(30_000, 40_000))
+    assert pq.ParquetFile(source).read().equals(table)
 
 
 def test_an_output_that_raises_leaves_nothing(storage: Storage) -> None:

@@ -1,8 +1,12 @@
 """Writers and readers of the journal on a local folder: claims, races, unknown outcomes, roll-ups."""
 
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tailrace.changelog import journal, writer
 from tailrace.changelog.journal import JournalReader
@@ -40,11 +44,14 @@ def row(writer_: JournalWriter, xid: int = 7) -> None:
 class Faulty(Storage):
     """Reports `OutcomeUnknown` for the creations that `plan` names: "lost" did not happen, "done" did."""
 
-    def __init__(self, storage: Storage, plan: list[str]) -> None:
+    def __init__(self, storage: Storage, plan: list[str], meanwhile: Callable[[], None] = lambda: None) -> None:
         super().__init__(storage.access)
         self.plan = plan
+        self.meanwhile = meanwhile
+        """What others do just before a creation."""
 
     def create(self, path: str, data: bytes) -> None:
+        self.meanwhile()
         fault = self.plan.pop(0) if self.plan else "none"
         if fault != "lost":
             super().create(path, data)
@@ -128,6 +135,78 @@ def test_a_timed_out_write_that_the_new_writer_overtook_is_fenced(storage: Stora
     with pytest.raises(Fenced):
         row(old)
     assert JournalReader.open(storage).state == claimed[0].state
+
+
+class Contest:
+    """Writers that come and go on one journal. Whatever a writer says is durable must be in the journal, once."""
+
+    def __init__(self, storage: Storage, random: Random) -> None:
+        self.storage = storage
+        self.random = random
+        self.writers: list[JournalWriter] = []
+        self.busy: list[JournalWriter] = []
+        self.durable: list[int] = []
+        self.attempted = 0
+        self.over = False
+        self._depth = 0
+
+    def act(self) -> None:
+        """A new writer claims the journal, or one of the writers appends; each may happen inside another's attempt."""
+        if not self.writers or self.random.random() < 0.15:
+            self._claim()
+        else:
+            self._append(self.random.choice(self.writers))
+
+    def _plan(self) -> list[str]:
+        return self.random.choices(["none", "lost", "done"], k=self.random.randint(0, 3))
+
+    def _meanwhile(self, _seconds: float = 0) -> None:
+        if not self.over and self._depth < 2 and self.random.random() < 0.5:
+            self._depth += 1
+            self.act()
+            self._depth -= 1
+
+    def _claim(self) -> None:
+        faulty = Faulty(self.storage, self._plan(), self._meanwhile)
+        self.writers.append(JournalWriter.claim(faulty, f"w{self.random.random()}", sleep=self._meanwhile))
+
+    def _append(self, chosen: JournalWriter) -> None:
+        if chosen in self.busy:
+            return
+        self.attempted += 1
+        xid = self.attempted
+        assert isinstance(chosen.storage, Faulty)
+        chosen.storage.plan = self._plan()
+        self.busy.append(chosen)
+        try:
+            row(chosen, xid)
+        except Fenced:
+            assert chosen.state.epoch < JournalReader.open(self.storage).state.epoch
+            self.writers.remove(chosen)
+        else:
+            self.durable.append(xid)
+        finally:
+            self.busy.remove(chosen)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_among_racing_writers_with_unknown_outcomes_no_durable_record_is_lost_or_doubled(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    storage = Storage.open(StorageConfig(location=f"file://{tmp_path_factory.mktemp('race')}"))
+    JournalWriter.create(storage, ORIGIN, 5, "first")
+    contest = Contest(storage, Random(seed))
+    for _ in range(10):
+        contest.act()
+    state = JournalReader.open(storage).state
+    assert set(contest.durable) <= set(state.transactions.xids)
+    assert len(set(state.transactions.xids)) == len(state.transactions.xids)
+    contest.over = True
+    for survivor in [w for w in contest.writers if w.state.epoch < state.epoch]:
+        with pytest.raises(Fenced):
+            row(survivor)
+    assert JournalReader.open(storage).state == state
 
 
 def test_a_writer_that_ran_out_of_patience_writes_no_more(storage: Storage) -> None:

@@ -69,7 +69,9 @@ class JournalReader:
     @classmethod
     def open(cls, storage: Storage, clock: Clock = time.time) -> "JournalReader":
         """Start from the newest roll-up and read up to the journal's end. No journal: `state.number` is -1."""
+        started = clock()
         reader = cls(storage, load_rollup(storage), clock)
+        reader._polled = started
         while reader.next() is not None:
             pass
         return reader

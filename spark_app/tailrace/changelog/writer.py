@@ -13,7 +13,7 @@ from tailrace.changelog.journal import (
     JournalReader,
     parse_record,
 )
-from tailrace.changelog.paths import record_path, rollup_path
+from tailrace.changelog.paths import ROLLUPS, record_path, rollup_path
 from tailrace.changelog.records import EpochStarted, Event, Origin, Record, Segment, Transactions
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
@@ -167,7 +167,12 @@ class JournalWriter:
     def _check_predecessor(self, record: Record) -> None:
         """A writer that slept beyond the retention of records could create *n* anew where the real *n* was removed.
         Records go in order, so the real *n* cannot be gone while *n - 1* stands."""
-        if record.number == 0 or self.storage.exists(record_path(record.number - 1)):
+        if record.number == 0:
+            # Once record 0 has been removed, a roll-up stands for it.
+            stands = next(iter(self.storage.list(ROLLUPS)), None) is None
+        else:
+            stands = self.storage.exists(record_path(record.number - 1))
+        if stands:
             return
         self.storage.delete(record_path(record.number))
         self._lost = f"the journal went on without this writer past record {record.number}"

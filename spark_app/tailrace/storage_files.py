@@ -1,7 +1,7 @@
-"""Outputs that appear whole or not at all; `Storage.open_output` opens, finishes or aborts them.
+"""File objects as `pyarrow.parquet` wants them; `Storage.open_input` and `open_output` make them.
 
-They are file objects as `pyarrow.parquet` wants them. Closing one does nothing: only the end of the `with` block of
-`open_output` gives the object its name, so that a writer that dies half-way leaves no half object behind.
+Outputs appear whole or not at all. Closing one does nothing: only the end of the `with` block of `open_output` gives
+the object its name, so that a writer that dies half-way leaves no half object behind.
 """
 
 import io
@@ -97,3 +97,39 @@ class RemoteOutput(Output):
 
     def abort(self) -> None:
         del self._writer
+
+
+class RemoteInput(io.RawIOBase):
+    """Ranged reads of one object of a store that Arrow cannot read by itself."""
+
+    def __init__(self, store: Any, key: str, errors: Errors) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._errors = errors
+        self._position = 0
+        self._size = int(obstore.head(store, key)["size"])
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._position)
+        length = left if size < 0 else min(size, left)
+        if length == 0:
+            return b""
+        with self._errors():
+            data = bytes(obstore.get_range(self._store, self._key, start=self._position, length=length))
+        self._position += len(data)
+        return data

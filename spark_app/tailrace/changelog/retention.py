@@ -1,0 +1,104 @@
+"""Retention: which part of the log nobody can need any more. Pure; `tailrace.changelog.trim` carries it out.
+
+A segment goes when it is older than the retention time *and* lies below its table's floor. The floor is the smallest of
+* A + 1, what the target still lacks (advisory, so never too high);
+* the replay points of chunks that are registered and not applied, and of finished snapshots that are not applied;
+* the replay points of all chunks of a snapshot that has not finished the table: its end compares with the log since;
+* the replay points that chunks being read may get;
+* the replay point that a snapshot taken now would get: a commit can be in the log and invisible for an hour.
+A table that was stopped or removed longer ago than the retry time pins nothing. One that is cut off (its target failed
+for longer than the retry time) is kept only for snapshots: it needs one.
+
+Transactions are known back to where a replay point may still fall: the last two lines above, of all tables. What lies
+below is visible to every snapshot still to be registered: what one snapshot of the primary sees, every later one sees.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from tailrace.changelog.records import SegmentsRemoved, TransactionsRemoved
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What capture knows and the journal does not."""
+
+    now: int
+    """The replay point of a snapshot taken just now, on the primary: no later chunk gets a smaller one."""
+    reading: Mapping[int, int] = field(default_factory=dict)
+    """By table id: the smallest `now` that was known when a chunk that is still being read was begun."""
+    cut_off: frozenset[int] = frozenset()
+    """Tables whose target has failed for longer than the retry time."""
+
+
+@dataclass(frozen=True)
+class Ages:
+    """Microseconds; `now` by the clock that wrote the records."""
+
+    now: int
+    retention: int
+    retry: int
+
+
+@dataclass(frozen=True)
+class Removal:
+    """`events` must be durable before `paths` are deleted."""
+
+    events: tuple[SegmentsRemoved | TransactionsRemoved, ...]
+    paths: tuple[str, ...]
+    size: int
+    """Bytes."""
+
+
+def removal(state: LogState, pins: Pins, ages: Ages) -> Removal:
+    """What may go from the log as it is."""
+    events: list[SegmentsRemoved | TransactionsRemoved] = []
+    paths: list[str] = []
+    size = 0
+    for table in state.tables.values():
+        through = removable_through(table, floor(state, table, pins, ages), ages)
+        if through is None:
+            continue
+        events.append(SegmentsRemoved(table_id=table.table_id, through_seq=through))
+        going = table.segments[: bisect_right(table.segments, through, key=lambda s: s.segment.last_seq)]
+        paths += [logged.segment.path for logged in going]
+        size += sum(logged.segment.size for logged in going)
+    known = state.transactions.first_seqs
+    below = transactions_floor(state, pins) - 1
+    if known and known[0] <= below:
+        events.append(TransactionsRemoved(through_seq=below))
+    return Removal(tuple(events), tuple(paths), size)
+
+
+def floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> int:
+    """The first sequence from which the table's changes must be kept."""
+    if table.ended_at is not None and ages.now - table.ended_at > ages.retry:
+        return state.last_seq + 1
+    pinned = [pins.now, pins.reading.get(table.table_id, pins.now), *_unfinished(state.snapshots, table.table_id)]
+    if table.table_id not in pins.cut_off:
+        pinned.append(table.applied_seq + 1)
+        pinned += [c.chunk.replay_point for c in table.chunks]
+        pinned += [f.replay_point for f in table.finishes]
+    return min(pinned)
+
+
+def _unfinished(snapshots: Mapping[str, SnapshotState], table_id: int) -> list[int]:
+    """Replay points of registered chunks of snapshots that go on. (Ended and finished ones hold no chunks.)"""
+    found = (s.tables[table_id] for s in snapshots.values() if s.ended is None and table_id in s.tables)
+    return [chunk.replay_point for table in found for chunk in table.chunks]
+
+
+def removable_through(table: TableLog, below: int, ages: Ages) -> int | None:
+    """The last sequence that may go: the end of the longest run of old segments and TRUNCATEs under the floor."""
+    ends = [(s.segment.last_seq, s.written_at) for s in table.segments]
+    ends = sorted(ends + [(t.seq, t.written_at) for t in table.truncates]) if table.truncates else ends
+    going = [seq for seq, _ in takewhile(lambda e: e[0] < below and ages.now - e[1] > ages.retention, ends)]
+    return going[-1] if going else None
+
+
+def transactions_floor(state: LogState, pins: Pins) -> int:
+    """The first sequence from which transactions must stay known."""
+    return min(pins.now, state.last_seq + 1, *pins.reading.values())

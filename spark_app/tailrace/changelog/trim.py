@@ -1,0 +1,78 @@
+"""Carries retention out: the event first, then the files; and sweeps what dying in between left behind.
+
+Called by capture, the journal's only writer: `trim` now and then, `sweep` and `trim_journal` at a start and daily.
+"""
+
+from tailrace.changelog.journal import read_record
+from tailrace.changelog.paths import JOURNAL, ROLLUPS, SEGMENTS, number_of, record_path, rollup_path, segment_range
+from tailrace.changelog.retention import Ages, Pins, Removal, removal
+from tailrace.changelog.state import LogState
+from tailrace.changelog.writer import JournalWriter
+from tailrace.seams import seam
+from tailrace.storage import NotFound, Storage
+
+SHORTEST_JOURNAL = 3_600_000_000
+"""Microseconds that records stay, however short the retention: a reader that slept less finds its next record."""
+KEPT_ROLLUPS = 2
+
+
+def trim(writer: JournalWriter, pins: Pins, ages: Ages) -> Removal:
+    """Remove what nobody needs. Readers see the event before a file is missing."""
+    going = removal(writer.state, pins, ages)
+    if going.events:
+        writer.append(writer.state.position, events=going.events)
+        # Dying here is safe: the state no longer names the files, and `sweep` removes what it does not name.
+        seam("retention.after-event")
+        for path in going.paths:
+            writer.storage.delete(path)
+    return going
+
+
+def sweep(storage: Storage, state: LogState) -> list[str]:
+    """Remove segments that no record names or ever will: those that end at or below the last recorded sequence.
+
+    The range stands in the path. What a writer is writing right now begins above the last recorded sequence, also
+    as seen by a writer that has been fenced and does not know it yet.
+    """
+    named = {s.segment.path for table in state.tables.values() for s in table.segments}
+    left = []
+    for path, _ in storage.list(SEGMENTS):
+        covered = segment_range(path)
+        if covered is not None and covered[1] <= state.last_seq and path not in named:
+            left.append(path)
+    for path in left:
+        storage.delete(path)
+    return left
+
+
+def trim_journal(storage: Storage, now: int, retention: int) -> int:
+    """Remove records that a roll-up replaces and that are older than the retention (microseconds); returns how many.
+
+    In order of numbers: while record *n* stands, none above it is gone, which is how a sleeping writer or reader finds
+    out that it was passed by. Roll-ups go last: the newest always has its own record and every one after it.
+    """
+    rollups = sorted(n for path, _ in storage.list(ROLLUPS) if (n := number_of(path)) is not None)
+    if not rollups:
+        return 0
+    paths = (path for path, _ in storage.list(JOURNAL) if not path.startswith(ROLLUPS))
+    below = sorted(n for path in paths if (n := number_of(path)) is not None and n < rollups[-1])
+    going = below[: _older(storage, below, now - max(retention, SHORTEST_JOURNAL))]
+    for number in going:
+        storage.delete(record_path(number))
+        seam("retention.between-records")
+    for number in rollups[:-KEPT_ROLLUPS]:
+        storage.delete(rollup_path(number))
+    return len(going)
+
+
+def _older(storage: Storage, numbers: list[int], limit: int) -> int:
+    """How many of the records, in order, were written before `limit`, found by halving."""
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            old = read_record(storage, numbers[middle]).written_at < limit
+        except NotFound:
+            old = True
+        low, high = (middle + 1, high) if old else (low, middle)
+    return low
