@@ -5,8 +5,9 @@ reader (`read_chunk`). Takes no lock that a plain SELECT does not take, and writ
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import psycopg
@@ -154,7 +155,8 @@ def read_chunk(
     `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
     connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
     """
-    with connect(config) as connection, _table_errors(table):
+    # closing, not psycopg's own `with`: after a fault in mid-COPY there is nothing to roll back, only to hang up.
+    with closing(connect(config)) as connection, _table_errors(table):
         snapshot = _open_snapshot(connection, table)
         seam("chunk.after-snapshot")
         check_filter(connection, table, where)
@@ -188,12 +190,12 @@ def _open_snapshot(connection: Connection, table: PgTable) -> str:
     found = table_by_oid(connection, table.oid, (table.options,) if table.options else ())
     if found is None or found.identifier != table.identifier:
         _gone_or_renamed(connection, table)
-    elif _shape(found) != _shape(table):
+    if _shape(found) != _shape(table):
         raise Retry(f"the definition of {table.name} changed while a chunk was to be read")
     return str(row[0])
 
 
-def _gone_or_renamed(connection: Connection, table: PgTable) -> None:
+def _gone_or_renamed(connection: Connection, table: PgTable) -> NoReturn:
     found = connection.execute("SELECT FROM pg_class WHERE oid = %s::int8::oid", (table.oid,)).fetchone()
     if found is None:
         raise TableGone(

@@ -1,0 +1,107 @@
+"""Table patterns and the SQL about keys, without a server."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tailrace.changelog.records import TableSchema
+from tailrace.contract.resources import Source, TableOptions, Tables
+from tailrace.sources.patterns import matches, options_of, selected
+from tailrace.sources.postgresql.connect import PgConfig
+from tailrace.sources.postgresql.facts import default_name
+from tailrace.sources.postgresql.keys import in_list, in_range
+from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
+
+
+@pytest.mark.parametrize(
+    ("pattern", "schema", "table", "expected"),
+    [
+        ("public.*", "public", "orders", True),
+        ("public.*", "public2", "orders", False),
+        ("a_b.t", "axb", "t", False),
+        ("a?b.t", "axb", "t", True),
+        ("public.Orders", "public", "orders", False),
+        ('s.My"T_x.1', "s", 'My"T_x.1', True),
+        ("s.a.b", "s.a", "b", False),
+        ("*.[x]+", "s", "[x]+", True),
+        ("s.*", "s", "two\nlines", True),
+        ("s.tmp_*", "s", "tmpx1", False),
+    ],
+)
+def test_a_pattern_is_literal_but_for_star_and_question_mark(
+    pattern: str, schema: str, table: str, expected: bool
+) -> None:
+    assert matches(pattern, schema, table) is expected
+
+
+def test_exclude_wins_and_the_first_matching_options_count() -> None:
+    tables = Tables(include=("public.*",), exclude=("public.tmp_*",))
+    assert selected(tables, "public", "a") and not selected(tables, "public", "tmp_a")
+    first, second = TableOptions(match="public.a", as_text=("x",)), TableOptions(match="public.*")
+    assert options_of((first, second), "public", "a") is first
+    assert options_of((first, second), "public", "b") is second
+    assert options_of((first,), "public", "b") is None
+
+
+def column(name: str, key: int, schema: str = "pg_catalog") -> CatalogColumn:
+    names = [(schema, o) for o in ("<", "<=", "=", ">=", ">")]
+    return CatalogColumn(
+        name=name,
+        attnum=key + 1,
+        source_type="x",
+        base_type=(schema, "x"),
+        domain=False,
+        output=(schema, "xout"),
+        logical="string",
+        native="string",
+        nullable=False,
+        key=key,
+        operators=Operators(*names),
+        collation=None,
+        has_default=False,
+        has_missing=False,
+    )
+
+
+def table(*columns: CatalogColumn) -> PgTable:
+    schema = TableSchema(table_id=1, schema_name="s", table_name="t", version=0, columns=())
+    return PgTable(1, "s", "t", False, "d", False, False, "me", (), 0, columns, schema, None)
+
+
+def test_a_key_of_one_operator_family_is_compared_as_a_row() -> None:
+    text = in_range(table(column("a", 0), column("b", 1)), ("1", "o'k"), None).as_string(None)
+    assert 'ROW("t"."a", "t"."b") OPERATOR("pg_catalog".>) ROW(' in text
+    assert "'o''k'" in text
+
+
+def test_operators_of_two_schemas_are_spelled_out_column_by_column() -> None:
+    text = in_range(table(column("a", 0, "public"), column("b", 1)), None, ("1", "2")).as_string(None)
+    assert "ROW" not in text
+    assert text.startswith('"t"."a" OPERATOR("public".<=)')
+    assert '"t"."b" OPERATOR("pg_catalog".<=)' in text
+
+
+def test_a_key_with_the_wrong_number_of_columns_is_refused_and_no_keys_mean_no_rows() -> None:
+    with pytest.raises(ValueError, match="has 1 columns, not 2"):
+        in_list(table(column("a", 0)), [("1", "2")])
+    assert in_list(table(column("a", 0)), []).as_string(None) == "false"
+    assert in_range(table(column("a", 0)), None, None).as_string(None) == "true"
+
+
+def test_a_configuration_travels_to_executors_without_the_password() -> None:
+    source = Source(
+        type="postgresql",
+        host="db",
+        database="shop",
+        username="u",
+        credentials={"secretName": "shop-db"},  # type: ignore[arg-type]
+    )
+    config = PgConfig.of(source, secrets=Path("/secrets"))
+    assert config.password_file == "/secrets/shop-db/password"
+    assert pickle.loads(pickle.dumps(config.bound_to("7"))) == config.bound_to("7")
+
+
+def test_the_default_slot_name_has_only_letters_that_a_slot_may_have() -> None:
+    assert default_name("shop-eu.v2") == "tailrace_shop_eu_v2"
+    assert len(default_name("x" * 100)) == 63
