@@ -57,11 +57,15 @@ class TruncateIgnoredInReplay(Rule[int]):
 
 
 class MovesInReplay(Rule[int]):
-    """A replayed move takes its unchanged columns from the stream's old key."""
+    """A replayed move takes its unchanged columns from the old key."""
+
+    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+        self.every = [change for change in batch.changes if change.seq <= batch.through]
+        return super().apply(target, batch)
 
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
         rows: Rows[int] = {key: Row(values) for key, values in chunk.rows.items()}
-        self.fold(rows, [change for change in changes if change.seq >= chunk.replay_point], moves=True)
+        self.fold(rows, [change for change in self.every if change.seq >= chunk.replay_point], moves=True)
         return rows.get(key)
 
 

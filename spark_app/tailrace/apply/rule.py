@@ -5,7 +5,7 @@ the tests, for which this text is the reference (`tests/model` checks it against
 takes a target and a batch and returns the next target. Small methods, so that a test can break one of them.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, Literal, TypeVar
@@ -113,8 +113,9 @@ class Rule(Generic[K]):
         start = self.cleared(target, changes)
         streamed = self.stream(start, [c for c in changes if c.seq > start.applied_seq], batch.repair)
         rows = dict(streamed)
+        histories = self.histories(changes)
         for key, chunk in self.deciding(chunks).items():
-            row = self.decide(self.replay(key, chunk, changes, target), streamed.get(key))
+            row = self.decide(self.replay(key, chunk, histories(key), target), streamed.get(key))
             rows.pop(key, None)
             if row is not None:
                 rows[key] = row
@@ -158,11 +159,18 @@ class Rule(Generic[K]):
                     deciding[key] = chunk
         return deciding
 
+    def histories(self, changes: Sequence[Change[K]]) -> Callable[[K], list[Change[K]]]:
+        """The changes of one key, TRUNCATEs among them, in order."""
+        own: dict[K | None, list[Change[K]]] = {}
+        for change in changes:
+            own.setdefault(change.key, []).append(change)
+        truncates = own.pop(None, [])
+        return lambda key: sorted([*own.get(key, ()), *truncates], key=lambda change: change.seq)
+
     def replay(self, key: K, chunk: Chunk[K], changes: Sequence[Change[K]], target: Target[K]) -> Row | None:
-        """The chunk's row, then every change from its replay point on, also those below the applied sequence."""
+        """The chunk's row, then the key's changes from the replay point on, also those below the applied sequence."""
         rows: Rows[K] = {key: Row(chunk.rows[key])} if key in chunk.rows else {}
-        again = [c for c in changes if c.seq >= chunk.replay_point and (c.key == key or c.op == "T")]
-        self.fold(rows, again, moves=False)
+        self.fold(rows, [change for change in changes if change.seq >= chunk.replay_point], moves=False)
         return rows.get(key)
 
     def decide(self, replayed: Row | None, streamed: Row | None) -> Row | None:

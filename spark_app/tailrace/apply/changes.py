@@ -1,0 +1,143 @@
+"""Read the log rows that one part of a batch needs, promoted to the target's schema.
+
+New rows (above `slice.start_seq`) are read for every key of the part; older ones, which only chunks replay, for the
+chunks' keys alone: files are streamed, so what stays in memory is what is needed. Called by `apply.engine`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tailrace.apply.keys import Columns, Ints, Mask, flat, joined, typed, words
+from tailrace.apply.work import Work
+from tailrace.changelog.records import Segment, TableSchema
+
+BATCH_ROWS = 64 * 1024
+INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Log rows in order of sequence, without TRUNCATEs. Names and types of `rows` are the target's."""
+
+    seq: Ints
+    op: Ints
+    keys: Columns
+    rows: pa.Table
+    unchanged: dict[int, Mask]
+    """By the column's place, where some row does not carry it."""
+
+    @property
+    def count(self) -> int:
+        return len(self.seq)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of one segment, as they lie there, and their keys."""
+
+    segment: Segment
+    seq: Ints
+    op: Ints
+    keys: Columns
+    table: pa.Table
+
+    def filter(self, mask: Mask) -> "Block":
+        if mask.all():
+            return self
+        chosen = pa.array(mask)
+        keys = [key.filter(chosen) for key in self.keys]
+        return Block(self.segment, self.seq[mask], self.op[mask], keys, self.table.filter(chosen))
+
+
+def blocks(work: Work, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True) -> Iterator[Block]:
+    """All rows of the segments, batch by batch; without `columns` the keys only."""
+    for segment in segments:
+        version = work.slice.versions[segment.schema_version]
+        keys = [_name_of(version, column.attnum) for column in work.layout.schema.key_columns]
+        wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
+        wanted += [c.name for c in version.columns if columns and c.name not in keys]
+        with work.log.open_input(segment.path) as source, pq.ParquetFile(source) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+                table = pa.table(batch)
+                seq = np.asarray(flat(table["_seq"])).astype(np.int64, copy=False)
+                found = typed((table[name] for name in keys), work.key_types)
+                block = Block(segment, seq, _codes(table["_op"]), found, table)
+                inside = (block.op != TRUNCATE) & (seq <= work.slice.through_seq)
+                yield block.filter(inside)
+
+
+def _codes(column: pa.ChunkedArray) -> Ints:
+    """The operation's letter as a number."""
+    encoded = flat(column).dictionary_encode()
+    letters = np.array([ord(letter) for letter in encoded.dictionary.to_pylist()], np.int64)
+    return letters[np.asarray(encoded.indices)] if len(letters) else np.empty(0, np.int64)
+
+
+def _name_of(version: TableSchema, attnum: int) -> str:
+    return next(column.name for column in version.columns if column.attnum == attnum)
+
+
+def read_changes(work: Work, part: int, covered: Ints) -> Changes:
+    """The part's rows; `covered` are the words of its chunks' keys."""
+    replayed = min(map(work.slice.replayed_from, work.slice.chunks), default=work.slice.through_seq + 1)
+    covered = np.unique(covered)
+    kept: list[Block] = []
+    for block in blocks(work, [s for s in work.slice.segments if _needed(work, s, replayed, covered)]):
+        mine = (block.seq > work.slice.start_seq) | (block.seq >= replayed)
+        if work.parts > 1:
+            mine &= work.owner(block.keys) == part
+        old = mine & (block.seq <= work.slice.start_seq)
+        if old.any():
+            mine &= ~old | np.isin(words(block.keys), covered)
+        if mine.any():
+            kept.append(block.filter(mine))
+    return _promoted(work, kept)
+
+
+def _needed(work: Work, segment: Segment, replayed: int, covered: Ints) -> bool:
+    return segment.last_seq > work.slice.start_seq or (bool(len(covered)) and segment.last_seq >= replayed)
+
+
+def _promoted(work: Work, kept: list[Block]) -> Changes:
+    target = work.layout.schema
+    columns = [
+        pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.attnum).chunks],
+                         work.layout.fields[column.name].type)
+        for column in target.columns
+    ]  # fmt: skip
+    masks = {place: [_unchanged(block, work, c.attnum) for block in kept] for place, c in enumerate(target.columns)}
+    return Changes(
+        np.concatenate([np.empty(0, np.int64), *(block.seq for block in kept)]),
+        np.concatenate([np.empty(0, np.int64), *(block.op for block in kept)]),
+        joined([block.keys for block in kept], work.key_types),
+        pa.table(columns, names=work.names),
+        {place: mask for place, found in masks.items() if found and (mask := np.concatenate(found)).any()},
+    )
+
+
+def _column(block: Block, work: Work, attnum: int) -> pa.ChunkedArray:
+    """The column by its identity: it may have had another name, or not have been there."""
+    kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.attnum == attnum)
+    version = work.slice.versions[block.segment.schema_version]
+    name = next((column.name for column in version.columns if column.attnum == attnum), None)
+    rows = len(block.seq)
+    return block.table[name].cast(kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
+
+
+def _unchanged(block: Block, work: Work, attnum: int) -> Mask:
+    """Rows that do not carry the column; an update from before the column was added says nothing about it."""
+    version = work.slice.versions[block.segment.schema_version]
+    place = next((at for at, column in enumerate(version.columns) if column.attnum == attnum), None)
+    if place is None:
+        return np.equal(block.op, UPDATE)
+    mask: Mask = np.zeros(len(block.seq), np.bool_)
+    if "_unchanged" in block.table.column_names:
+        places = flat(block.table["_unchanged"])
+        rows = np.asarray(pc.list_parent_indices(places)).astype(np.int64)
+        mask[rows[np.asarray(pc.list_flatten(places)) == place]] = True
+    return mask

@@ -1,0 +1,101 @@
+"""Which chunk row decides each key of a batch's chunks (DESIGN §5: of several the greatest replay point).
+
+Reads the key columns of the part's share of the chunk files; called by `apply.engine`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.apply.changes import BATCH_ROWS
+from tailrace.apply.keys import Columns, Ints, Mask, from_text, joined, taken, typed
+from tailrace.apply.work import Work
+from tailrace.targets.lake.access import parquet
+
+ASKED = -1
+"""Instead of a position: the key was looked for; the chunk may hold no row of it."""
+
+
+@dataclass(frozen=True)
+class ChunkKeys:
+    """All keys that the part's chunks decide, chunk by chunk, a chunk's rows before the keys it was asked for."""
+
+    chunk: Ints
+    position: Ints
+    keys: Columns
+
+    @property
+    def count(self) -> int:
+        return len(self.chunk)
+
+
+def key_batches(work: Work, path: str) -> Iterator[tuple[int, Columns]]:
+    """The keys of a data or chunk file, with the position of each batch's first row."""
+    with parquet(work.lake, path) as file:
+        names, at = work.layout.physical(work.layout.key), 0
+        for batch in file.iter_batches(BATCH_ROWS, columns=names):
+            yield at, typed((batch.column(name) for name in names), work.key_types)
+            at += batch.num_rows
+
+
+def read_chunk_keys(work: Work, part: int) -> ChunkKeys:
+    chunks: list[Ints] = []
+    positions: list[Ints] = []
+    keys: list[Columns] = []
+
+    def add(number: int, found: Columns, position: Ints) -> None:
+        mine = np.flatnonzero(work.owner(found) == part).astype(np.int64)
+        chunks.append(np.full(len(mine), number, np.int64))
+        positions.append(position[mine])
+        keys.append(taken(found, mine))
+
+    for number, chunk in enumerate(work.slice.chunks):
+        if chunk.path is not None:
+            for at, found in key_batches(work, chunk.path):
+                add(number, found, np.arange(at, at + len(found[0]), dtype=np.int64))
+        if chunk.keys:
+            add(number, from_text(chunk.keys, work.key_types), np.full(len(chunk.keys), ASKED, np.int64))
+    empty = np.empty(0, np.int64)
+    return ChunkKeys(
+        np.concatenate([empty, *chunks]), np.concatenate([empty, *positions]), joined(keys, work.key_types)
+    )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """By key number: the deciding row among the `ChunkKeys` (-1: no chunk has the key), and from where to replay."""
+
+    row: Ints
+    low: Ints
+    emptied: Mask
+    """A TRUNCATE that the chunk did not see removed its rows."""
+
+    @property
+    def covered(self) -> Mask:
+        return self.row >= 0
+
+
+def decide(work: Work, chunk_keys: ChunkKeys, key: Ints, count: int) -> Decision:
+    """`key` numbers the keys of `chunk_keys`."""
+    points = np.array([chunk.replay_point for chunk in work.slice.chunks], np.int64)
+    lows = np.array([work.slice.replayed_from(chunk) for chunk in work.slice.chunks], np.int64)
+    gone = np.array([work.slice.emptied_at(chunk) is not None for chunk in work.slice.chunks], np.bool_)
+    row = np.full(count, -1, np.int64)
+    low = np.full(count, work.slice.start_seq + 1, np.int64)
+    emptied = np.zeros(count, np.bool_)
+    if chunk_keys.count:
+        # Ascending, as the last assignment wins: the greatest replay point; of equal ones the earlier chunk; in a
+        # chunk a row, not a question.
+        order = np.lexsort((chunk_keys.position >= 0, -chunk_keys.chunk, points[chunk_keys.chunk]))
+        row[key[order]] = order
+        decided = row >= 0
+        chosen = chunk_keys.chunk[row[decided]]
+        low[decided], emptied[decided] = lows[chosen], gone[chosen]
+    return Decision(row, low, emptied)
+
+
+def as_table(work: Work, keys: Columns) -> pa.Table:
+    """Keys by source column name, as `locate` wants them."""
+    return pa.table(keys, names=list(work.layout.key))

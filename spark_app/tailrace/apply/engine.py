@@ -1,0 +1,258 @@
+"""One batch of one table into one commit, with arrays: what `apply.rule` says, key by key, for millions of keys.
+
+The stream calls `build` with a slice and the table's live files. `work` does one part of the keys: fold the log rows,
+decide between chunks, locate what is superseded in the target, write the new rows. Parts are worked in the driver or,
+above bounds of rows and bytes, by Spark tasks (`apply.spread`); `build` merges their outcomes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from tailrace.apply.changes import Changes, read_changes
+from tailrace.apply.covered import ASKED, ChunkKeys, Decision, as_table, decide, read_chunk_keys
+from tailrace.apply.keys import Columns, Ints, Mask, from_text, group, joined, taken, to_text, words
+from tailrace.apply.newest import UNDER, Newest, newest
+from tailrace.apply.replaced import Candidates, replaced
+from tailrace.apply.tangle import Knot, Under, find_tangle, moving, untangle, value_rows
+from tailrace.apply.work import Outcome, Work
+from tailrace.targets.lake.files import write_files
+from tailrace.targets.lake.index import IndexCache
+from tailrace.targets.lake.locate import CACHE, Found, locate, take_rows
+from tailrace.targets.lake.model import AppliedState, Commit, NewFile
+
+PART_ROWS = 400_000
+PART_BYTES = 64 << 20
+"""Log rows and compressed bytes that one part may have: it needs about ten times as many bytes of memory."""
+
+Spread = Callable[[Work], Iterable[Outcome]]
+
+
+def parts_for(rows: int, size: int) -> int:
+    return max(1, -(-rows // PART_ROWS), -(-size // PART_BYTES))
+
+
+def build(work: Work, spread: Spread | None = None) -> Commit:
+    """The commit of the batch. `spread` works the parts elsewhere when there is more than one."""
+    new, chunks = work.slice.new_segments, work.slice.chunks
+    rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
+    size = sum(segment.size for segment in new)
+    for finished in work.slice.finished:
+        # Only their keys are held, a fraction of a row.
+        rows += sum(file.rows for file in work.files if file.path not in finished.paths) // 4
+    work = replace(work, parts=parts_for(rows, size), tangle=find_tangle(work))
+    if work.parts > 1 and spread is not None:
+        outcomes = list(spread(work))
+    else:
+        outcomes = [do_part(work, part) for part in range(work.parts)]
+    return merge(work, outcomes)
+
+
+def merge(work: Work, outcomes: Sequence[Outcome]) -> Commit:
+    """One commit from all parts: whole vectors of the files that are there, chunk files with their superseded rows."""
+    dead: dict[str, BitMap64] = {}
+    for outcome in outcomes:
+        for path, positions in outcome.dead.items():
+            dead[path] = dead.get(path, BitMap64()) | positions
+    adopted = [
+        NewFile(chunk.path, chunk.rows, chunk.size, dead.get(chunk.path, BitMap64()))
+        for chunk in work.slice.chunks
+        if chunk.path is not None
+    ]
+    marks = {file.path: file.dead | dead[file.path] for file in work.files if file.path in dead}
+    before = work.slice.applied
+    applied = AppliedState(
+        before.log_id, work.slice.through_seq, work.slice.through_record,
+        frozenset[tuple[str, ...]]().union(*(outcome.holes for outcome in outcomes)),
+        work.slice.schema.version, work.slice.table_id,
+    )  # fmt: skip
+    return Commit(
+        applied,
+        [*(file for file in adopted if len(file.dead) < file.rows), *(f for o in outcomes for f in o.added)],
+        {} if work.slice.clear else marks,
+        work.slice.clear,
+        evolve=work.slice.evolve,
+    )
+
+
+def do_part(work: Work, part: int, cache: IndexCache = CACHE) -> Outcome:
+    """Work the keys of one part."""
+    return _Part(work, part, cache).run()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows to write: their keys' numbers and, by column, pool rows."""
+
+    key: Ints
+    values: list[Ints]
+
+
+class _Part:
+    """The state of one part's work. Keys are numbered: log rows', then chunk rows', then holes'."""
+
+    def __init__(self, work: Work, part: int, cache: IndexCache) -> None:
+        self.work, self.part, self.cache = work, part, cache
+        self.chunk_keys: ChunkKeys = read_chunk_keys(work, part)
+        self.changes: Changes = read_changes(work, part, words(self.chunk_keys.keys))
+        holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
+        hole_keys = from_text(holes, work.key_types)
+        mine = np.flatnonzero(work.owner(hole_keys) == part).astype(np.int64)
+        self.keys: Columns = joined(
+            [self.changes.keys, self.chunk_keys.keys, taken(hole_keys, mine)], work.key_types
+        )
+        codes, self.count = group(self.keys)
+        logged, chunked = self.changes.count, self.changes.count + self.chunk_keys.count
+        self.key, self.chunk_key, hole_key = codes[:logged], codes[logged:chunked], codes[chunked:]
+        self.first = np.zeros(self.count, np.int64)
+        self.first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+        self.hole: Mask = np.zeros(self.count, np.bool_)
+        self.hole[hole_key] = True
+        self.decision: Decision = decide(work, self.chunk_keys, self.chunk_key, self.count)
+        self.new = self.changes.seq > work.slice.start_seq
+        self.changed: Mask = np.zeros(self.count, np.bool_)
+        self.changed[self.key[self.new]] = True
+        self.touched = self.changed | self.decision.covered
+        self.pool: list[pa.Table] = [self.changes.rows]
+        self.pooled = self.changes.count
+
+    def run(self) -> Outcome:
+        counts = self.changes.seq >= self.decision.low[self.key]
+        plain = newest(self.key, self.changes.op, counts, self.changes.unchanged, len(self.work.names))
+        found = self._located()
+        hard = self._hard(plain, self._target_has(found))
+        under = self._fetch(found, plain, hard)
+        rows, holes = self._plain_rows(plain, hard, under)
+        if hard.any():
+            knot = Knot(self.changes, self.key, self.chunk_keys, self.chunk_key, self.hole)
+            solved = untangle(self.work, knot, hard, under)
+            held = np.fromiter(solved.rows, np.int64, len(solved.rows))
+            more = value_rows(list(solved.rows.values()), len(self.work.names))
+            rows = _Rows(np.concatenate([rows.key, held]),
+                         [np.concatenate(pair) for pair in zip(rows.values, more, strict=True)])
+            holes[hard] = False
+            holes[np.fromiter(solved.holes, np.int64, len(solved.holes))] = True
+        dead = {path: BitMap64(hits.positions) for path, hits in found.items()}
+        for path, positions in self._superseded(hard).items():
+            dead[path] = dead.get(path, BitMap64()) | positions
+        return self._finish(rows, holes, dead)
+
+    # What the target holds
+
+    def _located(self) -> dict[str, Found]:
+        """Live target rows of all touched keys; `Found.keys` are key numbers."""
+        if self.work.slice.clear or not self.work.files or not self.touched.any():
+            return {}
+        numbers = np.flatnonzero(self.touched).astype(np.int64)
+        keys = as_table(self.work, taken(self.keys, self.first[numbers]))
+        found = locate(self.work.lake, self.work.files, self.work.layout, keys, self.cache)
+        return {path: Found(hits.positions, numbers[hits.keys]) for path, hits in found.items()}
+
+    def _target_has(self, found: Mapping[str, Found]) -> Mask:
+        present = np.zeros(self.count, np.bool_)
+        for hits in found.values():
+            present[hits.keys] = True
+        return present
+
+    def _hard(self, plain: Newest, target_has: Mask) -> Mask:
+        """Keys for the plain rule: moved values, holes that something touches, rows a chunk leaves incomplete."""
+        hard = self.hole & self.touched
+        hard[self.key[moving(self.changes)]] = True
+        tangled, _ = self.work.tangle.place(words(taken(self.keys, self.first)))
+        hard[tangled] = True
+        base = ~plain.reset & self._chunk_base()[plain.keys]
+        lacking = plain.keys[plain.partial & ~base]
+        hard[lacking[self.decision.covered[lacking]]] = True
+        return hard & self.touched
+
+    def _chunk_base(self) -> Mask:
+        """Keys under which a chunk's row lies."""
+        decided = self.decision.covered & ~self.decision.emptied
+        rows = self.decision.row[decided]
+        decided[decided] = self.chunk_keys.position[rows] != ASKED
+        return decided
+
+    def _fetch(self, found: Mapping[str, Found], plain: Newest, hard: Mask) -> Under:
+        """Read the rows underneath that somebody needs into the pool."""
+        needed = hard.copy()
+        needed[plain.keys[plain.partial & ~plain.reset]] = True
+        target: dict[int, int] = {}
+        for path, hits in found.items():
+            wanted = needed[hits.keys] & (hard[hits.keys] | ~self.decision.covered[hits.keys])
+            first = self._pooled(path, hits.positions[wanted])
+            target.update(zip(hits.keys[wanted].tolist(), range(first, first + int(wanted.sum())), strict=True))
+        chunk: dict[int, int] = {}
+        for number, part in enumerate(self.work.slice.chunks):
+            wanted = (self.chunk_keys.chunk == number) & (self.chunk_keys.position != ASKED) & needed[self.chunk_key]
+            wanted &= hard[self.chunk_key] | (self.decision.row[self.chunk_key] == np.arange(self.chunk_keys.count))
+            rows = np.flatnonzero(wanted)
+            if part.path is not None and len(rows):
+                first = self._pooled(part.path, self.chunk_keys.position[rows])
+                chunk.update(zip(rows.tolist(), range(first, first + len(rows)), strict=True))
+        return Under(target, chunk)
+
+    def _pooled(self, path: str, positions: Ints) -> int:
+        first = self.pooled
+        if len(positions):
+            self.pool.append(take_rows(self.work.lake, path, positions, self.work.layout))
+            self.pooled += len(positions)
+        return first
+
+    # What the batch makes of it
+
+    def _plain_rows(self, plain: Newest, hard: Mask, under: Under) -> tuple[_Rows, Mask]:
+        """Rows of the keys that stand alone; an update that finds no row writes nothing."""
+        base = np.full(self.count, UNDER, np.int64)
+        if under.target:
+            base[np.fromiter(under.target, np.int64)] = np.fromiter(under.target.values(), np.int64)
+        if under.chunk:
+            at = np.fromiter(under.chunk, np.int64)
+            base[self.chunk_key[at]] = np.fromiter(under.chunk.values(), np.int64)
+        below = np.where(plain.reset, UNDER, base[plain.keys])
+        written = ~plain.deleted & ~hard[plain.keys] & self.touched[plain.keys] & ~(plain.partial & (below == UNDER))
+        values = [np.where(column == UNDER, below, column)[written] for column in plain.values]
+        return _Rows(plain.keys[written], values), self.hole & ~self.touched
+
+    def _superseded(self, hard: Mask) -> dict[str, BitMap64]:
+        """Chunk rows that another chunk, a later change or a TRUNCATE overrules."""
+        later = np.zeros(self.count, np.bool_)
+        later[self.key[self.changes.seq >= self.decision.low[self.key]]] = True
+        over = later | hard | self.decision.emptied
+        rows = np.arange(self.chunk_keys.count)
+        gone = over[self.chunk_key] | (self.decision.row[self.chunk_key] != rows)
+        gone &= self.chunk_keys.position != ASKED
+        return {
+            chunk.path: BitMap64(self.chunk_keys.position[gone & (self.chunk_keys.chunk == number)])
+            for number, chunk in enumerate(self.work.slice.chunks)
+            if chunk.path is not None
+        }
+
+    def _finish(self, rows: _Rows, holes: Mask, dead: dict[str, BitMap64]) -> Outcome:
+        """Let finished snapshots replace, then write."""
+        open_holes = np.flatnonzero(holes).astype(np.int64)
+        if self.work.slice.finished:
+            written = Candidates(taken(self.keys, self.first[rows.key]), taken(self.keys, self.first[open_holes]))
+            gone = replaced(self.work, self.part, written, dead)
+            rows = _Rows(rows.key[~gone.rows], [column[~gone.rows] for column in rows.values])
+            open_holes = open_holes[~gone.holes]
+            dead = gone.dead
+        texts = to_text(taken(self.keys, self.first[open_holes]))
+        return Outcome({p: d for p, d in dead.items() if len(d)}, self._write(rows), frozenset(texts))
+
+    def _write(self, rows: _Rows) -> tuple[NewFile, ...]:
+        if not len(rows.key):
+            return ()
+        keys = as_table(self.work, taken(self.keys, self.first[rows.key]))
+        order = np.asarray(pc.sort_indices(keys, sort_keys=[(n, "ascending") for n in keys.column_names]))
+        columns = [
+            pa.chunked_array([chunk for table in self.pool for chunk in table.column(place).chunks],
+                             self.work.layout.fields[name].type).take(pa.array(values[order]))
+            for place, (name, values) in enumerate(zip(self.work.names, rows.values, strict=True))
+        ]  # fmt: skip
+        table = pa.table(columns, names=self.work.names)
+        written = write_files(self.work.lake, self.work.location, self.work.layout, [table])
+        return tuple(result.file for result in written)

@@ -1,0 +1,156 @@
+"""Cut from the log what one batch of one table consists of (DESIGN §5). Pure.
+
+The stream calls `cut` with the folded log and the target's applied state; `apply.engine` turns the slice into a commit.
+A slice is defined by file names and sequences, so cutting again after a crash gives the same rows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
+from tailrace.changelog.state import LoggedSchema, LogState, TableLog
+from tailrace.errors import CorruptLog, LogTrimmed
+from tailrace.targets.lake.model import AppliedState
+
+
+@dataclass(frozen=True)
+class FinishedSnapshot:
+    """A complete snapshot that ends in this slice and replaces the table's rows."""
+
+    snapshot_id: str
+    replay_point: int
+    paths: tuple[str, ...]
+    """All its chunk files, also those that earlier commits adopted."""
+
+
+@dataclass(frozen=True)
+class TableSlice:
+    applied: AppliedState
+    """The target before the batch."""
+    table_id: int
+    schema: TableSchema
+    """Of the target after the batch; rows of older versions are promoted to it."""
+    versions: Mapping[int, TableSchema]
+    start_seq: int
+    """New changes begin after it: the applied sequence, or the last TRUNCATE after that."""
+    through_seq: int
+    through_record: int
+    clear: bool
+    """A TRUNCATE removed what the target holds, holes included."""
+    segments: tuple[Segment, ...]
+    """In order; also those at or below `start_seq` that a chunk or a finished snapshot replays."""
+    truncates: tuple[int, ...]
+    chunks: tuple[ChunkRegistered, ...]
+    finished: tuple[FinishedSnapshot, ...]
+    repair: bool
+    """A complete snapshot is under way: the target's rows may be stale, a move takes nothing from them."""
+
+    @property
+    def evolve(self) -> TableSchema | None:
+        return self.schema if self.schema.version != self.applied.schema_version else None
+
+    @property
+    def new_segments(self) -> tuple[Segment, ...]:
+        return tuple(segment for segment in self.segments if segment.last_seq > self.start_seq)
+
+    def emptied_at(self, chunk: ChunkRegistered) -> int | None:
+        """The last TRUNCATE that the chunk did not see; None: there was none."""
+        return max((seq for seq in self.truncates if seq >= chunk.replay_point), default=None)
+
+    def replayed_from(self, chunk: ChunkRegistered) -> int:
+        """The first sequence whose changes count over the chunk's rows."""
+        emptied = self.emptied_at(chunk)
+        return chunk.replay_point if emptied is None else emptied + 1
+
+
+def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int) -> TableSlice | None:
+    """The batch that brings the table from its applied record to `through_record`; None: it brings nothing.
+
+    Raises `LogTrimmed` when the log no longer holds what the table or one of its chunks needs.
+    """
+    table = log.tables.get(table_id)
+    if table is None:
+        raise CorruptLog(f"table {table_id} is not in the change log")
+    if through_record <= applied.applied_record:
+        return None
+    through_seq = _end(log, table, through_record, applied)
+    known = [t.seq for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
+    new = [seq for seq in known if seq > applied.applied_seq]
+    start = max(new, default=applied.applied_seq)
+    chunks = tuple(
+        c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record
+    )
+    finished = tuple(_finished(table, applied, through_record))
+    schema = _schema(table, through_record)
+    result = TableSlice(
+        applied, table_id, schema.table, {s.table.version: s.table for s in table.schemas}, start, through_seq,
+        through_record, bool(new), (), tuple(known), chunks, finished, _under_repair(log, table, applied),
+    )  # fmt: skip
+    needed = [start + 1, *map(result.replayed_from, chunks), *(f.replay_point for f in finished)]
+    _check_kept(log, table, result, needed)
+    segments = tuple(
+        s.segment
+        for s in table.segments
+        if s.record <= through_record and s.segment.last_seq >= min(needed) and s.segment.first_seq <= through_seq
+    )
+    brings = any(s.last_seq > start for s in segments) or new or chunks or finished or result.evolve
+    return _with_segments(result, segments) if brings else None
+
+
+def _with_segments(cut_slice: TableSlice, segments: tuple[Segment, ...]) -> TableSlice:
+    return TableSlice(**{**cut_slice.__dict__, "segments": segments})
+
+
+def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedState) -> int:
+    """The last sequence of the record; of an older one, the last that concerns the table: nothing lies between."""
+    if through_record >= log.number:
+        end = log.last_seq
+    else:
+        seqs = [s.segment.last_seq for s in table.segments if s.record <= through_record]
+        seqs += [t.seq for t in table.truncates if t.record <= through_record]
+        end = max([applied.applied_seq, *seqs])
+    return end if table.stopped is None else max(applied.applied_seq, min(end, table.stopped.seq))
+
+
+def _schema(table: TableLog, through_record: int) -> LoggedSchema:
+    known = [s for s in table.schemas if s.record <= through_record]
+    if not known:
+        raise CorruptLog(f"table {table.schema.name} has no schema at record {through_record}")
+    return known[-1]
+
+
+def _finished(table: TableLog, applied: AppliedState, through_record: int) -> Iterator[FinishedSnapshot]:
+    for finish in table.finishes:
+        if finish.complete and applied.applied_record < finish.record <= through_record:
+            paths = tuple(c.chunk.path for c in finish.chunks if c.chunk.path is not None)
+            yield FinishedSnapshot(finish.snapshot_id, finish.replay_point, paths)
+
+
+def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
+    """Whether a complete snapshot of the table began whose end the target does not hold."""
+    pending = any(f.complete and f.record > applied.applied_record for f in table.finishes)
+    return pending or any(True for _ in _complete_running(log, table.table_id))
+
+
+def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
+    """Records in which complete, unfinished snapshots of the table were planned."""
+    for snapshot in log.snapshots.values():
+        part = snapshot.tables.get(table_id)
+        complete = snapshot.plan.where is None and snapshot.plan.keys is None
+        if part is not None and complete and part.finished is None and snapshot.ended is None:
+            yield snapshot.record
+
+
+def _check_kept(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) -> None:
+    """A gap is allowed where a complete snapshot, none of whose chunks is applied, reads everything again."""
+    applied, removed = result.applied, table.removed_through
+    since = [log.snapshots[f.snapshot_id].record for f in result.finished if f.snapshot_id in log.snapshots]
+    since += _complete_running(log, table.table_id)
+    rescued = any(record > applied.applied_record for record in since)
+    short = [seq for seq in (needed[1:] if rescued else needed) if seq <= removed]
+    if short:
+        raise LogTrimmed(
+            table.schema.name,
+            f"changes from sequence {min(short)} on are needed, and those up to {removed} are no longer in the log",
+            f"Ask for a snapshot of {table.schema.name}.",
+        )

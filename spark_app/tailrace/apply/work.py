@@ -1,0 +1,78 @@
+"""What one batch's work needs and what it yields; picklable, because large batches are worked by Spark tasks.
+
+`apply.engine.build` makes a `Work`, `apply.engine.work` answers one part of it with an `Outcome`. A part is the keys
+that `Work.owner` gives to it; key by key, parts do not touch each other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tailrace.apply.keys import Columns, Ints, words
+from tailrace.apply.slice import TableSlice
+from tailrace.targets.lake.access import FileAccess
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.model import DataFile, Key, NewFile
+
+
+@dataclass(frozen=True)
+class Tangle:
+    """Keys whose values may depend on each other, because an unchanged column moved between them.
+
+    `words` rise; `component` says which of them belong together.
+    """
+
+    words: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    component: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def place(self, wanted: Ints) -> tuple[Ints, Ints]:
+        """Rows of `wanted` that are tangled, and their components."""
+        at = np.searchsorted(self.words, wanted)
+        at[at == len(self.words)] = 0
+        rows = np.flatnonzero(self.words[at] == wanted) if len(self.words) else np.empty(0, np.int64)
+        return rows.astype(np.int64), self.component[at[rows]]
+
+
+@dataclass(frozen=True)
+class Work:
+    slice: TableSlice
+    layout: Layout
+    """Of the target after `slice.evolve`."""
+    log: FileAccess
+    """The change log's root; segments are relative to it."""
+    lake: FileAccess
+    location: str
+    files: tuple[DataFile, ...]
+    tangle: Tangle = Tangle()
+    parts: int = 1
+
+    @cached_property
+    def key_types(self) -> list[pa.DataType]:
+        return [self.layout.fields[name].type for name in self.layout.key]
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [column.name for column in self.layout.schema.columns]
+
+    def owner(self, columns: Columns) -> Ints:
+        """The part that works each key: by its word, and one part for all keys of a tangle."""
+        found = words(columns)
+        # Multiply first: keys often come in steps, and the low bits of a product hold only low bits.
+        parts = ((found.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) % np.uint64(self.parts)
+        owners: Ints = parts.astype(np.int64)
+        rows, components = self.tangle.place(found)
+        owners[rows] = components % self.parts
+        return owners
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`dead`: positions to mark, by file (live files and adopted chunk files alike)."""
+
+    dead: Mapping[str, BitMap64] = field(default_factory=dict)
+    added: tuple[NewFile, ...] = ()
+    holes: frozenset[Key] = frozenset()

@@ -1,0 +1,78 @@
+"""A lake table without a format: Parquet files of a folder and vectors in memory, to test apply against the rule."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tailrace.changelog.records import TableSchema
+from tailrace.targets.lake.layout import Layout, physical_field
+from tailrace.targets.lake.locate import take_rows
+from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+
+
+class FolderAccess:
+    """`FileAccess` on local files; relative paths are below `root`. Picklable."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def _file(self, path: str) -> Path:
+        return Path(path.removeprefix("file://")) if "://" in path else Path(self.root) / path
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.memory_map(str(self._file(path)))
+
+    def create(self, path: str, data: bytes) -> None:
+        self._file(path).parent.mkdir(parents=True, exist_ok=True)
+        with self._file(path).open("xb") as file:
+            file.write(data)
+
+    def get(self, path: str) -> bytes:
+        return self._file(path).read_bytes()
+
+    def size(self, path: str) -> int:
+        return self._file(path).stat().st_size
+
+
+def layout_of(schema: TableSchema) -> Layout:
+    """Physical names that are not the source's; a column keeps its own through renames."""
+    fields = [physical_field(f"col_{c.attnum}", c.type, c.attnum) for c in schema.columns]
+    return Layout(schema, pa.schema(fields))
+
+
+class FolderTable:
+    """What a committer does, without durability: takes over a commit and shows the live files."""
+
+    def __init__(self, folder: Path, schema: TableSchema) -> None:
+        self.location = f"file://{folder}"
+        self.access = FolderAccess(str(folder))
+        self.schema = schema
+        self.applied = AppliedState("log", schema_version=schema.version, table_id=schema.table_id)
+        self.live: dict[str, DataFile] = {}
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return tuple(self.live.values())
+
+    def commit(self, change: Commit) -> None:
+        if change.clear:
+            assert not change.marks
+            self.live.clear()
+        for path, dead in change.marks.items():
+            assert self.live[path].dead < dead, "a mark without a new row"
+            self.live[path] = replace(self.live[path], dead=dead)
+        for new in change.add:
+            assert new.path not in self.live and len(new.dead) < new.rows
+            self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
+        self.schema = change.evolve or self.schema
+        self.applied = change.applied
+
+    def rows(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for file in self.files:
+            alive = np.array(sorted(BitMap64(range(file.rows)) - file.dead), np.int64)
+            found += take_rows(self.access, file.path, alive, layout_of(self.schema)).to_pylist()
+        return found

@@ -1,0 +1,231 @@
+"""Random change logs of one table: the same history as segments for the engine and as `Change`s for the rule.
+
+The histories need not be possible in a database (an update without a row, a move from nowhere): engine and rule must
+agree on those, too.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from support.folder_lake import FolderAccess, layout_of
+from tailrace.apply.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
+from tailrace.changelog.records import ChunkRegistered, Column, Segment, TableSchema
+from tailrace.changelog.state import (
+    LoggedChunk,
+    LoggedFinish,
+    LoggedSchema,
+    LoggedSegment,
+    LoggedTruncate,
+    LogState,
+    TableLog,
+)
+from tailrace.targets.lake.files import write_file
+from tailrace.types import arrow_type
+
+KeyOf = tuple[object, ...]
+TABLE = 7
+
+
+def first_schema(composite: bool) -> TableSchema:
+    region = [Column(name="region", attnum=4, source_type="text", type="string", key=0)] if composite else []
+    return TableSchema(
+        table_id=TABLE, schema_name="public", table_name="t", version=1,
+        columns=(
+            Column(name="id", attnum=1, source_type="bigint", type="int64", key=len(region)),
+            Column(name="t", attnum=2, source_type="text", type="string"),
+            *region,
+            Column(name="u", attnum=3, source_type="float8", type="float64"),
+        ),
+    )  # fmt: skip
+
+
+def evolved(schema: TableSchema) -> TableSchema:
+    """One more column, and another name for an old one."""
+    renamed = [c.model_copy(update={"name": "title"}) if c.name == "t" else c for c in schema.columns]
+    added = Column(name=f"added_{schema.version}", attnum=90 + schema.version, source_type="text", type="string")
+    return schema.model_copy(update={"version": schema.version + 1, "columns": (*renamed, added)})
+
+
+@dataclass
+class RandomLog:
+    """Grows record by record; knows what the log says (`state`) and what the rule needs (`batch`)."""
+
+    rnd: random.Random
+    folder: Path
+    schema: TableSchema
+    keys: list[KeyOf]
+    seq: int = 0
+    record: int = 0
+    history: list[tuple[Change[KeyOf], int]] = field(default_factory=list)
+    """Changes with the schema version that they were written under."""
+    table: TableLog = field(init=False)
+    chunks: list[tuple[ChunkRegistered, Chunk[KeyOf]]] = field(default_factory=list)
+    finishes: list[Finish[KeyOf]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        logged = LoggedSchema(record=0, after_seq=0, table=self.schema)
+        self.table = TableLog(table_id=TABLE, added_record=0, edge_xid=1, initial_snapshot=True, schemas=(logged,))
+        self.access = FolderAccess(str(self.folder))
+
+    @property
+    def state(self) -> LogState:
+        return LogState(number=self.record, last_seq=self.seq, tables={TABLE: self.table})
+
+    def grow(self) -> None:
+        """One more record: changes, perhaps a TRUNCATE, a schema change, chunks, a finished snapshot."""
+        self.record += 1
+        if self.rnd.random() < 0.1 and self.schema.version < 3:
+            self._evolve()
+        for _ in range(self.rnd.randrange(3)):
+            self._segment(self.rnd.randrange(1, 12))
+            if self.rnd.random() < 0.1:
+                self._truncate()
+        for _ in range(self.rnd.choice((0, 0, 0, 1, 1, 2))):
+            self._chunk()
+        if self.rnd.random() < 0.25:
+            self._finish()
+
+    def _update(self, **changes: object) -> None:
+        self.table = self.table.model_copy(update=changes)
+
+    def _evolve(self) -> None:
+        self.schema = evolved(self.schema)
+        logged = LoggedSchema(record=self.record, after_seq=self.seq, table=self.schema)
+        self._update(schemas=(*self.table.schemas, logged))
+
+    def _value(self, column: Column, key: KeyOf) -> object:
+        if column.key is not None:
+            return key[column.key]
+        if self.rnd.random() < 0.15:
+            return None
+        return self.rnd.randrange(1000) / 4 if column.type == "float64" else f"{column.name}-{self.rnd.randrange(1000)}"
+
+    def _row(self, key: KeyOf) -> tuple[object, ...]:
+        return tuple(self._value(column, key) for column in self.schema.columns)
+
+    def _carried(self, key: KeyOf) -> tuple[object, ...]:
+        keep = self.rnd.random() < 0.5
+        return tuple(
+            UNCHANGED if keep and column.key is None and self.rnd.random() < 0.6 else value
+            for column, value in zip(self.schema.columns, self._row(key), strict=True)
+        )
+
+    def _add(self, op: Op, key: KeyOf | None, values: tuple[object, ...] = ()) -> Change[KeyOf]:
+        self.seq += 1
+        change = Change(self.seq, op, key, values)
+        self.history.append((change, self.schema.version))
+        return change
+
+    def _changes(self, count: int) -> list[Change[KeyOf]]:
+        made: list[Change[KeyOf]] = []
+        while len(made) < count:
+            key, kind = self.rnd.choice(self.keys), self.rnd.random()
+            if kind < 0.25:
+                made.append(self._add("I", key, self._row(key)))
+            elif kind < 0.65:
+                made.append(self._add("U", key, self._carried(key)))
+            elif kind < 0.8:
+                made.append(self._add("D", key))
+            else:
+                other = self.rnd.choice(self.keys)
+                made.append(self._add("D", other))
+                made.append(self._add("M", key, self._carried(key)))
+            self.seq += self.rnd.random() < 0.2  # another table's row
+        return made
+
+    def _segment(self, count: int) -> None:
+        made = self._changes(count)
+        cut = self.rnd.randrange(len(made) + 1) if self.rnd.random() < 0.3 else 0
+        for part in (made[:cut], made[cut:]):
+            if part:
+                logged = LoggedSegment(record=self.record, segment=self._write(part))
+                self._update(segments=(*self.table.segments, logged))
+
+    def _columns(self, rows: Sequence[Sequence[object]]) -> list[pa.Array]:
+        types = [arrow_type(column.type) for column in self.schema.columns]
+        return [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
+
+    def _write(self, changes: Sequence[Change[KeyOf]]) -> Segment:
+        names = [column.name for column in self.schema.columns]
+        key_places = {at: column.key for at, column in enumerate(self.schema.columns) if column.key is not None}
+        rows, unchanged = [], []
+        for change in changes:
+            assert change.key is not None
+            values = change.values or tuple(
+                change.key[key_places[at]] if at in key_places else None for at in range(len(names))
+            )
+            rows.append([None if value is UNCHANGED else value for value in values])
+            unchanged.append([at for at, value in enumerate(values) if value is UNCHANGED] or None)
+        columns = self._columns(rows)
+        table = pa.table(
+            [
+                pa.array([change.seq for change in changes], pa.int64()),
+                pa.array([change.op for change in changes]),
+                pa.array(unchanged, pa.list_(pa.int16())),
+                *columns,
+            ],
+            names=["_seq", "_op", "_unchanged", *names],
+        )
+        path = f"segments/{changes[0].seq}.parquet"
+        file = self.folder / path
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(table, file, row_group_size=self.rnd.choice((2, 100)))
+        return Segment(
+            table_id=TABLE, schema_version=self.schema.version, path=path, rows=len(changes), size=file.stat().st_size,
+            first_seq=changes[0].seq, last_seq=changes[-1].seq, unchanged=any(unchanged),
+            moves=any(change.op == "M" for change in changes),
+        )  # fmt: skip
+
+    def _truncate(self) -> None:
+        change = self._add("T", None)
+        logged = LoggedTruncate(record=self.record, seq=change.seq)
+        self._update(truncates=(*self.table.truncates, logged))
+
+    def _chunk(self) -> None:
+        found = [key for key in self.keys if self.rnd.random() < 0.5]
+        asked = [key for key in self.keys if self.rnd.random() < 0.3] if self.rnd.random() < 0.3 else []
+        rows = {key: self._row(key) for key in (found if not asked else [key for key in asked if key in found])}
+        number = len(self.chunks)
+        path = f"file://{self.folder}/data/chunk-{number}.parquet"
+        names = [column.name for column in self.schema.columns]
+        table = pa.table(self._columns(list(rows.values())), names=names)
+        written = write_file(self.access, path, layout_of(self.schema), [table])
+        point = self.rnd.randint(max(1, self.seq - 30), self.seq + 1)
+        registered = ChunkRegistered(
+            snapshot_id="s", table_id=TABLE, chunk=number, lower=None, upper=None,
+            keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None, rows=len(rows),
+            size=written.file.size if written else 0, schema_version=self.schema.version, replay_point=point, high=0,
+        )  # fmt: skip
+        self.chunks.append((registered, Chunk(self.record, point, rows, frozenset(asked))))
+        self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))
+
+    def _finish(self) -> None:
+        used = [chunk for chunk in self.table.chunks if self.rnd.random() < 0.6 and chunk.chunk.keys is None]
+        if used:
+            point = min(chunk.chunk.replay_point for chunk in used)
+            logged = LoggedFinish(record=self.record, snapshot_id="s", complete=True, replay_point=point,
+                                  chunks=tuple(used))  # fmt: skip
+            self._update(finishes=(*self.table.finishes, logged))
+            keys = frozenset(key for chunk in used for key in self.chunks[chunk.chunk.chunk][1].rows)
+            self.finishes.append(Finish(self.record, point, keys))
+
+    def batch(self, repair: bool) -> Batch[KeyOf]:
+        """All that is logged, in the newest schema."""
+        changes = [self._promoted(change, version) for change, version in self.history]
+        chunks = [
+            replace(chunk, rows={k: self._padded(row, registered.schema_version) for k, row in chunk.rows.items()})
+            for registered, chunk in self.chunks
+        ]
+        return Batch(self.record, self.seq, changes, chunks, self.finishes, repair)
+
+    def _padded(self, values: tuple[object, ...], version: int, fill: object = None) -> tuple[object, ...]:
+        return (*values, *[fill] * (self.schema.version - version)) if values else values
+
+    def _promoted(self, change: Change[KeyOf], version: int) -> Change[KeyOf]:
+        fill = UNCHANGED if change.op == "U" else None
+        return replace(change, values=self._padded(change.values, version, fill))

@@ -1,0 +1,54 @@
+"""The engine against the rule: random logs, chunks and batches, row for row."""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support.folder_lake import FolderTable, layout_of
+from support.random_log import TABLE, KeyOf, RandomLog, first_schema
+from tailrace.apply import engine
+from tailrace.apply.rule import Rule, Target
+from tailrace.apply.slice import cut
+from tailrace.apply.work import Work
+
+
+def check(rnd: random.Random, folder: Path, composite: bool) -> None:
+    keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
+    log = RandomLog(rnd, folder, first_schema(composite), keys)
+    table = FolderTable(folder, log.schema)
+    target: Target[KeyOf] = Target()
+    for _ in range(rnd.randint(1, 5)):
+        for _ in range(rnd.randint(1, 3)):
+            log.grow()
+        batch = cut(log.state, TABLE, table.applied, log.record)
+        target = expected(log, target, bool(batch and batch.repair))
+        if batch is not None:
+            work = Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
+            table.commit(engine.build(work))
+            names = [column.name for column in log.schema.columns]
+            wanted = sorted(repr(dict(zip(names, row, strict=True))) for row in target.rows.values())
+            assert sorted(map(repr, table.rows())) == wanted
+            assert table.applied.holes == {tuple(map(str, key)) for key in target.holes}
+
+
+def expected(log: RandomLog, target: Target[KeyOf], repair: bool) -> Target[KeyOf]:
+    columns = len(log.schema.columns)
+    rows = {key: (*row, *[None] * (columns - len(row))) for key, row in target.rows.items()}
+    before = Target(rows, target.applied_seq, target.applied_record, target.holes)
+    return Rule[KeyOf](columns).apply(before, log.batch(repair))
+
+
+def run(seed: int, composite: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check(random.Random(seed), Path(folder), composite)
+
+
+@pytest.mark.parametrize("part_rows", [1_000_000, 4], ids=["whole", "in parts"])
+@pytest.mark.parametrize("composite", [False, True], ids=["one key column", "two key columns"])
+def test_the_engine_does_what_the_rule_says(composite: bool, part_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PART_ROWS", part_rows)
+    for seed in [*range(112, 120), random.SystemRandom().randrange(2**32)]:
+        print(f"seed {seed}")
+        run(seed, composite)
