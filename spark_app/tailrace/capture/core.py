@@ -1,0 +1,211 @@
+"""Capture's one loop: reads the log, makes records, acknowledges, serves requests, looks at the catalog.
+
+    log connection ─> Assembler ─> Recorder (segments, record) ─> acknowledge
+    requests ────────────────────────^     catalog poll ────^
+
+One thread does all of it, so the journal has one writer and everything has one order. Each turn waits for a message or
+a request, takes what is there (bounded), and does what is due.
+"""
+
+import logging
+import select
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.capture import slots
+from tailrace.capture.decode import Decoder
+from tailrace.capture.inbox import Board, Inbox
+from tailrace.capture.meter import Meter
+from tailrace.capture.polling import CatalogPoll
+from tailrace.capture.recorder import Recorder
+from tailrace.capture.requests import Requests
+from tailrace.capture.retain import Retention
+from tailrace.capture.server import refuse_all
+from tailrace.capture.spill import Spill
+from tailrace.capture.startup import Place
+from tailrace.capture.tables import Tables
+from tailrace.capture.transactions import Assembler
+from tailrace.changelog.writer import JournalWriter
+from tailrace.errors import Retry
+from tailrace.sources.postgresql.catalog import table_by_oid
+from tailrace.sources.postgresql.pgoutput import extend_xid
+from tailrace.sources.postgresql.replication import LogConnection
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds and bytes."""
+
+    record: float = 0.2
+    """Oldest finished transaction without a record."""
+    block: int = 32 << 20
+    """Raw messages in memory before they become segments."""
+    poll: float = 3.0
+    heartbeat: float = 10.0
+    """A moved position is recorded and acknowledged this often when no captured table changes."""
+    waiting_heartbeat: float = 0.2
+    """A logical message this often while a chunk waits: an idle server may not write its log out for 10 s."""
+    idle_message: float = 60.0
+    """A logical message this often on a source whose log does not move for us."""
+    read_bytes: int = 4 << 20
+    read_seconds: float = 0.05
+    turn: float = 0.1
+    """Longest wait of a turn."""
+
+
+class Capture:
+    """One run: from an open journal to the end of the process."""
+
+    def __init__(
+        self,
+        place: Place,
+        journal: JournalWriter,
+        spill: Path,
+        ends: tuple[Inbox, Board],
+        timing: Timing,
+    ) -> None:
+        self._place = place
+        self._timing = timing
+        self._inbox, board = ends
+        self._next_xid = slots.next_xid(place.connection)
+        self._tables = Tables(
+            lambda oid, modifier: slots.type_name(place.connection, oid, modifier),
+            lambda oid: table_by_oid(place.connection, oid, place.replicator.spec.options),
+        )
+        for table in journal.state.tables.values():
+            if not table.removed:
+                self._tables.add(table.schema, stopped=table.stopped is not None)
+                self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
+        self._recorder = Recorder(journal, Decoder(self._tables), self._breathe, self._acknowledge)
+        self._assembler = Assembler(self._recorder, Spill(spill), self._extend, self._timing.block)
+        self._requests = Requests(self._recorder, self._tables, self)
+        self._poll = CatalogPoll(place, self._tables, self._recorder, journal.nonce, self.settle)
+        self._retention = Retention(place, self._recorder, self._requests, self.settle)
+        self._meter = Meter(place, self._recorder, board)
+        self._looks: dict[int, int] = {}
+        self._log: LogConnection | None = None
+        self._due: dict[str, float] = {}
+        self._pending_since: float | None = None
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until `stopping`; then what is finished is recorded and acknowledged."""
+        try:
+            self._poll.poll()
+            names = self._place.names
+            position = self._recorder.durable
+            self._log = LogConnection(
+                self._place.config.named(names.application), names.slot, names.publication, position
+            )
+            log.info("reads the log of %s", self._place.config.place)
+            self._meter.measure(position)
+            while not stopping.is_set():
+                self._turn(self._log)
+            self.settle()
+        finally:
+            error = Retry("capture ends")
+            self._requests.refuse(error)
+            refuse_all(self._inbox, error)
+            if self._log is not None:
+                self._log.close()
+
+    def _turn(self, connection: LogConnection) -> None:
+        select.select([connection.fileno(), self._inbox.fileno()], [], [], 0 if self._behind else self._wait())
+        timing = self._timing
+        batch = connection.read(self._assembler.feed, self._assembler.observe, timing.read_bytes, timing.read_seconds)
+        self._behind = not batch.ended
+        for item in self._inbox.take():
+            self._requests.serve(item)
+        markers, self._assembler.markers = self._assembler.markers, []
+        for marker in markers:
+            self._poll.marker(marker.decode())
+        self._record()
+        self._housekeeping()
+        connection.keep_alive()
+
+    _behind = False
+    """The last read did not take all."""
+
+    def _wait(self) -> float:
+        """Seconds until something is due."""
+        if self._pending_since is None:
+            return self._timing.turn
+        return min(self._timing.turn, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
+
+    def _record(self) -> None:
+        """Cut a record when one is due, or when somebody waits for it."""
+        now = time.monotonic()
+        if self._assembler.pending and self._pending_since is None:
+            self._pending_since = now
+        overdue = self._pending_since is not None and now - self._pending_since >= self._timing.record
+        if overdue or self._recorder.has_requests:
+            self._cut()
+        self._requests.register(self._assembler.position)
+        if self._recorder.has_requests:
+            self._cut()
+        high = self._requests.waits_for
+        if high is not None and self._is_due("message", self._timing.waiting_heartbeat):
+            slots.emit(self._place.connection, "", transactional=False)
+        moved = self._assembler.position > self._recorder.durable and not self._assembler.pending
+        if moved and self._is_due("heartbeat", self._timing.heartbeat):
+            self._recorder.heartbeat(self._assembler.position)
+
+    def _cut(self) -> None:
+        applied = self._requests.take_applied()
+        if applied:
+            self._recorder.add(*applied)
+        self._assembler.cut()
+        self._pending_since = None
+
+    def settle(self) -> int:
+        self._cut()
+        return self._assembler.position
+
+    def look_at_catalog(self, table_id: int) -> bool:
+        token = self._looks.get(table_id)
+        if token is None:
+            self._looks[table_id] = self._poll.poll(always_mark=True)
+            return False
+        if self._poll.acted_on < token:
+            return False
+        del self._looks[table_id]
+        return True
+
+    def visible_now(self) -> str:
+        return slots.snapshot(self._place.connection)
+
+    def _housekeeping(self) -> None:
+        if self._is_due("poll", self._timing.poll):
+            self._next_xid = slots.next_xid(self._place.connection)
+            self._poll.poll()
+        if self._is_due("meter", 1.0):
+            self._meter.measure(self._assembler.position)
+        if self._is_due("idle", self._timing.idle_message) and self._recorder.durable >= self._assembler.position:
+            slots.emit(self._place.connection, "", transactional=False)
+        if self._is_due("retention", 60.0):
+            self._retention.run()
+
+    def _is_due(self, what: str, every: float) -> bool:
+        """True once per interval; the first time after one interval has passed."""
+        now = time.monotonic()
+        if now < self._due.setdefault(what, now + every):
+            return False
+        self._due[what] = now + every
+        return True
+
+    def _acknowledge(self, position: int) -> None:
+        """A record up to here is durable."""
+        if self._log is not None:
+            self._log.acknowledge(position)
+
+    def _breathe(self) -> None:
+        """Between long steps: the source must not take us for dead."""
+        if self._log is not None:
+            self._log.heard()
+            self._log.keep_alive()
+
+    def _extend(self, xid: int) -> int:
+        return extend_xid(xid, self._next_xid)

@@ -1,0 +1,160 @@
+"""Looks at the catalog every few seconds: new tables, gone tables, changes that the stream does not tell.
+
+Called by capture's loop. A new table is added at once: publication, then the edge X, then its record, all before
+another message is read. Every other difference is tied to a place among the commits: the poll writes a marker (a
+transactional logical message) and acts when the stream brings it back, behind everything that was committed before the
+poll looked.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tailrace.capture import slots
+from tailrace.capture.decode import stopped
+from tailrace.capture.recorder import Recorder
+from tailrace.capture.startup import Place
+from tailrace.capture.tables import Difference, Tables, compare
+from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved
+from tailrace.errors import NoKey
+from tailrace.sources.postgresql.catalog import discover, table_by_oid
+from tailrace.sources.postgresql.connect import source_errors
+from tailrace.sources.postgresql.model import PgTable
+
+log = logging.getLogger(__name__)
+Storages = dict[int, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the catalog that waits for its marker."""
+
+    token: int
+    found: dict[int, PgTable]
+
+
+class CatalogPoll:
+    """`settle` makes all finished transactions durable (a record each time there is something to say)."""
+
+    def __init__(self, place: Place, tables: Tables, recorder: Recorder, nonce: str, settle: Callable[[], int]) -> None:
+        self._place = place
+        self._tables = tables
+        self._recorder = recorder
+        self._nonce = nonce
+        self._settle = settle
+        self._tokens = 0
+        self._looks: dict[str, Look] = {}
+        self.acted_on = 0
+        """The newest token whose marker has come back."""
+        self._storage: Storages = {}
+
+    def poll(self, always_mark: bool = False) -> int:
+        """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
+        with source_errors("looking at the catalog"):
+            spec = self._place.replicator.spec
+            found = {t.oid: t for t in discover(self._place.connection, spec.tables, spec.options)}
+        fresh = [t for t in found.values() if self._is_fresh(t)]
+        if fresh:
+            self._add(fresh, list(found.values()))
+        if always_mark or (not self._looks and self._differs(found)):
+            self._tokens += 1
+            content = f"{self._nonce}:{self._tokens}"
+            self._looks[content] = Look(self._tokens, found)
+            slots.emit(self._place.connection, content, transactional=True)
+        return self._tokens
+
+    def marker(self, content: str) -> None:
+        """Our message came back: everything committed before the look is in the log now."""
+        look = self._looks.pop(content, None)
+        if look is None:
+            return  # of an earlier process
+        self._settle()
+        events: list[Event] = []
+        for table_id in list(self._tables.known):
+            events += self._events(table_id, look.found)
+        if events:
+            self._recorder.add(*events)
+            self._settle()
+        self.acted_on = look.token
+
+    def _is_fresh(self, table: PgTable) -> bool:
+        known = self._recorder.journal.state.tables.get(table.oid)
+        if table.oid not in self._tables.known:
+            return True
+        # A table that got its key is copied from then on.
+        stop = None if known is None else known.stopped
+        return stop is not None and stop.error == NoKey.__name__ and table.stop is None
+
+    def _add(self, fresh: list[PgTable], found: list[PgTable]) -> None:
+        names = self._place.names
+        self._settle()
+        # A table without a usable key must stay out of the publication: its updates would fail at the source.
+        fit = [t for t in found if t.stop is None and (t in fresh or self._tables.is_captured(t.oid))]
+        slots.ensure_publication(self._place.connection, names.publication, fit, names.publication_is_ours)
+        edge = slots.edge(self._place.connection)
+        last_seq = self._recorder.journal.state.last_seq
+        for table in fresh:
+            before = self._recorder.journal.state.tables.get(table.oid)
+            version = 1 if before is None else before.schema.version + 1
+            schema = table.schema.model_copy(update={"version": version})
+            wanted = self._place.replicator.spec.snapshot.initial
+            self._recorder.add(TableAdded(table=schema, edge_xid=edge, snapshot=wanted and table.stop is None))
+            if table.stop is not None:
+                log.warning("%s is not captured: %s", table.name, table.stop)
+                self._recorder.add(stopped(table.oid, last_seq, table.stop))
+            else:
+                log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
+            self._tables.add(schema, stopped=table.stop is not None)
+            self._storage[table.oid] = table.storage
+        self._settle()
+
+    def _differs(self, found: dict[int, PgTable]) -> bool:
+        for table_id, known in self._tables.known.items():
+            now = found.get(table_id)
+            if now is None:
+                return True
+            if not known.stopped and compare(known.schema, now) != Difference():
+                return True
+            if self._storage.setdefault(table_id, now.storage) != now.storage:
+                return True
+        return False
+
+    def _events(self, table_id: int, found: dict[int, PgTable]) -> list[Event]:
+        known, now = self._tables.known[table_id], found.get(table_id)
+        last_seq = self._recorder.journal.state.last_seq
+        if now is None:
+            return [self._removed(table_id)]
+        if known.stopped:
+            self._storage[table_id] = now.storage
+            return []
+        rewritten = self._rewritten(table_id, now)
+        difference = compare(known.schema, now)
+        if difference.stop is not None:
+            log.warning("%s stops: %s", known.schema.name, difference.stop)
+            self._tables.stop(table_id)
+            return [stopped(table_id, last_seq, difference.stop)]
+        evolved = difference.evolved
+        if evolved is None and rewritten:
+            evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
+        if evolved is None:
+            return []
+        log.info("%s has schema version %d after sequence %d", known.schema.name, evolved.version, last_seq)
+        self._tables.evolve(evolved)
+        return [SchemaChanged(table=evolved, seq=last_seq, reread=difference.reread or rewritten)]
+
+    def _rewritten(self, table_id: int, now: PgTable) -> bool:
+        """The table has new files and no TRUNCATE explains it: its rows may have changed without row events."""
+        before = self._storage.get(table_id, now.storage)
+        self._storage[table_id] = now.storage
+        truncated = table_id in self._recorder.truncated
+        self._recorder.truncated.discard(table_id)
+        return before != now.storage and not truncated
+
+    def _removed(self, table_id: int) -> TableRemoved:
+        name = self._tables.known[table_id].schema.name
+        now = table_by_oid(self._place.connection, table_id)
+        reason = "it was dropped" if now is None else f"tables.include does not select {now.name}"
+        log.info("%s is no longer captured: %s", name, reason)
+        self._tables.remove(table_id)
+        self._storage.pop(table_id, None)
+        return TableRemoved(table_id=table_id, reason=reason)

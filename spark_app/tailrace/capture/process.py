@@ -1,0 +1,109 @@
+"""The capture process: `python -m tailrace.capture.process --manifest FILE --run-dir DIR`. No JVM, no Spark.
+
+Started and watched by the driver. It ends with the exit code of the error that ended it (see `tailrace.errors`), and
+leaves that error as `capture-fault.json` in the run directory. SIGTERM: what is finished is recorded and acknowledged
+first.
+"""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailrace.capture import startup
+from tailrace.capture.core import Capture, Timing
+from tailrace.capture.inbox import Board, Inbox
+from tailrace.capture.logs import configure
+from tailrace.capture.server import Server
+from tailrace.contract.resources import Replicator
+from tailrace.errors import TailraceError
+from tailrace.run import manifest
+from tailrace.sources.postgresql.connect import PgConfig, connect
+from tailrace.storage import Storage
+
+log = logging.getLogger("tailrace.capture")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    configure(options.log_format)
+    stopping = threading.Event()
+    inbox, board = Inbox(), Board()
+    run_dir: Path = options.run_dir
+    run_dir.mkdir(parents=True, exist_ok=True)
+    fault = run_dir / "capture-fault.json"
+    fault.unlink(missing_ok=True)
+
+    def stop(*_: object) -> None:
+        stopping.set()
+        inbox.wake()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    if options.parent:
+        threading.Thread(target=_watch, args=(options.parent, stop), name="parent", daemon=True).start()
+    try:
+        replicator = manifest.load(options.manifest).replicator(options.name)
+        capture(replicator, options, (inbox, board), stopping)
+    except TailraceError as error:
+        log.error("%s", error)
+        fault.write_text(json.dumps({"name": error.name, "message": error.message, "fix": error.fix}))
+        return error.exit_code
+    log.info("ends in order")
+    return 0
+
+
+def capture(
+    replicator: Replicator, options: argparse.Namespace, ends: tuple[Inbox, Board], stopping: threading.Event
+) -> None:
+    """From the manifest to the end of the process."""
+    inbox, board = ends
+    socket = options.socket or options.run_dir / "capture.sock"
+    server = Server(socket, inbox, board)
+    server.start()
+    try:
+        names = startup.Names.of(replicator)
+        config = PgConfig.of(replicator.spec.source, names.application.replace("capture", "catalog"), options.secrets)
+        with connect(config) as connection:
+            storage = Storage.open(replicator.spec.storage)
+            place = startup.Place(replicator, config, storage, connection, names)
+            ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
+            journal = startup.start(place, ids, board.waiting_for)
+            board.waiting_for(None)
+            timing = Timing(heartbeat=options.heartbeat)
+            Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)
+    finally:
+        server.stop()
+
+
+def _watch(parent: int, stop: "signal._HANDLER") -> None:
+    """End with the process that asked for it (a pid: the child may be adopted by init at any time)."""
+    event = threading.Event()
+    while os.getppid() == parent:
+        event.wait(1.0)
+    log.warning("the parent process %d is gone", parent)
+    assert callable(stop)
+    stop(signal.SIGTERM, None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tailrace-capture", description=__doc__)
+    parser.add_argument("--manifest", type=Path, required=True)
+    parser.add_argument("--name", help="the Replicator, if the manifest holds several")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--socket", type=Path, help="default: the run directory's")
+    parser.add_argument("--secrets", type=Path, help="folder of mounted Secrets (Kubernetes)")
+    parser.add_argument("--parent", type=int, help="end when this parent process is gone")
+    parser.add_argument("--heartbeat", type=float, default=10.0, help="seconds between records of an idle source")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

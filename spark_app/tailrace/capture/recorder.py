@@ -1,0 +1,136 @@
+"""Makes journal records: decoded blocks become segments, segments and events become a record.
+
+Between `transactions.Assembler`, which says where transactions end, and the journal. Segments are written first, then
+the record that names them, and only then may the source hear of it. Dying between segment and record leaves a file
+that no record names; the same changes come again and get the same sequences, because no record holds them.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from tailrace.capture.blocks import Block
+from tailrace.capture.decode import Decoder
+from tailrace.capture.protocol import Recorded
+from tailrace.changelog.records import Event, Heartbeat, Segment, Transactions, Truncated
+from tailrace.changelog.segments import write_segment
+from tailrace.changelog.writer import JournalWriter
+from tailrace.seams import seam
+
+
+@dataclass
+class Rows:
+    """What the transactions of the record being built bring."""
+
+    segments: list[Segment] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    transactions: list[tuple[int, int]] = field(default_factory=list)
+    commit_times: list[int] = field(default_factory=list)
+    last_seq: int | None = None
+    bytes: int = 0
+
+
+@dataclass
+class Counters:
+    """Since the start."""
+
+    rows: int = 0
+    segments: int = 0
+    records: int = 0
+
+
+class Recorder:
+    """The `transactions.Sink` that writes the change log."""
+
+    def __init__(
+        self, journal: JournalWriter, decoder: Decoder, breathe: Callable[[], None], recorded: Callable[[int], None]
+    ) -> None:
+        """`breathe` is called between long steps (signs of life for the source), `recorded` with each durable
+        position."""
+        self.journal = journal
+        self._decoder = decoder
+        self._breathe = breathe
+        self._recorded = recorded
+        self._rows = Rows()
+        self._events: list[Event] = []
+        self._waiting: list[tuple[Future[Recorded | None], int | None]] = []
+        self.counters = Counters()
+        self.truncated: set[int] = set()
+        """Tables with a TRUNCATE since somebody last looked."""
+
+    @property
+    def durable(self) -> int:
+        """The newest record's position."""
+        return self.journal.state.position
+
+    @property
+    def next_seq(self) -> int:
+        last = self._rows.last_seq
+        return (self.journal.state.last_seq if last is None else last) + 1
+
+    @property
+    def has_requests(self) -> bool:
+        """Events that nobody's rows belong to wait for a record."""
+        return bool(self._events)
+
+    def add(
+        self, *events: Event, reply: Future[Recorded | None] | None = None, replay_point: int | None = None
+    ) -> None:
+        """Put events into the next record; `reply` is answered when it is durable."""
+        self._events += events
+        if reply is not None:
+            self._waiting.append((reply, replay_point))
+
+    def rows(self, block: Block) -> None:
+        decoded = self._decoder.decode(block, self.next_seq)
+        for table in decoded.tables:
+            segment = write_segment(self.journal.storage, table.schema, table.rows)
+            self._rows.segments.append(segment)
+            self.counters.segments += 1
+            self.counters.rows += segment.rows
+            self._breathe()
+        self._rows.events += decoded.events
+        self.truncated |= {e.table_id for e in decoded.events if isinstance(e, Truncated)}
+        known = {xid for xid, _ in self._rows.transactions[-1:]}
+        self._rows.transactions += [t for t in decoded.transactions if t[0] not in known]
+        self._rows.commit_times += decoded.commit_time or ()
+        self._rows.last_seq = decoded.last_seq
+        self._breathe()
+
+    def cut(self, position: int, rows: bool = True) -> None:
+        """Make a record up to `position`, unless there is nothing to say. `rows` False: those taken so far belong to a
+        transaction that is still open, so only events go in."""
+        taken = self._rows if rows else Rows()
+        if not (taken.segments or taken.events or self._events):
+            self._rows = Rows() if rows else self._rows
+            return
+        # Dying here leaves segments that no record names: they are written again under other names.
+        seam("capture.after-segments")
+        events = (*taken.events, *self._events)
+        times = taken.commit_times
+        position = max(position, self.durable)
+        record = self.journal.append(
+            position,
+            taken.last_seq,
+            transactions=Transactions(
+                xids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
+            ),
+            segments=tuple(taken.segments),
+            events=events,
+            commit_time=(min(times), max(times)) if times else None,
+        )
+        if rows:
+            self._rows = Rows()
+        self._events = []
+        self.counters.records += 1
+        waiting, self._waiting = self._waiting, []
+        for reply, replay_point in waiting:
+            reply.set_result(Recorded(record=record.number, replay_point=replay_point))
+        # Dying here is safe: the source sends again what the record holds, and capture asks from the record's position.
+        seam("capture.before-ack")
+        self._recorded(position)
+
+    def heartbeat(self, position: int) -> None:
+        """A record that moves only the position, so that the source may forget its log."""
+        self.add(Heartbeat())
+        self.cut(position, rows=False)

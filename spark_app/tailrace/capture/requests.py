@@ -1,0 +1,167 @@
+"""Serves what planner and apply ask for: events to record, chunks to register, floors for retention.
+
+Called by capture's loop alone. A chunk is registered in a record that ends at or after the position read after the
+chunk; its replay point is the first sequence of the first transaction, of all that the journal holds, that its
+snapshot misses.
+"""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from tailrace.capture.inbox import Call, Gone
+from tailrace.capture.protocol import Append, BeginChunk, DropChunk, Recorded, RegisterChunk, ReportApplied
+from tailrace.capture.recorder import Recorder
+from tailrace.capture.tables import Tables
+from tailrace.changelog.records import Applied
+from tailrace.errors import Retry, TailraceError
+from tailrace.snapshot.replay import parse_snapshot, replay_point
+
+ChunkId = tuple[str, int, int]
+"""Snapshot, table, ordinal."""
+
+
+class ChunkTooOld(Retry):
+    """The log no longer holds all that must be applied again over the chunk: read it again."""
+
+
+class Source(Protocol):
+    """What a chunk needs of the rest of capture."""
+
+    def settle(self) -> int:
+        """Make all finished transactions durable; returns the position up to which nothing is missing."""
+
+    def look_at_catalog(self, table_id: int) -> bool:
+        """A chunk has columns that no version has. True: the catalog has been compared at a place after the chunk."""
+
+    def visible_now(self) -> str:
+        """`pg_current_snapshot()`."""
+
+
+@dataclass
+class Waiting:
+    request: RegisterChunk
+    reply: Future[Recorded | None]
+    looked: bool = False
+
+
+class Requests:
+    """Keeps chunks that wait for the stream, and the floors of chunks that are being read."""
+
+    def __init__(self, recorder: Recorder, tables: Tables, source: Source) -> None:
+        self._recorder = recorder
+        self._tables = tables
+        self._source = source
+        self._waiting: list[Waiting] = []
+        self._begun: dict[ChunkId, tuple[int, int]] = {}
+        """Chunk being read -> (connection, floor)."""
+        self._applied: dict[int, Applied] = {}
+        self.retention_ran = False
+
+    @property
+    def waits_for(self) -> int | None:
+        """The furthest position that a chunk waits for."""
+        return max((w.request.chunk.high for w in self._waiting), default=None)
+
+    def floors(self) -> list[int]:
+        """Sequences from which chunks being read may have to be replayed."""
+        return [floor for _, floor in self._begun.values()]
+
+    def take_applied(self) -> list[Applied]:
+        """What targets have reported since; for the next record."""
+        known = self._recorder.journal.state
+        reported = [
+            a
+            for a in self._applied.values()
+            if a.table_id in known.tables
+            and a.applied_record <= known.number
+            and (a.applied_record, a.applied_seq)
+            > (known.tables[a.table_id].applied_record, known.tables[a.table_id].applied_seq)
+        ]
+        self._applied = {}
+        return reported
+
+    def serve(self, item: Call | Gone) -> None:
+        if isinstance(item, Gone):
+            self._begun = {k: v for k, v in self._begun.items() if v[0] != item.connection}
+            return
+        try:
+            self._serve(item)
+        except TailraceError as error:
+            item.reply.set_exception(error)
+
+    def _serve(self, call: Call) -> None:
+        match call.request:
+            case Append(events=events):
+                self._recorder.add(*events, reply=call.reply)
+            case BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
+                # A snapshot taken later sees at least as much, so its replay point is not below this one.
+                floor = self._replay_point(self._source.visible_now())
+                self._begun[(snapshot_id, table_id, chunk)] = (call.connection, floor)
+                call.reply.set_result(None)
+            case DropChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
+                self._begun.pop((snapshot_id, table_id, chunk), None)
+                call.reply.set_result(None)
+            case RegisterChunk() as request:
+                parse_snapshot(request.snapshot)
+                self._waiting.append(Waiting(request, call.reply))
+            case ReportApplied(tables=tables):
+                self._applied |= {a.table_id: a for a in tables}
+                call.reply.set_result(None)
+
+    def register(self, position: int) -> None:
+        """Register the chunks whose `high` the stream has reached. `position` as seen without `settle`."""
+        ready = [w for w in self._waiting if w.request.chunk.high <= position]
+        if not ready:
+            return
+        self._source.settle()
+        for waiting in ready:
+            try:
+                done = self._register(waiting)
+            except TailraceError as error:
+                waiting.reply.set_exception(error)
+                done = True
+            if done:
+                self._waiting.remove(waiting)
+
+    def _register(self, waiting: Waiting) -> bool:
+        """False: it must wait on."""
+        request, chunk = waiting.request, waiting.request.chunk
+        table_id = chunk.table_id
+        if not self._tables.is_captured(table_id):
+            raise ChunkTooOld(f"table {table_id} is not captured", "plan its snapshot again when it is")
+        version = self._tables.version_with(table_id, request.columns)
+        if version is None:
+            if waiting.looked:
+                raise ChunkTooOld(
+                    f"chunk {chunk.chunk} of {self._tables.known[table_id].schema.name} has columns that no version of"
+                    f" the table has: {', '.join(request.columns)}",
+                    "it is read again",
+                )
+            waiting.looked = self._source.look_at_catalog(table_id)
+            return False
+        point = self._replay_point(request.snapshot)
+        key = (chunk.snapshot_id, table_id, chunk.chunk)
+        removed = self._recorder.journal.state.tables[table_id].removed_through
+        # Retention knows the floors of this process only: one that began before a restart may have been passed over.
+        forgotten = key not in self._begun and self.retention_ran
+        if point <= removed or forgotten:
+            raise ChunkTooOld(
+                f"chunk {chunk.chunk} must be replayed from sequence {point}, the log may begin after {removed}",
+                "it is read again",
+            )
+        event = chunk.model_copy(update={"replay_point": point, "schema_version": version})
+        self._recorder.add(event, reply=waiting.reply, replay_point=point)
+        self._begun.pop(key, None)
+        return True
+
+    def _replay_point(self, snapshot: str) -> int:
+        """The open transaction, if any, has not committed before the chunk's `high`: it lies at or after the next
+        one."""
+        state = self._recorder.journal.state
+        return replay_point(parse_snapshot(snapshot), state.transactions, state.last_seq + 1)
+
+    def refuse(self, error: TailraceError) -> None:
+        for waiting in self._waiting:
+            waiting.reply.set_exception(error)
+        self._waiting = []

@@ -1,0 +1,219 @@
+"""What capture asks and tells the source in SQL: identity, slot, publication, edge, markers.
+
+Every function is one or a few statements on capture's own SQL connection (never the log connection).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from tailrace.capture.transactions import MARKER_PREFIX
+from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.replication import lsn_value
+
+PLUGIN = "pgoutput"
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who the source is."""
+
+    system_identifier: str
+    timeline: int
+    database: str
+    insert_position: int
+    version: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The slot as pg_replication_slots shows it."""
+
+    plugin: str
+    database: str
+    confirmed: int | None
+    wal_status: str | None
+    """lost: the log behind it is gone."""
+
+
+def identify(connection: Connection) -> Server:
+    with source_errors("asking the source for its identity"):
+        row = connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
+        if row is not None and row[0]:
+            raise SourceRefused("the source is a standby", "connect to the primary: chunks need its snapshots")
+        row = connection.execute(
+            "SELECT s.system_identifier::text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()),"
+            " current_database(), pg_catalog.pg_current_wal_insert_lsn()::text FROM pg_catalog.pg_control_system() s"
+        ).fetchone()
+    assert row is not None
+    # The first eight digits of a segment's name are the timeline that is being written now.
+    return Server(row[0], int(row[1][:8], 16), row[2], lsn_value(row[3]), connection.info.server_version)
+
+
+def find_slot(connection: Connection, name: str) -> Slot | None:
+    with source_errors(f"looking at slot {name!r}"):
+        row = connection.execute(
+            "SELECT plugin::text, database::text, confirmed_flush_lsn::text, wal_status"
+            " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
+            (name,),
+        ).fetchone()
+    if row is None:
+        return None
+    return Slot(row[0] or "", row[1] or "", lsn_value(row[2]) if row[2] else None, row[3])
+
+
+def create_slot(config: PgConfig, name: str) -> int:
+    """Make the slot; waits for every transaction that writes now. Returns its first position."""
+    with connect(config) as connection, source_errors(f"making slot {name!r}"):
+        row = connection.execute(
+            "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN)
+        ).fetchone()
+    assert row is not None
+    return lsn_value(row[0])
+
+
+def drop_slot(connection: Connection, name: str) -> None:
+    with source_errors(f"dropping slot {name!r}"):
+        connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", (name,))
+
+
+def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
+    """What the backend with this application name waits for: the oldest transaction in its way."""
+    with source_errors("looking for what the slot waits for"):
+        row = connection.execute(
+            "SELECT b.pid, b.backend_xid::text, extract(epoch FROM now() - b.xact_start)::int, b.application_name"
+            " FROM pg_catalog.pg_stat_activity m,"
+            " LATERAL unnest(pg_catalog.pg_blocking_pids(m.pid)) AS holder(pid)"
+            " JOIN pg_catalog.pg_stat_activity b ON b.pid = holder.pid"
+            " WHERE m.application_name = %s ORDER BY b.xact_start LIMIT 1",
+            (slot_maker,),
+        ).fetchone()
+    if row is None:
+        return None
+    return f"the slot waits for transaction {row[1]} of backend {row[0]} ({row[3]!r}), open for {row[2]} s"
+
+
+def ensure_publication(connection: Connection, name: str, tables: Iterable[PgTable], ours: bool) -> None:
+    """Make the publication, or bring ours up to date: exactly these tables. One that the user named stays as it is."""
+    with source_errors(f"preparing publication {name!r}"):
+        row = connection.execute(
+            "SELECT puballtables, pubviaroot, pubinsert AND pubupdate AND pubdelete AND pubtruncate"
+            " FROM pg_catalog.pg_publication WHERE pubname = %s",
+            (name,),
+        ).fetchone()
+        if row is not None and not (row[1] and row[2]):
+            raise SourceRefused(
+                f"publication {name!r} leaves out operations or partitions' roots",
+                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate',"
+                " publish_via_partition_root = true)",
+            )
+        if row is None and not ours:
+            raise SourceRefused(f"publication {name!r} does not exist", "create it, or leave source.publication out")
+        if row is None:
+            connection.execute(
+                sql.SQL("CREATE PUBLICATION {} WITH (publish_via_partition_root = true)").format(sql.Identifier(name))
+            )
+        if ours and not (row is not None and row[0]):
+            _set_tables(connection, name, tables)
+
+
+def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) -> None:
+    published = {
+        r[0]
+        for r in connection.execute(
+            "SELECT r.prrelid::int8 FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p"
+            " ON p.oid = r.prpubid WHERE p.pubname = %s",
+            (name,),
+        )
+    }
+    wanted = {t.oid: t for t in tables}
+    if published == set(wanted):
+        return
+    # ONLY: an inheriting table is a table of its own. A partitioned one is published as a whole without it.
+    items = [t.identifier if t.partitioned else sql.SQL("ONLY ") + t.identifier for t in wanted.values()]
+    new = [item for t, item in zip(wanted.values(), items, strict=True) if t.oid not in published]
+    publication = sql.Identifier(name)
+    gone = published - set(wanted)
+    for oid in gone:
+        found = connection.execute("SELECT %s::oid::regclass::text", (oid,)).fetchone()
+        if found is not None:
+            connection.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY ").format(publication) + sql.SQL(found[0]))
+    if new:
+        connection.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, sql.SQL(", ").join(new)))
+
+
+def edge(connection: Connection) -> int:
+    """X: a 64-bit xid of a transaction of its own, after the slot and the publication are as they should be."""
+    with source_errors("taking the edge"):
+        row = connection.execute("SELECT pg_catalog.pg_current_xact_id()::text").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def next_xid(connection: Connection) -> int:
+    """The 64-bit xid that comes next; takes none."""
+    with source_errors("asking for the next xid"):
+        row = connection.execute(
+            "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def emit(connection: Connection, content: str, transactional: bool) -> None:
+    """A logical message: a marker with a place among the commits, or (not transactional) a heartbeat."""
+    with source_errors("writing a logical message"):
+        connection.execute(
+            "SELECT pg_catalog.pg_logical_emit_message(%s, %s, %s)", (transactional, MARKER_PREFIX, content)
+        )
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The source's side of the lag."""
+
+    insert_position: int
+    retained_bytes: int | None
+
+
+def distance(connection: Connection, slot: str) -> Distance:
+    with source_errors("asking for the source's position"):
+        row = connection.execute(
+            "SELECT pg_catalog.pg_current_wal_insert_lsn()::text,"
+            " (SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8"
+            "    FROM pg_catalog.pg_replication_slots WHERE slot_name = %s)",
+            (slot,),
+        ).fetchone()
+    assert row is not None
+    return Distance(lsn_value(row[0]), row[1])
+
+
+def type_name(connection: Connection, oid: int, modifier: int) -> str:
+    with source_errors("asking for a type's name"):
+        row = connection.execute("SELECT pg_catalog.format_type(%s::oid, %s)", (oid, modifier)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def lost(seen: str) -> PositionLost:
+    """With the guided way back."""
+    return PositionLost(
+        seen,
+        "the changes in between cannot be had any more: start a new change log (an empty storage.location), drop"
+        " the old slot, and let the initial snapshot replace the target's rows; docs/operations.md says how",
+    )
+
+
+def names(tables: Sequence[PgTable]) -> str:
+    return ", ".join(t.name for t in tables)
+
+
+def snapshot(connection: Connection) -> str:
+    """What a transaction that began now would see."""
+    with source_errors("asking for a snapshot"):
+        row = connection.execute("SELECT pg_catalog.pg_current_snapshot()::text").fetchone()
+    assert row is not None
+    return str(row[0])

@@ -1,0 +1,180 @@
+"""The captured tables and their schema versions: from Relation messages and from the catalog.
+
+Used by the decoder (which form does a row have?) and by the poll (what did the catalog change?). A change that can be
+followed is ADD COLUMN; every other one stops the table by name. The catalog may be ahead of the stream, never behind
+it: a Relation message is compared with the version in force, and only a column that is new there is looked up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tailrace.capture.decode import Evolved, Form
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.pgoutput import Relation
+
+TypeName = Callable[[int, int], str]
+"""(type oid, modifier) -> the source's type text, like `Column.source_type`."""
+Lookup = Callable[[int], PgTable | None]
+"""Table oid -> the table as the catalog shows it now."""
+
+_STOP_FIX = "take the table out of tables.include, then in again, to copy it anew in its present form"
+
+
+@dataclass
+class Captured:
+    """One captured table."""
+
+    schema: TableSchema
+    stopped: bool = False
+    relation: Relation | None = None
+    """The form last resolved."""
+    form: Form | None = None
+    truncates: int = 0
+    """TRUNCATEs seen, each of which gives the table a new file."""
+    history: list[TableSchema] = field(default_factory=list)
+    """Older versions, for chunks read before a change."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the catalog says about a captured table that the journal does not know."""
+
+    evolved: TableSchema | None = None
+    reread: bool = False
+    stop: TableStop | None = None
+
+
+class Tables:
+    """All tables of the journal that are captured or stopped."""
+
+    def __init__(self, type_name: TypeName, lookup: Lookup) -> None:
+        self._type_name = type_name
+        self._lookup = lookup
+        self._types: dict[tuple[int, int], str] = {}
+        self.known: dict[int, Captured] = {}
+
+    def add(self, schema: TableSchema, stopped: bool = False) -> None:
+        self.known[schema.table_id] = Captured(schema, stopped)
+
+    def remove(self, table_id: int) -> None:
+        del self.known[table_id]
+
+    def is_captured(self, table_id: int) -> bool:
+        return table_id in self.known and not self.known[table_id].stopped
+
+    def stop(self, table_id: int) -> None:
+        self.known[table_id].stopped = True
+
+    def evolve(self, schema: TableSchema) -> None:
+        """A new version is in force. A Relation message already seen may mean it: compare again."""
+        table = self.known[schema.table_id]
+        table.history.append(table.schema)
+        table.schema, table.relation, table.form = schema, None, None
+
+    def form_of(self, relation: Relation) -> Form | Evolved | None:
+        table = self.known.get(relation.relation_id)
+        if table is None or table.stopped:
+            return None
+        if table.relation == relation:
+            return table.form
+        try:
+            evolved, reread = self._follow(table.schema, relation)
+        except TableStop:
+            table.stopped = True
+            raise
+        if evolved is not None:
+            self.evolve(evolved)
+        places = {c.name: i for i, c in enumerate(relation.columns)}
+        form = Form(table.schema, tuple(places[c.name] for c in table.schema.columns), len(relation.columns))
+        table.relation, table.form = relation, form
+        return form if evolved is None else Evolved(form, reread)
+
+    def _follow(self, schema: TableSchema, relation: Relation) -> tuple[TableSchema | None, bool]:
+        """The new schema version that the message means, if any, and whether rows must be read again."""
+        name = schema.name
+        if (relation.schema_name, relation.table_name) != (schema.schema_name, schema.table_name):
+            raise TableGone(name, f"{name} is now {relation.schema_name}.{relation.table_name}", _STOP_FIX)
+        sent = {c.name: c for c in relation.columns}
+        for column in schema.columns:
+            self._check_column(name, column, relation)
+        new = sent.keys() - {c.name for c in schema.columns}
+        now = self._lookup(relation.relation_id) if new else None
+        if now is None:
+            return None, False  # nothing new, or dropped since: its columns will not be missed
+        difference = compare(schema, now, only=new)
+        if difference.stop is not None:
+            raise difference.stop
+        return difference.evolved, difference.reread
+
+    def _check_column(self, name: str, column: Column, relation: Relation) -> None:
+        sent = next((c for c in relation.columns if c.name == column.name), None)
+        if sent is None:
+            raise SchemaChangeUnsupported(name, f"column {column.name!r} of {name} was dropped or renamed", _STOP_FIX)
+        found = self._type(sent.type_oid, sent.type_modifier)
+        if found != column.source_type:
+            what = f"column {column.name!r} of {name} changed its type from {column.source_type} to {found}"
+            raise SchemaChangeUnsupported(name, what, _STOP_FIX)
+        if column.key is not None and not sent.identity:
+            what = f"key column {column.name!r} is no longer part of the replica identity of {name}"
+            raise NoKey(name, what, f"give {name} its primary key back, or REPLICA IDENTITY DEFAULT; then {_STOP_FIX}")
+
+    def _type(self, oid: int, modifier: int) -> str:
+        known = self._types.get((oid, modifier))
+        if known is None:
+            known = self._types[(oid, modifier)] = self._type_name(oid, modifier)
+        return known
+
+    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
+        """The newest schema version that has exactly these columns; None: no version does."""
+        table = self.known[table_id]
+        wanted = set(columns)
+        for schema in (table.schema, *reversed(table.history)):
+            if {c.name for c in schema.columns} == wanted:
+                return schema.version
+        return None
+
+
+def compare(schema: TableSchema, now: PgTable, only: set[str] | None = None) -> Difference:
+    """The version in force against the catalog. `only`: take over just these new columns, and judge nothing else (the
+    catalog may be ahead of the stream)."""
+    name = schema.name
+    known = {c.attnum: c for c in schema.columns}
+    if only is None:
+        stop = _stop(schema, now)
+        if stop is not None:
+            return Difference(stop=stop)
+    added = [c for c in now.columns if c.attnum not in known and (only is None or c.name in only)]
+    if not added:
+        return Difference()
+    if any(c.key is not None for c in added):
+        what = f"the key of {name} now contains the new column {next(c.name for c in added if c.key is not None)!r}"
+        return Difference(stop=SchemaChangeUnsupported(name, what, _STOP_FIX))
+    by_attnum = {c.attnum: c for c in now.schema.columns}
+    columns = (*schema.columns, *(by_attnum[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
+    evolved = schema.model_copy(update={"version": schema.version + 1, "columns": columns})
+    return Difference(evolved=evolved, reread=any(c.has_default or c.has_missing for c in added))
+
+
+def _stop(schema: TableSchema, now: PgTable) -> TableStop | None:
+    """A change that cannot be followed."""
+    name = schema.name
+    if now.name != name:
+        return TableGone(name, f"{name} was renamed to {now.name}", _STOP_FIX)
+    if now.stop is not None:
+        return now.stop
+    present = {c.attnum: c for c in now.schema.columns}
+    for column in schema.columns:
+        found = present.get(column.attnum)
+        if found is None:
+            return SchemaChangeUnsupported(name, f"column {column.name!r} of {name} was dropped", _STOP_FIX)
+        if found.name != column.name:
+            what = f"column {column.name!r} of {name} was renamed to {found.name!r}"
+            return SchemaChangeUnsupported(name, what, _STOP_FIX)
+        if (found.source_type, found.type) != (column.source_type, column.type):
+            what = f"column {column.name!r} of {name} changed its type from {column.source_type} to {found.source_type}"
+            return SchemaChangeUnsupported(name, what, _STOP_FIX)
+        if found.key != column.key:
+            return SchemaChangeUnsupported(name, f"the key of {name} changed at column {column.name!r}", _STOP_FIX)
+    return None
