@@ -1,6 +1,7 @@
 """Key walks, chunk reads and the edge of capture against real servers."""
 
 import json
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ import pytest
 
 from support.pg_source import chunk_of, config_of, table_of, walk
 from support.postgres import PostgresServer
-from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone
+from tailrace.contract.resources import Tables
+from tailrace.errors import NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.postgresql import chunks
+from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.chunks import KeyList, KeyRange, boundary_statement, edge_passed, max_key, read_chunk
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 
@@ -284,3 +287,20 @@ def test_the_edge_names_the_transaction_that_must_end_first(connection: Connecti
 def test_another_server_than_the_change_logs_is_refused(config: PgConfig) -> None:
     with pytest.raises(SourceRefused, match=r"system identifier .* belongs to 42"):
         connect(config.bound_to("42"))
+
+
+def test_a_table_as_the_catalog_shows_it_travels_to_executors(connection: Connection) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY, v text); CREATE TABLE public.nokey (a int)")
+    keyed, keyless = table_of(connection, "public.w"), discover(connection, Tables(include=("public.nokey",)))[0]
+    assert pickle.loads(pickle.dumps(keyed)) == keyed
+    assert str(pickle.loads(pickle.dumps(keyless)).stop) == str(keyless.stop)
+    assert isinstance(keyless.stop, NoKey)
+
+
+def test_a_large_table_arrives_in_bounded_blocks(connection: Connection, config: PgConfig) -> None:
+    script(connection, "CREATE TABLE public.w (id int PRIMARY KEY, v text)")
+    connection.execute("INSERT INTO public.w SELECT n, repeat('x', 500) FROM generate_series(1, 60000) n")
+    sizes: list[int] = []
+    read = read_chunk(config, table_of(connection, "public.w"), ALL, None, lambda batch: sizes.append(batch.nbytes))
+    assert read.rows == 60000
+    assert len(sizes) > 3 and max(sizes) < 9 << 20
