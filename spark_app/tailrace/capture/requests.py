@@ -63,9 +63,16 @@ class Requests:
         """The furthest position that a chunk waits for."""
         return max((w.request.chunk.high for w in self._waiting), default=None)
 
-    def floors(self) -> list[int]:
-        """Sequences from which chunks being read may have to be replayed."""
-        return [floor for _, floor in self._begun.values()]
+    def floors(self) -> dict[int, int]:
+        """By table: the sequence from which chunks being read may have to be replayed."""
+        floors: dict[int, int] = {}
+        for (_, table_id, _), (_, floor) in self._begun.items():
+            floors[table_id] = min(floor, floors.get(table_id, floor))
+        return floors
+
+    def point_now(self) -> int:
+        """The replay point of a snapshot taken now."""
+        return self._replay_point(self._source.visible_now())
 
     def take_applied(self) -> list[Applied]:
         """What targets have reported since; for the next record."""
@@ -96,7 +103,7 @@ class Requests:
                 self._recorder.add(*events, reply=call.reply)
             case BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
                 # A snapshot taken later sees at least as much, so its replay point is not below this one.
-                floor = self._replay_point(self._source.visible_now())
+                floor = self.point_now()
                 self._begun[(snapshot_id, table_id, chunk)] = (call.connection, floor)
                 call.reply.set_result(None)
             case DropChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
@@ -142,7 +149,8 @@ class Requests:
             return False
         point = self._replay_point(request.snapshot)
         key = (chunk.snapshot_id, table_id, chunk.chunk)
-        removed = self._recorder.journal.state.tables[table_id].removed_through
+        state = self._recorder.journal.state
+        removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran
         if point <= removed or forgotten:
