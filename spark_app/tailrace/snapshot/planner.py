@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.changelog.records import Event, SnapshotEnded, SnapshotPlanned
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import KEPT_SNAPSHOTS, LogState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.errors import InvalidManifest
@@ -31,21 +31,29 @@ class Holes:
 def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
     """The snapshots that the state calls for and the journal does not hold yet."""
     live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
-    plans = [*_initial(live), *_rereads(live), *_repairs(state, live, holes)]
+    since = _remembered_since(state)
+    plans = [*_initial(live, since), *_rereads(live, since), *_repairs(state, live, holes)]
     return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
 
 
-def _initial(tables: Iterable[TableLog]) -> Iterable[SnapshotPlanned]:
+def _remembered_since(state: LogState) -> int:
+    """The state forgets its oldest ended snapshots. What calls for one is answered in the very next turn, so a call that
+    is older than every remembered snapshot has had its own; calls from this record on are looked up by id."""
+    ended = [s.record for s in state.snapshots.values() if s.ended is not None]
+    return min(ended) if len(ended) >= KEPT_SNAPSHOTS else 0
+
+
+def _initial(tables: Iterable[TableLog], since: int) -> Iterable[SnapshotPlanned]:
     for table in tables:
-        if table.initial_snapshot:
+        if table.initial_snapshot and table.added_record >= since:
             yield SnapshotPlanned(
                 snapshot_id=f"initial-{table.table_id}-{table.added_record}", reason="initial", tables=(table.table_id,)
             )
 
 
-def _rereads(tables: Iterable[TableLog]) -> Iterable[SnapshotPlanned]:
+def _rereads(tables: Iterable[TableLog], since: int) -> Iterable[SnapshotPlanned]:
     for table in tables:
-        newest = next((s for s in reversed(table.schemas) if s.reread), None)
+        newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
         if newest is not None:
             yield SnapshotPlanned(
                 snapshot_id=f"schema-{table.table_id}-{newest.table.version}", reason="schema", tables=(table.table_id,)

@@ -1,0 +1,105 @@
+"""The command line: `tailrace run | status | snapshot | pause | resume | stop | doctor`.
+
+Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or
+target, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other modules of this
+package; pyspark is imported only by `run`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailrace.errors import TailraceError
+from tailrace.run import commands, logs
+
+EXAMPLES = """examples:
+  tailrace run -f shop.yaml                  copy and follow, until Ctrl-C
+  tailrace run -f shop.yaml --once           up to the source's position at start, then exit 0
+  tailrace doctor -f shop.yaml               check source and target without changing them
+  tailrace status -f shop.yaml               how far the running process is
+  tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
+  tailrace snapshot -f request.yaml          a SnapshotRequest from a file
+  tailrace pause -f shop.yaml orders-again   pause a snapshot; resume and stop likewise
+
+exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or target, 11 authentication,
+            12 position lost, 13 fenced by another writer, 1 anything else
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The console script. Returns the exit code."""
+    options = parser().parse_args(arguments)
+    logs.configure(options.log_format, options.log_level)
+    try:
+        return int(options.act(options))
+    except TailraceError as error:
+        print(f"tailrace: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="tailrace",
+        description="Live copies of PostgreSQL tables in Delta Lake or Apache Iceberg.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _run(verbs)
+    _status(verbs)
+    _snapshot(verbs)
+    for verb, text in (
+        ("pause", "pause a snapshot: chunks under way end, no new one begins"),
+        ("resume", "go on with a paused snapshot"),
+        ("stop", "stop a snapshot for good; what was read stays"),
+    ):
+        sub = _verb(verbs, verb, text)
+        sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one under way")
+        sub.set_defaults(act=commands.change_snapshot, verb=verb)
+    _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns").set_defaults(act=commands.doctor)
+    return top
+
+
+def _verb(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
+    sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help="manifest (YAML)")
+    sub.add_argument("--name", help="the Replicator, when the files hold several")
+    sub.add_argument("--run-dir", type=Path, help="run directory (default: ~/.local/state/tailrace/<name>)")
+    sub.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on standard error")
+    sub.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    return sub
+
+
+def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "run", "copy the tables and follow their changes")
+    sub.add_argument("--once", action="store_true", help="end with 0 when all that the source held at start is applied")
+    sub.add_argument("--json", action="store_true", help="status as JSON lines on standard output")
+    sub.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)")
+    sub.add_argument("--token-file", type=Path, help="file with the bearer token (default: one is made in the run directory)")
+    sub.set_defaults(act=commands.run)
+
+
+def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "status", "state, lag, counters and snapshot progress of the running process")
+    sub.add_argument("--json", action="store_true", help="the status document")
+    sub.set_defaults(act=commands.status)
+
+
+def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "snapshot", "read tables, or some of their rows, again while changes go on")
+    sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed")
+    sub.add_argument("--where", metavar="SQL", help="only rows that meet this condition on the source's columns")
+    sub.add_argument("--keys", nargs="+", metavar="KEY", help="only these keys; columns of a composite key by commas")
+    sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
+    sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
+    sub.add_argument("--id", help="name of the request; asking twice with one name and content is one snapshot")
+    sub.set_defaults(act=commands.snapshot)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

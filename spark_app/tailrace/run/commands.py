@@ -1,0 +1,142 @@
+"""What the commands of the command line do. Each takes the parsed options and returns the exit code."""
+
+import argparse
+import csv
+import os
+import time
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
+from tailrace.errors import InvalidManifest
+from tailrace.run import display
+from tailrace.run.client import DriverClient
+from tailrace.run.folder import RunFolder
+from tailrace.run.manifest import Manifest, invalid, load
+from tailrace.snapshot.planner import request_id
+
+
+def manifest_of(options: argparse.Namespace) -> Manifest:
+    """All files together."""
+    parts = [load(path) for path in options.file]
+    return Manifest(
+        tuple(r for part in parts for r in part.replicators), tuple(r for part in parts for r in part.requests)
+    )
+
+
+def name_of(options: argparse.Namespace, manifest: Manifest) -> str:
+    """The Replicator's name: given, the only one in the files, or the one that the requests are for."""
+    if options.name is not None:
+        return str(options.name)
+    asked = {r.spec.replicator for r in manifest.requests}
+    if not manifest.replicators and len(asked) == 1:
+        return asked.pop()
+    return manifest.replicator().metadata.name
+
+
+def _client(options: argparse.Namespace) -> DriverClient:
+    return DriverClient.of(RunFolder.of(name_of(options, manifest_of(options)), options.run_dir))
+
+
+def run(options: argparse.Namespace) -> int:
+    from tailrace.run import driver  # pyspark takes a second to import
+
+    manifest = manifest_of(options)
+    replicator = manifest.replicator(options.name)
+    host, _, port = options.listen.rpartition(":")
+    if not port.isdigit():
+        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 127.0.0.1:8080.")
+    settings = driver.Settings(
+        replicator=replicator,
+        requests=manifest.requests_of(replicator.metadata.name),
+        folder=RunFolder.of(replicator.metadata.name, options.run_dir),
+        manifest_files=tuple(options.file),
+        once=options.once,
+        json=options.json,
+        host=host or "127.0.0.1",
+        port=int(port),
+        token_file=options.token_file,
+    )
+    return driver.run(settings)
+
+
+def status(options: argparse.Namespace) -> int:
+    document = _client(options).status()
+    if options.json:
+        print(document.model_dump_json(by_alias=True))
+    else:
+        Console().print(display.render(document))
+    return 0
+
+
+def snapshot(options: argparse.Namespace) -> int:
+    manifest = manifest_of(options)
+    name = name_of(options, manifest)
+    requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
+    if not requests:
+        raise InvalidManifest(f"the files hold no SnapshotRequest for {name}.", "Add one, or give --tables.")
+    client = DriverClient.of(RunFolder.of(name, options.run_dir))
+    for request in requests:
+        answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
+        print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
+    return 0
+
+
+def _from_flags(options: argparse.Namespace, name: str) -> SnapshotRequest:
+    keys = None if options.keys is None else tuple(tuple(row) for row in csv.reader(options.keys))
+    try:
+        spec = SnapshotRequestSpec(
+            replicator=name,
+            tables=tuple(options.tables),
+            where=options.where,
+            keys=keys,
+            chunk_rows=options.chunk_rows,
+            parallelism=options.parallelism,
+        )
+        # Without --id every call is a snapshot of its own: a person who asks twice wants it read twice.
+        unique = options.id or f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
+        document = {
+            "apiVersion": "tailrace.dev/v1alpha1",
+            "kind": "SnapshotRequest",
+            "metadata": {"name": unique},
+            "spec": spec,
+        }
+        return SnapshotRequest.model_validate(document)
+    except ValidationError as error:
+        raise invalid(error, "command line") from error
+
+
+def change_snapshot(options: argparse.Namespace) -> int:
+    """pause, resume, stop."""
+    client = _client(options)
+    known = client.status().snapshots
+    under_way = [s for s in known if s.state in ("Pending", "Running", "Paused")]
+    asked = options.snapshot
+    chosen = under_way if asked is None else [s for s in known if asked in (s.id, s.name)]
+    chosen = [s for s in chosen if s in under_way] or chosen[-1:]
+    if len(chosen) != 1:
+        names = ", ".join(s.id for s in (chosen or under_way)) or "none"
+        raise InvalidManifest(f"which snapshot? ({names})", "Give the id of one, see `tailrace status`.")
+    if options.verb == "stop":
+        client.stop(chosen[0].id)
+    else:
+        client.suspend(chosen[0].id, options.verb == "pause")
+    print(f"{chosen[0].id}: {options.verb} done")
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from tailrace.run.doctor import examine
+
+    replicator = manifest_of(options).replicator(options.name)
+    findings = examine(replicator, Path.cwd())
+    for finding in findings:
+        print(str(finding))
+    worst = max((f.exit_code for f in findings), default=0)
+    print("ready" if worst == 0 else "not ready")
+    return worst
+
+

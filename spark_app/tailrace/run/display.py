@@ -1,0 +1,178 @@
+"""What `tailrace run` and `tailrace status` show: a live table on a terminal, one line every few seconds elsewhere, JSON
+lines with `--json`. Renders status documents; knows nothing else.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tailrace.contract.status import SnapshotStatus, Status, TableStatus
+from tailrace.run.status import total
+
+LINE_SECONDS = 5.0
+"""Between two lines without a terminal."""
+MAX_TABLES = 20
+"""Rows of the live view; failing and busy tables come first."""
+STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STOPPED": "red", "WAITING": "yellow"}
+
+
+class Display(Protocol):
+    def show(self, status: Status) -> None: ...
+    def close(self) -> None: ...
+
+
+class LiveDisplay:
+    """A terminal: redrawn in place, the log scrolls above it."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def show(self, status: Status) -> None:
+        self._live.update(render(status), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+class LineDisplay:
+    """One line per few seconds, and at once when the state's word changes."""
+
+    def __init__(self, write: Callable[[str], None], json: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._json = json
+        self._clock = clock
+        self._due = 0.0
+        self._state = ""
+
+    def show(self, status: Status) -> None:
+        now = self._clock()
+        if now < self._due and status.state == self._state:
+            return
+        self._due, self._state = now + LINE_SECONDS, status.state
+        self._write(status.model_dump_json(by_alias=True) if self._json else line(status))
+
+    def close(self) -> None:
+        pass
+
+
+def choose(json: bool) -> Display:
+    if not json and sys.stdout.isatty():
+        return LiveDisplay(Console())
+    return LineDisplay(lambda text: print(text, flush=True), json)
+
+
+def line(status: Status) -> str:
+    """`shop Running, 2/3 tables replicating, lag 0.4 s, …`"""
+    count = total(status)
+    parts = [
+        f"{status.name} {status.state}",
+        f"{status.tables_replicating}/{status.tables_total} tables replicating",
+        f"lag {seconds(status.apply.lag_seconds)}",
+        f"{status.apply.rows_per_second:,.0f} rows/s",
+        f"+{count.inserts:,} ~{count.updates:,} -{count.deletes:,}",
+    ]
+    parts += [f"snapshot {_name(s)} {percent(s)} ({s.rows_done:,} rows)" for s in running(status)]
+    return ", ".join(parts) + (f" | {status.message}" if status.message else "")
+
+
+def running(status: Status) -> list[SnapshotStatus]:
+    return [s for s in status.snapshots if s.state in ("Pending", "Running", "Paused")]
+
+
+def percent(snapshot: SnapshotStatus) -> str:
+    return f"{100 * _share(snapshot):.0f}%"
+
+
+def _share(snapshot: SnapshotStatus) -> float:
+    return min(snapshot.rows_done / snapshot.rows_estimated, 1.0) if snapshot.rows_estimated else 0.0
+
+
+def seconds(value: float | None) -> str:
+    if value is None:
+        return "?"
+    if value < 120:
+        return f"{value:.1f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def _name(snapshot: SnapshotStatus) -> str:
+    return snapshot.name or (snapshot.tables[0].name if len(snapshot.tables) == 1 else snapshot.id)
+
+
+def render(status: Status) -> RenderableType:
+    """The whole view of one status."""
+    parts: list[RenderableType] = [_head(status)]
+    if running(status):
+        parts.append(_snapshots(status))
+    if status.tables:
+        parts.append(_tables(status))
+    return Group(*parts)
+
+
+def _head(status: Status) -> Text:
+    capture, apply = status.capture, status.apply
+    text = Text.assemble(
+        (status.name, "bold"), "  ",
+        (status.state, "red" if status.state == "Failing" else "green"),
+        f"   captured to {capture.position or '?'} (behind {seconds(capture.lag_seconds)})",
+        f"   applied behind {seconds(apply.lag_seconds)}   {apply.rows_per_second:,.0f} rows/s",
+    )  # fmt: skip
+    if status.message:
+        text.append(f"\n{status.message}", "yellow")
+    return text
+
+
+def _snapshots(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for snapshot in running(status):
+        left = "" if snapshot.seconds_left is None else f"{seconds(snapshot.seconds_left)} left"
+        chunks = [r for t in snapshot.tables for r in t.running]
+        table.add_row(
+            f"snapshot {_name(snapshot)}",
+            ProgressBar(total=1.0, completed=_share(snapshot), width=24),
+            percent(snapshot),
+            f"{snapshot.rows_done:,} of about {snapshot.rows_estimated:,} rows",
+            f"{snapshot.rows_per_second:,.0f}/s" if snapshot.state == "Running" else snapshot.state,
+            left,
+            f"reading {chunks[0]}" + (f" and {len(chunks) - 1} more" if len(chunks) > 1 else "") if chunks else "",
+        )
+    return table
+
+
+def _tables(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("table", "state", "behind", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault"):
+        table.add_column(title, justify="left" if title in ("table", "state", "fault") else "right")
+    shown = sorted(status.tables, key=_urgency)[:MAX_TABLES]
+    for row in sorted(shown, key=lambda t: t.name):
+        table.add_row(*_cells(row))
+    if len(status.tables) > len(shown):
+        table.add_row(f"… and {len(status.tables) - len(shown)} more")
+    return table
+
+
+def _urgency(table: TableStatus) -> tuple[bool, bool, float]:
+    return (table.fault is None, table.state == "REPLICATING", -(table.lag_seconds or 0.0))
+
+
+def _cells(table: TableStatus) -> list[RenderableType]:
+    count = table.counters
+    numbers = (count.inserts, count.updates, count.deletes, count.snapshot_rows)
+    fault = f"{table.fault.name}: {table.fault.message}"[:100] if table.fault else ""
+    return [
+        table.name,
+        Text(table.state, STYLES[table.state]),
+        seconds(table.lag_seconds),
+        *(f"{n:,}" for n in numbers),
+        str(table.holes or ""),
+        Text(fault, "red"),
+    ]

@@ -1,0 +1,44 @@
+"""Logging of the driver: one line per event, as text or as JSON, to standard error. Secrets never come here: messages are
+made of names, numbers and `TailraceError`s.
+"""
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+FIELDS = ("table", "snapshot", "chunk", "record")
+"""What a line may carry besides its message: `log.info(…, extra={"table": …})`."""
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        where = " ".join(f"{name}={getattr(record, name)}" for name in FIELDS if hasattr(record, name))
+        line = f"{at}.{int(record.msecs):03d} {record.levelname.lower():7} {record.getMessage()}"
+        line += f" [{where}]" if where else ""
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, Any] = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        document |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document, ensure_ascii=False)
+
+
+def configure(form: str, level: str = "INFO") -> None:
+    """Send the log of `tailrace` to standard error in `text` or `json`; libraries speak up from warnings on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("tailrace").setLevel(level.upper())
+    logging.getLogger("py4j").setLevel(logging.ERROR)
