@@ -1,0 +1,159 @@
+"""Applies all tables side by side: a worker per table on a few threads, back-off and isolation of those that fail.
+
+`offer` is called by the stream for every new end of the journal and by the driver's main loop for tables whose pause is
+over. A table that fails is retried with growing pauses, named in the status, and counted as stopped after `retry.time`
+(or at once for a `TableStop`); the others go on.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Lock
+
+from tailrace.apply.journal import SharedJournal
+from tailrace.apply.progress import Progress
+from tailrace.apply.worker import TableWorker
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.status import Fault
+from tailrace.errors import LogTrimmed, Stop, TableStop, TailraceError
+from tailrace.storage import NotFound
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+TIDY_SECONDS = 30.0
+"""Between two looks at whether a table should be compacted."""
+
+
+@dataclass
+class _Slot:
+    """A table's worker and when it may be entered again."""
+
+    worker: TableWorker
+    running: Future[None] | None = None
+    pause: float = FIRST_PAUSE
+    due: float = 0.0
+    failed_since: float | None = None
+    tidied: float = 0.0
+
+
+class Applier:
+    def __init__(
+        self,
+        journal: SharedJournal,
+        progress: Progress,
+        make: Callable[[TableLog], TableWorker],
+        in_pool: Callable[[], None],
+        retry_seconds: float,
+        threads: int = 4,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`in_pool` puts the calling thread's Spark jobs into the pool of the changes."""
+        self._journal = journal
+        self._progress = progress
+        self._make = make
+        self._retry_seconds = retry_seconds
+        self._clock = clock
+        self._slots: dict[int, _Slot] = {}
+        self._through = -1
+        self._lock = Lock()
+        self._stopping = False
+        self._fatal: TailraceError | None = None
+        self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
+        self.missing_chunks: list[tuple[int, str]] = []
+        """(table, message) of registered chunk files that were gone."""
+
+    def offer(self, through: int, patience: float = 0.0) -> None:
+        """Let every table go on to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that a
+        worker met: the whole target refuses."""
+        if self._fatal is not None:
+            raise self._fatal
+        with self._lock:
+            self._through = max(self._through, through)
+            started = [future for future in map(self._enter, self._live()) if future is not None]
+        if patience and started:
+            wait(started, patience)
+
+    def _live(self) -> list[TableLog]:
+        return [t for t in self._journal.state.tables.values() if not t.removed]
+
+    def _enter(self, table: TableLog) -> Future[None] | None:
+        slot = self._slots.get(table.table_id)
+        if slot is None:
+            slot = self._slots[table.table_id] = _Slot(self._make(table))
+        if self._stopping or slot.running is not None or self._clock() < slot.due:
+            return slot.running
+        if self._progress.of(table.table_id).applied_record >= self._through and not self._untidy(slot):
+            return None
+        slot.running = self._pool.submit(self._run, slot)
+        return slot.running
+
+    def _untidy(self, slot: _Slot) -> bool:
+        return self._clock() - slot.tidied >= TIDY_SECONDS
+
+    def worker(self, table_id: int) -> TableWorker | None:
+        slot = self._slots.get(table_id)
+        return None if slot is None else slot.worker
+
+    def idle(self) -> bool:
+        return all(slot.running is None for slot in list(self._slots.values()))
+
+    def stop(self) -> None:
+        """Let the commits under way end, begin none."""
+        self._stopping = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # ---- on the pool's threads ----
+
+    def _run(self, slot: _Slot) -> None:
+        try:
+            while not self._stopping and slot.worker.advance(self._journal.refresh(), self._through):
+                pass
+            if not self._stopping and self._untidy(slot):
+                slot.tidied = self._clock()
+                slot.worker.tidy()
+            slot.pause, slot.due, slot.failed_since = FIRST_PAUSE, 0.0, None
+        except Exception as error:  # the boundary of one table: named in the status and tried again
+            self._failed(slot, error)
+        finally:
+            with self._lock:
+                slot.running = None
+
+    def _failed(self, slot: _Slot, error: Exception) -> None:
+        now = self._clock()
+        table_id = slot.worker.table_id
+        slot.failed_since = slot.failed_since or now
+        slot.due = now + slot.pause * (0.75 + random.random() / 2)
+        slot.pause = min(slot.pause * 2, LONGEST_PAUSE)
+        worn_out = now - slot.failed_since > self._retry_seconds
+        name = self._journal.state.tables[table_id].schema.name
+        if isinstance(error, NotFound):
+            self.missing_chunks.append((table_id, str(error)))
+        if isinstance(error, Stop):
+            self._fatal = error
+        fault = fault_of(error, now)
+        self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop))
+        known = isinstance(error, TailraceError)
+        log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
+
+
+def fault_of(error: Exception, now: float) -> Fault:
+    """What the status says of an error."""
+    if isinstance(error, LogTrimmed) and not error.fix:
+        return Fault(name=error.name, message=error.message, fix="Order a snapshot of the table.", since=now)
+    if isinstance(error, TailraceError):
+        return Fault(name=error.name, message=error.message, fix=error.fix, since=now)
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+    return Fault(name="InternalError", message=text, fix="See the log; report it if it stays.", since=now)
+
+
+def behind(state: LogState, progress: Progress, through: int) -> list[str]:
+    """Names of the tables that have not covered record `through`."""
+    return [
+        t.schema.name
+        for t in state.tables.values()
+        if not t.removed and progress.of(t.table_id).applied_record < through
+    ]

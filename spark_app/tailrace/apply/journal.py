@@ -1,0 +1,37 @@
+"""The driver's one view of the journal, shared by the threads of apply, planner and status."""
+
+from threading import Condition, RLock
+
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.state import LogState
+
+
+class SharedJournal:
+    """`state` is the newest fold that any thread has made; values are frozen, so readers need no lock."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self._lock = RLock()
+        self._changed = Condition()
+        self._state = reader.state
+
+    @property
+    def state(self) -> LogState:
+        return self._state
+
+    def refresh(self) -> LogState:
+        """Read what was recorded since."""
+        with self._lock:
+            before = self._state.number
+            while self._reader.poll():
+                pass
+            self._state = self._reader.state
+        if self._state.number != before:
+            with self._changed:
+                self._changed.notify_all()
+        return self._state
+
+    def wait(self, seconds: float) -> None:
+        """Until some thread has read a new record, or the time is over."""
+        with self._changed:
+            self._changed.wait(seconds)

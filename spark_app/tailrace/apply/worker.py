@@ -1,0 +1,148 @@
+"""Brings one target table forward: refresh, cut, build, commit, again until it holds what the journal holds.
+
+One worker per table, owned by the applier, entered by one thread at a time. Dying anywhere here is safe: the target's own
+applied record says where to go on, and nothing at or below it is applied again.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from threading import RLock
+from typing import Protocol
+
+from tailrace.apply.progress import Progress, TableProgress, add
+from tailrace.apply.slice import TableSlice, cut
+from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.status import Counters
+from tailrace.seams import seam
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
+
+log = logging.getLogger(__name__)
+
+MAX_ROWS = 400_000
+"""Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
+
+
+class Build(Protocol):
+    """`apply.engine`: a slice becomes one commit."""
+
+    def __call__(self, part: TableSlice, table: LakeTable) -> Commit: ...
+
+
+class TableWorker:
+    """`build` and `compact` come from the engine; `table` is the opened target."""
+
+    def __init__(
+        self,
+        table_id: int,
+        table: LakeTable,
+        build: Build,
+        compact: Callable[[LakeTable, AppliedState], Commit | None],
+        progress: Progress,
+    ) -> None:
+        self.table_id = table_id
+        self.table = table
+        self._build = build
+        self._compact = compact
+        self._progress = progress
+        self._lock = RLock()
+        self._applied: AppliedState | None = None
+
+    def advance(self, state: LogState, through: int) -> bool:
+        """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
+        target is read anew, so that whatever did happen counts."""
+        with self._lock:
+            log_table = state.tables[self.table_id]
+            try:
+                return self._step(state, log_table, through)
+            except BaseException:
+                self._applied = None
+                raise
+
+    def layout(self, schema: TableSchema) -> Layout | None:
+        """How chunk files of this schema version must look; None: the target is not open yet."""
+        with self._lock:
+            if self._applied is None:
+                return None
+            return Layout(schema, self.table.arrow_schema(schema))
+
+    def tidy(self) -> bool:
+        """Compact the table if it is worth it; only between batches."""
+        with self._lock:
+            if self._applied is None:
+                return False
+            change = self._compact(self.table, self._applied)
+            if change is None:
+                return False
+            try:
+                self.table.commit(change)
+            except BaseException:
+                self._applied = None
+                raise
+            return True
+
+    def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
+        applied = self._applied or self._open(state, log_table)
+        covered = max(applied.applied_record, self._progress.of(self.table_id).applied_record)
+        if covered >= through:
+            self._put(applied, covered, Counters())
+            return False
+        end = batch_end(log_table, covered, through)
+        part = cut(state, self.table_id, applied, end)
+        if part is not None:
+            change = self._build(part, self.table)
+            seam("apply.before-commit")
+            self.table.commit(change)
+            # Dying here loses nothing: A and R moved with the data; status and retention hear of it next time.
+            seam("apply.after-commit")
+            applied = self._applied = change.applied
+            log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
+        self._put(applied, end, Counters() if part is None else counted(part))
+        return end < through
+
+    def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
+        assert state.origin is not None
+        first = log_table.schemas[0].table
+        self._applied = self.table.ensure(first, state.origin.log_id)
+        # What was covered without a commit is known only to this process; the target's record alone counts now.
+        self._progress.put(
+            self.table_id, replace(self._progress.of(self.table_id), applied_record=self._applied.applied_record)
+        )
+        return self._applied
+
+    def _put(self, applied: AppliedState, covered: int, more: Counters) -> None:
+        before = self._progress.of(self.table_id)
+        self._progress.put(
+            self.table_id,
+            TableProgress(applied.applied_seq, covered, applied.holes, add(before.counters, more)),
+        )
+
+
+def batch_end(table: TableLog, after: int, through: int) -> int:
+    """The last record of the next batch: as many as `MAX_ROWS` allows, at least one."""
+    rows = 0
+    for logged in table.segments:
+        if after < logged.record <= through:
+            if rows and rows + logged.segment.rows > MAX_ROWS:
+                return max(logged.record - 1, after + 1)
+            rows += logged.segment.rows
+    return through
+
+
+def counted(part: TableSlice) -> Counters:
+    """What the batch brought, by operation. A segment of a record is applied whole or not at all."""
+    new = part.new_segments
+    return Counters(
+        inserts=sum(s.inserts for s in new),
+        updates=sum(s.updates for s in new),
+        deletes=sum(s.deletes for s in new),
+        truncates=sum(t > part.applied.applied_seq for t in part.truncates),
+        schema_changes=int(part.evolve is not None and part.applied.schema_version > 0),
+        snapshot_rows=sum(_rows(c) for c in part.chunks),
+    )
+
+
+def _rows(chunk: ChunkRegistered) -> int:
+    return chunk.rows
