@@ -61,11 +61,15 @@ def parser() -> argparse.ArgumentParser:
         sub = _verb(verbs, verb, text)
         sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one under way")
         sub.set_defaults(act=commands.change_snapshot, verb=verb)
-    _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns").set_defaults(act=commands.doctor)
+    _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns").set_defaults(
+        act=commands.doctor
+    )
     return top
 
 
-def _verb(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
+def _verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
+) -> argparse.ArgumentParser:
     sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help="manifest (YAML)")
     sub.add_argument("--name", help="the Replicator, when the files hold several")
@@ -79,8 +83,12 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "run", "copy the tables and follow their changes")
     sub.add_argument("--once", action="store_true", help="end with 0 when all that the source held at start is applied")
     sub.add_argument("--json", action="store_true", help="status as JSON lines on standard output")
-    sub.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)")
-    sub.add_argument("--token-file", type=Path, help="file with the bearer token (default: one is made in the run directory)")
+    sub.add_argument(
+        "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)"
+    )
+    sub.add_argument(
+        "--token-file", type=Path, help="file with the bearer token (default: one is made in the run directory)"
+    )
     sub.set_defaults(act=commands.run)
 
 

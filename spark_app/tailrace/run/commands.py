@@ -138,5 +138,3 @@ def doctor(options: argparse.Namespace) -> int:
     worst = max((f.exit_code for f in findings), default=0)
     print("ready" if worst == 0 else "not ready")
     return worst
-
-

@@ -97,4 +97,6 @@ class RunFolder:
             document = json.loads((self.path / "server.json").read_text())
             return str(document["url"]), Path(document["tokenFile"])
         except (OSError, ValueError, KeyError) as error:
-            raise NotRunning(f"no driver runs in {self.path}.", "Start `tailrace run`, or give its --run-dir.") from error
+            raise NotRunning(
+                f"no driver runs in {self.path}.", "Start `tailrace run`, or give its --run-dir."
+            ) from error

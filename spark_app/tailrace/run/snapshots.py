@@ -1,0 +1,274 @@
+"""Drives all snapshots: asks the planner what there should be and each table's state machine what comes next.
+
+One thread (`SnapshotRunner.turn`, called in a loop) owns all state; the steps run on a pool of threads and come back as
+events over a queue. What matters is in the journal: after a restart the runs are begun again from it.
+"""
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tailrace.apply.applier import fault_of
+from tailrace.apply.progress import Progress
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import SnapshotEnded
+from tailrace.changelog.state import LogState, SnapshotState
+from tailrace.contract.resources import Snapshot
+from tailrace.errors import Stop, TableStop
+from tailrace.run import source_work
+from tailrace.run.source_work import Tools
+from tailrace.seams import seam
+from tailrace.snapshot import chunks as c
+from tailrace.snapshot import planner
+from tailrace.sources.postgresql.model import PgTable
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+AHEAD = 2
+"""Chunks cut and not begun, per table."""
+RunKey = tuple[str, int]
+
+
+@dataclass
+class _Slot:
+    """A table's run with what the journal does not need to know."""
+
+    run: c.TableRun
+    table: PgTable | None = None
+    busy: bool = False
+    """An edge check, start, cut or finish is under way."""
+    waits_for: str | None = None
+    due: float = 0.0
+    pause: float = FIRST_PAUSE
+    failed_since: float | None = None
+    chunk_rows: int = planner.FIRST_CHUNK_ROWS
+    begun: dict[int, float] = field(default_factory=dict)
+
+
+class SnapshotRunner:
+    def __init__(
+        self,
+        tools: Tools,
+        progress: Progress,
+        defaults: Snapshot,
+        *,
+        retry_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._tools = tools
+        self._progress = progress
+        self._defaults = defaults
+        self._retry_seconds = retry_seconds
+        self._clock = clock
+        self._client = CaptureClient(tools.socket)
+        self._slots: dict[RunKey, _Slot] = {}
+        self._events: queue.Queue[tuple[RunKey, c.Event | Exception, object]] = queue.Queue()
+        self._pool = ThreadPoolExecutor(defaults.parallelism + 2, "snapshot")
+        self._stopping = False
+        self.turned = time.monotonic()
+
+    @property
+    def runs(self) -> Mapping[RunKey, c.TableRun]:
+        return {key: slot.run for key, slot in list(self._slots.items())}
+
+    @property
+    def waiting_for(self) -> str | None:
+        return next((s.waits_for for s in list(self._slots.values()) if s.waits_for is not None), None)
+
+    def turn(self, patience: float = 0.5) -> None:
+        """One round: plan, follow the journal, start what may start, take what came back."""
+        state = self._plan(self._tools.journal.refresh())
+        self._follow(state)
+        for key, slot in list(self._slots.items()):
+            self._start_next(state, key, slot)
+        self._take(patience)
+        self.turned = time.monotonic()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._client.close()
+
+    # ---- planning ----
+
+    def _plan(self, state: LogState) -> LogState:
+        holes = {
+            table_id: planner.Holes(p.applied_record, p.holes)
+            for table_id, p in self._progress.all().items()
+            if p.holes
+        }
+        for plan in planner.wanted(state, holes):
+            self._client.append([plan])
+            seam("snapshot.after-plan")
+            names = ", ".join(state.tables[t].schema.name for t in plan.tables)
+            log.info("snapshot planned (%s): %s", plan.reason, names, extra={"snapshot": plan.snapshot_id})
+            state = self._tools.journal.refresh()
+        for end in planner.endings(state):
+            assert isinstance(end, SnapshotEnded)
+            self._client.append([end])
+            log.info("snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
+            state = self._tools.journal.refresh()
+        return state
+
+    def _follow(self, state: LogState) -> None:
+        open_runs = {
+            (snapshot_id, table_id): snapshot
+            for snapshot_id, snapshot in state.snapshots.items()
+            if snapshot.ended is None
+            for table_id, part in snapshot.tables.items()
+            if part.finished is None
+        }
+        for key in [k for k, slot in self._slots.items() if k not in open_runs and not slot.run.reading]:
+            del self._slots[key]
+        for key, snapshot in open_runs.items():
+            if key not in self._slots:
+                plan = snapshot.plan
+                run = c.begin(key[0], snapshot.tables[key[1]], plan.where, plan.keys)
+                self._slots[key] = _Slot(run, chunk_rows=self._rows(snapshot) or planner.FIRST_CHUNK_ROWS)
+
+    def _rows(self, snapshot: SnapshotState) -> int | None:
+        return snapshot.plan.chunk_rows or self._defaults.chunk_rows
+
+    # ---- starting work ----
+
+    def _start_next(self, state: LogState, key: RunKey, slot: _Slot) -> None:
+        snapshot = state.snapshots.get(key[0])
+        if snapshot is None or snapshot.ended is not None or self._stopping or self._clock() < slot.due:
+            return
+        log_table = state.tables[key[1]]
+        if log_table.removed or log_table.stopped is not None:
+            self._give_up(slot, "TableGone", f"{log_table.schema.name} is no longer captured")
+        paused = snapshot.suspended and slot.run.phase is not c.Phase.FINISH
+        while not paused and (work := c.next_work(slot.run, AHEAD)) is not None:
+            if isinstance(work, c.Read):
+                if not self._may_read(snapshot):
+                    return
+                self._begin_read(key, slot, work.range)
+            elif slot.busy:
+                return
+            else:
+                self._begin_step(state, key, slot, work)
+
+    def _may_read(self, snapshot: SnapshotState) -> bool:
+        reading = [key for key, slot in self._slots.items() for _ in slot.run.reading]
+        own = snapshot.plan.parallelism or self._defaults.parallelism
+        mine = sum(key[0] == snapshot.plan.snapshot_id for key in reading)
+        return len(reading) < self._defaults.parallelism and mine < own
+
+    def _begin_read(self, key: RunKey, slot: _Slot, part: c.Range) -> None:
+        slot.run = c.step(slot.run, c.ReadBegun(part.ordinal))
+        slot.begun[part.ordinal] = self._clock()
+        run, table = slot.run, slot.table
+        log_table = self._tools.journal.state.tables[key[1]]
+
+        def work() -> tuple[c.Event, object]:
+            found = table or source_work.find_table(self._tools, log_table)
+            file = source_work.read(self._tools, run, part, found)
+            return c.Registered(part.ordinal, file.rows), found
+
+        self._submit(key, work, part.ordinal)
+
+    def _begin_step(self, state: LogState, key: RunKey, slot: _Slot, work: c.Work) -> None:
+        slot.busy = True
+        run, log_table, tools = slot.run, state.tables[key[1]], self._tools
+        table, rows = slot.table, slot.chunk_rows
+        if isinstance(work, c.CutNext):
+            slot.run = c.step(slot.run, c.CutBegun())
+
+        def act() -> tuple[c.Event | None, object]:
+            match work:
+                case c.CheckEdge():
+                    waits = source_work.check_edge(tools, log_table)
+                    return (c.EdgePassed() if waits is None else None), waits
+                case c.FindMaxKey():
+                    start = source_work.find_start(tools, self._client, run, log_table)
+                    return c.Started(start.max_key, start.estimated_rows), start.table
+                case c.CutNext():
+                    found = table or source_work.find_table(tools, log_table)
+                    return c.Cut(source_work.find_cut(tools, found, work, rows)), found
+            source_work.record_finish(tools, self._client, run)
+            return c.Finished(), None
+
+        self._submit(key, act, None)
+
+    def _submit(self, key: RunKey, act: Callable[[], tuple[c.Event | None, object]], ordinal: int | None) -> None:
+        def run() -> None:
+            try:
+                event, found = act()
+            except Exception as error:  # handed to the turning thread, which names it in the status
+                self._events.put((key, error, ordinal))
+            else:
+                self._events.put((key, event if event is not None else c.EdgePassed(), (event is None, ordinal, found)))
+
+        self._pool.submit(run)
+
+    # ---- taking results ----
+
+    def _take(self, patience: float) -> None:
+        try:
+            item = self._events.get(timeout=patience)
+            while True:
+                self._took(*item)
+                item = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _took(self, key: RunKey, event: c.Event | Exception, note: object) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            return
+        if isinstance(event, Exception):
+            assert note is None or isinstance(note, int)
+            self._failed(slot, event, note)
+            return
+        assert isinstance(note, tuple)
+        waiting, ordinal, found = note
+        if ordinal is None:
+            slot.busy = False
+        slot.waits_for = None
+        if waiting:
+            slot.waits_for = f"{found}"
+            slot.due = self._clock() + 1.0
+            return
+        if isinstance(found, PgTable):
+            slot.table = found
+        slot.run = c.step(slot.run, event)
+        slot.pause, slot.failed_since = FIRST_PAUSE, None
+        if isinstance(event, c.Registered):
+            self._adapt(key, slot, event)
+
+    def _adapt(self, key: RunKey, slot: _Slot, event: c.Registered) -> None:
+        seconds = self._clock() - slot.begun.pop(event.ordinal, self._clock())
+        snapshot = self._tools.journal.state.snapshots.get(key[0])
+        if event.ordinal > 0 and event.rows and snapshot is not None:
+            slot.chunk_rows = planner.next_chunk_rows(
+                self._rows(snapshot), event.rows, seconds, self._defaults.chunk_seconds
+            )
+
+    def _failed(self, slot: _Slot, error: Exception, ordinal: int | None) -> None:
+        now = self._clock()
+        if isinstance(error, Stop):
+            raise error
+        fault = fault_of(error, now)
+        log.warning("snapshot step failed: %s: %s", fault.name, fault.message, extra={"snapshot": slot.run.snapshot_id})
+        slot.table = None  # looked up again: its definition may be what changed
+        slot.due, slot.pause = now + slot.pause, min(slot.pause * 2, LONGEST_PAUSE)
+        slot.failed_since = slot.failed_since or now
+        if ordinal is not None:
+            slot.run = c.step(slot.run, c.ReadFailed(ordinal, fault))
+        else:
+            slot.busy = False
+            if slot.run.cutting:
+                slot.run = c.step(slot.run, c.CutFailed(fault))
+        lasting = isinstance(error, TableStop) or now - slot.failed_since > self._retry_seconds
+        if lasting and slot.run.phase not in (c.Phase.FINISH, c.Phase.DONE):
+            self._give_up(slot, fault.name, fault.message)
+
+    def _give_up(self, slot: _Slot, name: str, message: str) -> None:
+        if slot.run.phase not in (c.Phase.FINISH, c.Phase.DONE):
+            fault = fault_of(TableStop("", message), self._clock()).model_copy(update={"name": name})
+            slot.run = c.step(slot.run, c.GaveUp(fault))

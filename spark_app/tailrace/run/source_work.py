@@ -1,0 +1,189 @@
+"""The steps of a snapshot that talk to the source, to capture and to executors: one function each, run on the snapshot
+runner's threads. Each asks the journal first whether its record is there already: an answer of capture may have been lost.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.apply.journal import SharedJournal
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished, SnapshotTableStarted, TableSchema
+from tailrace.changelog.state import SnapshotTable, TableLog
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import Retry, TableGone
+from tailrace.run import chunk_task
+from tailrace.run.chunk_task import ChunkFile, ChunkTask
+from tailrace.seams import seam
+from tailrace.snapshot.chunks import CutNext, Range, TableRun
+from tailrace.sources.patterns import options_of
+from tailrace.sources.postgresql import chunks
+from tailrace.sources.postgresql.catalog import table_by_oid
+from tailrace.sources.postgresql.chunks import KeyList, KeyRange
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.storage import Storage
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.model import Key
+
+log = logging.getLogger(__name__)
+
+Layouts = Callable[[int, TableSchema], tuple[Layout, str] | None]
+"""(table id, schema version) -> layout of its files and the table's location; None: the target is not open yet."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What every step needs."""
+
+    config: PgConfig
+    options: Sequence[TableOptions]
+    storage: Storage
+    socket: Path
+    spark: SparkSession
+    journal: SharedJournal
+    layouts: Layouts
+
+
+@dataclass(frozen=True)
+class Start:
+    table: PgTable
+    max_key: Key | None
+    estimated_rows: int
+
+
+def check_edge(tools: Tools, log_table: TableLog) -> str | None:
+    """Who stands in the way of the first chunk; None: nobody."""
+    with connect(tools.config) as connection:
+        return chunks.edge_passed(connection, log_table.edge_xid)
+
+
+def look_up(tools: Tools, connection: Connection, log_table: TableLog) -> PgTable:
+    options = options_of(tools.options, log_table.schema.schema_name, log_table.schema.table_name)
+    found = table_by_oid(connection, log_table.table_id, (options,) if options else ())
+    if found is None:
+        name = log_table.schema.name
+        raise TableGone(name, f"{name} (oid {log_table.table_id}) no longer exists in the source", "")
+    if found.stop is not None:
+        raise found.stop
+    return found
+
+
+def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: TableLog) -> Start:
+    """Fix the range of the table's chunks and record it."""
+    with connect(tools.config) as connection:
+        table = look_up(tools, connection, log_table)
+        known = _logged(tools, run)
+        if known.started:
+            return Start(table, known.max_key, known.estimated_rows)
+        if run.keys is not None:
+            start = Start(table, None, len(run.keys))
+        else:
+            rows = chunks.estimated_rows(connection, table, run.where)
+            start = Start(table, chunks.max_key(connection, table), rows)
+    client.append([
+        SnapshotTableStarted(
+            snapshot_id=run.snapshot_id,
+            table_id=run.table_id,
+            max_key=start.max_key,
+            estimated_rows=start.estimated_rows,
+        )
+    ])  # fmt: skip
+    return start
+
+
+def find_table(tools: Tools, log_table: TableLog) -> PgTable:
+    with connect(tools.config) as connection:
+        return look_up(tools, connection, log_table)
+
+
+def find_cut(tools: Tools, table: PgTable, work: CutNext, rows: int) -> Key | None:
+    """The key that ends the next chunk; None: it takes the rest of the gap."""
+    if work.last:
+        return None
+    with connect(tools.config) as connection:
+        return chunks.boundary(connection, table, work.lower, rows, work.upper)
+
+
+def read(tools: Tools, run: TableRun, part: Range, table: PgTable) -> ChunkFile:
+    """Read one chunk and have it registered; returns when the record is durable."""
+    known = next((c for c in _logged(tools, run).chunks if c.chunk == part.ordinal), None)
+    if known is not None:
+        return ChunkFile(known.path, known.rows, known.size, "", known.high, ())
+    schema = _version(tools.journal.state.tables[run.table_id], table)
+    found = tools.layouts(run.table_id, schema)
+    if found is None:
+        raise Retry(f"the target of {table.name} is not open yet")
+    layout, location = found
+    asked = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
+    task = ChunkTask(
+        tools.config, table, asked, run.where, layout, tools.storage, location, run.snapshot_id, part.ordinal
+    )
+    client = CaptureClient(tools.socket)
+    try:
+        client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
+        begun = time.monotonic()
+        file = chunk_task.run(tools.spark, task)
+        # Dying here leaves a file that nobody knows: a clean-up of the table's folder takes it, the chunk is read again.
+        seam("snapshot.before-register")
+        _register(client, run, part, file, schema)
+        seam("snapshot.after-register")
+        seconds = time.monotonic() - begun
+        extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
+        log.info("chunk %s: %d rows in %.1f s", part, file.rows, seconds, extra=extra)
+        return file
+    finally:
+        client.close()  # a chunk that is not registered no longer holds the log back
+
+
+def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, schema: TableSchema) -> None:
+    chunk = ChunkRegistered(
+        snapshot_id=run.snapshot_id,
+        table_id=run.table_id,
+        chunk=part.ordinal,
+        lower=part.lower,
+        upper=part.upper,
+        keys=part.keys,
+        path=file.path,
+        rows=file.rows,
+        size=file.size,
+        schema_version=schema.version,
+        replay_point=0,
+        high=file.high,
+    )
+    client.register_chunk(chunk, file.snapshot, file.columns)
+
+
+def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
+    if _logged(tools, run).finished is not None:
+        return
+    error = None if run.fault is None else f"{run.fault.name}: {run.fault.message}"
+    client.append([
+        SnapshotTableFinished(
+            snapshot_id=run.snapshot_id,
+            table_id=run.table_id,
+            chunks=run.chunks_done,
+            complete=run.complete and error is None,
+            error=error,
+        )
+    ])  # fmt: skip
+
+
+def _logged(tools: Tools, run: TableRun) -> SnapshotTable:
+    snapshot = tools.journal.refresh().snapshots.get(run.snapshot_id)
+    if snapshot is None or snapshot.ended is not None:
+        raise Retry(f"snapshot {run.snapshot_id} is over")
+    return snapshot.tables[run.table_id]
+
+
+def _version(log_table: TableLog, table: PgTable) -> TableSchema:
+    """The schema version of the journal that has the columns which the catalog shows now."""
+    wanted = [(c.name, c.logical) for c in table.columns]
+    for logged in reversed(log_table.schemas):
+        if [(c.name, c.type) for c in logged.table.columns] == wanted:
+            return logged.table
+    raise Retry(f"the definition of {table.name} has changed and capture has not recorded it yet")
