@@ -100,12 +100,6 @@ def test_keys_of_the_wrong_width_are_refused_with_the_key_columns() -> None:
         planner.request_plan(log(table(7, "a")), "id", SnapshotBody(name="r", spec=spec))
 
 
-def test_a_pattern_s_dot_and_underscore_are_literal() -> None:
-    assert planner.matches("a_b.t", ("a_b.*",))
-    assert not planner.matches("axb.t", ("a_b.*",))
-    assert not planner.matches("aXt", ("a.t",))
-
-
 def test_a_changed_request_of_the_same_name_is_another_snapshot_a_suspended_one_is_not() -> None:
     def request(**spec: object) -> SnapshotRequest:
         return SnapshotRequest.model_validate(

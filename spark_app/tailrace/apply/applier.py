@@ -47,6 +47,7 @@ class Applier:
         progress: Progress,
         make: Callable[[TableLog], TableWorker],
         in_pool: Callable[[], None],
+        *,
         retry_seconds: float,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
@@ -114,7 +115,7 @@ class Applier:
                 pass
             if not self._stopping and self._untidy(slot):
                 slot.tidied = self._clock()
-                slot.worker.tidy()
+                slot.worker.tidy(self._journal.state)
             slot.pause, slot.due, slot.failed_since = FIRST_PAUSE, 0.0, None
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(slot, error)

@@ -16,7 +16,9 @@ from tailrace.targets.lake.model import Key
 class TableProgress:
     applied_seq: int = 0
     applied_record: int = -1
-    """-1: the target was not read yet."""
+    """Covered up to here: what follows the committed record brings the table nothing. -1: the target is not read."""
+    committed_record: int = -1
+    """R of the target's last commit."""
     holes: frozenset[Key] = frozenset()
     counters: Counters = field(default_factory=Counters)
     """Since this driver's start."""

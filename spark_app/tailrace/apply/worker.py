@@ -1,11 +1,10 @@
 """Brings one target table forward: refresh, cut, build, commit, again until it holds what the journal holds.
 
-One worker per table, owned by the applier, entered by one thread at a time. Dying anywhere here is safe: the target's own
-applied record says where to go on, and nothing at or below it is applied again.
+One worker per table, owned by the applier, entered by one thread at a time. Dying anywhere here is safe: the target's
+own applied record says where to go on, and nothing at or below it is applied again.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from threading import RLock
 from typing import Protocol
@@ -25,27 +24,25 @@ MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
 
 
-class Build(Protocol):
-    """`apply.engine`: a slice becomes one commit."""
+class Engine(Protocol):
+    """`apply.engine` and `targets.lake.compact`, with the storages and sessions that they need."""
 
-    def __call__(self, part: TableSlice, table: LakeTable) -> Commit: ...
+    def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
+        """A slice becomes one commit."""
+        ...
+
+    def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
+        """Rewrite files if it is worth it; the number of files replaced."""
+        ...
 
 
 class TableWorker:
-    """`build` and `compact` come from the engine; `table` is the opened target."""
+    """`table` is the target; the worker opens it."""
 
-    def __init__(
-        self,
-        table_id: int,
-        table: LakeTable,
-        build: Build,
-        compact: Callable[[LakeTable, AppliedState], Commit | None],
-        progress: Progress,
-    ) -> None:
+    def __init__(self, table_id: int, table: LakeTable, engine: Engine, progress: Progress) -> None:
         self.table_id = table_id
         self.table = table
-        self._build = build
-        self._compact = compact
+        self._engine = engine
         self._progress = progress
         self._lock = RLock()
         self._applied: AppliedState | None = None
@@ -68,20 +65,21 @@ class TableWorker:
                 return None
             return Layout(schema, self.table.arrow_schema(schema))
 
-    def tidy(self) -> bool:
+    def tidy(self, state: LogState) -> None:
         """Compact the table if it is worth it; only between batches."""
         with self._lock:
-            if self._applied is None:
-                return False
-            change = self._compact(self.table, self._applied)
-            if change is None:
-                return False
+            applied = self._applied
+            if applied is None or not applied.schema_version:
+                return
+            log_table = state.tables[self.table_id]
+            schema = log_table.version(applied.schema_version)
             try:
-                self.table.commit(change)
+                files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
             except BaseException:
                 self._applied = None
                 raise
-            return True
+            if files:
+                log.info("compacted %d files", files, extra={"table": log_table.schema.name})
 
     def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
         applied = self._applied or self._open(state, log_table)
@@ -92,7 +90,8 @@ class TableWorker:
         end = batch_end(log_table, covered, through)
         part = cut(state, self.table_id, applied, end)
         if part is not None:
-            change = self._build(part, self.table)
+            layout = Layout(part.schema, self.table.arrow_schema(part.schema))
+            change = self._engine.build(part, self.table, layout)
             seam("apply.before-commit")
             self.table.commit(change)
             # Dying here loses nothing: A and R moved with the data; status and retention hear of it next time.
@@ -116,7 +115,9 @@ class TableWorker:
         before = self._progress.of(self.table_id)
         self._progress.put(
             self.table_id,
-            TableProgress(applied.applied_seq, covered, applied.holes, add(before.counters, more)),
+            TableProgress(
+                applied.applied_seq, covered, applied.applied_record, applied.holes, add(before.counters, more)
+            ),
         )
 
 

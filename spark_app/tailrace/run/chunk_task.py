@@ -1,7 +1,7 @@
 """What an executor does for one chunk: read it from the source and write it as a file in the target's layout.
 
-Sent by the snapshot runner as a one-task Spark job; everything it needs travels in `ChunkTask`, everything it found comes
-back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
+Sent by the snapshot runner as a one-task Spark job; everything it needs travels in `ChunkTask`, everything it found
+comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
 """
 
 import queue

@@ -17,6 +17,7 @@ from tailrace.run.client import DriverClient
 from tailrace.run.folder import RunFolder
 from tailrace.run.manifest import Manifest, invalid, load
 from tailrace.snapshot.planner import request_id
+from tailrace.storage_access import SECRETS_VARIABLE
 
 
 def manifest_of(options: argparse.Namespace) -> Manifest:
@@ -41,6 +42,12 @@ def _client(options: argparse.Namespace) -> DriverClient:
     return DriverClient.of(RunFolder.of(name_of(options, manifest_of(options)), options.run_dir))
 
 
+def secrets_folder() -> Path | None:
+    """Where Secrets are mounted, inside a pod; None elsewhere."""
+    named = os.environ.get(SECRETS_VARIABLE)
+    return Path(named) if named is not None else None
+
+
 def run(options: argparse.Namespace) -> int:
     from tailrace.run import driver  # pyspark takes a second to import
 
@@ -53,12 +60,13 @@ def run(options: argparse.Namespace) -> int:
         replicator=replicator,
         requests=manifest.requests_of(replicator.metadata.name),
         folder=RunFolder.of(replicator.metadata.name, options.run_dir),
-        manifest_files=tuple(options.file),
         once=options.once,
         json=options.json,
         host=host or "127.0.0.1",
         port=int(port),
         token_file=options.token_file,
+        secrets=secrets_folder(),
+        log_format=options.log_format,
     )
     return driver.run(settings)
 

@@ -1,5 +1,5 @@
-"""What `tailrace run` and `tailrace status` show: a live table on a terminal, one line every few seconds elsewhere, JSON
-lines with `--json`. Renders status documents; knows nothing else.
+"""What `tailrace run` and `tailrace status` show: a live table on a terminal, one line every few seconds elsewhere,
+JSON lines with `--json`. Renders status documents; knows nothing else.
 """
 
 import sys

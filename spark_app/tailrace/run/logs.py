@@ -1,5 +1,5 @@
-"""Logging of the driver: one line per event, as text or as JSON, to standard error. Secrets never come here: messages are
-made of names, numbers and `TailraceError`s.
+"""Logging of the driver: one line per event, as text or as JSON, to standard error. Secrets never come here: messages
+are made of names, numbers and `TailraceError`s.
 """
 
 import json

@@ -73,7 +73,7 @@ def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
     given = environment.get("TAILRACE_SPARK_MASTER")
     if given is not None:
         return given
-    # FAIR pools do not take a slot away from a running task: slots for the chunks beyond the cores keep the changes going.
+    # A FAIR pool does not take a slot away from a running task: slots for chunks beyond the cores keep changes going.
     return f"local[{spec.driver.cores + spec.snapshot.parallelism}]"
 
 

@@ -1,5 +1,5 @@
 """The steps of a snapshot that talk to the source, to capture and to executors: one function each, run on the snapshot
-runner's threads. Each asks the journal first whether its record is there already: an answer of capture may have been lost.
+runner's threads. Each asks the journal first whether its record is there already: an answer may have been lost.
 """
 
 import logging
@@ -128,7 +128,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: PgTable) -> ChunkFile:
         client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
         begun = time.monotonic()
         file = chunk_task.run(tools.spark, task)
-        # Dying here leaves a file that nobody knows: a clean-up of the table's folder takes it, the chunk is read again.
+        # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
         seam("snapshot.before-register")
         _register(client, run, part, file, schema)
         seam("snapshot.after-register")

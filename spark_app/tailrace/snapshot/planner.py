@@ -5,7 +5,6 @@ them, so that a restart, or a turn that is repeated, cannot plan one twice: the 
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from tailrace.changelog.state import KEPT_SNAPSHOTS, LogState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.errors import InvalidManifest
+from tailrace.sources.patterns import matches
 from tailrace.targets.lake.model import Key
 
 MAX_REPAIR_KEYS = 10_000
@@ -37,8 +37,8 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
 
 
 def _remembered_since(state: LogState) -> int:
-    """The state forgets its oldest ended snapshots. What calls for one is answered in the very next turn, so a call that
-    is older than every remembered snapshot has had its own; calls from this record on are looked up by id."""
+    """The state forgets its oldest ended snapshots. What calls for one is answered in the very next turn, so a call
+    that is older than every remembered snapshot has had its own; calls from this record on are looked up by id."""
     ended = [s.record for s in state.snapshots.values() if s.ended is not None]
     return min(ended) if len(ended) >= KEPT_SNAPSHOTS else 0
 
@@ -80,7 +80,7 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
 
 def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotPlanned:
     """The plan for a SnapshotRequest; raises `InvalidManifest` when no table matches."""
-    tables = [t for t in state.tables.values() if not t.removed and matches(t.schema.name, body.spec.tables)]
+    tables = [t for t in state.tables.values() if not t.removed and _asked(t, body.spec.tables)]
     if not tables:
         known = ", ".join(sorted(t.schema.name for t in state.tables.values() if not t.removed)[:20]) or "none"
         raise InvalidManifest(
@@ -98,6 +98,10 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
         chunk_rows=body.spec.chunk_rows,
         parallelism=body.spec.parallelism,
     )
+
+
+def _asked(table: TableLog, patterns: Iterable[str]) -> bool:
+    return any(matches(pattern, table.schema.schema_name, table.schema.table_name) for pattern in patterns)
 
 
 def _check_keys(tables: Sequence[TableLog], keys: Iterable[Key]) -> None:
@@ -124,14 +128,6 @@ def request_id(request: SnapshotRequest) -> str:
 def same_plan(one: SnapshotPlanned, other: SnapshotPlanned) -> bool:
     """The tables that match may have become more since; what was asked counts."""
     return one.model_copy(update={"tables": ()}) == other.model_copy(update={"tables": ()})
-
-
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(re.fullmatch(_regex(pattern), name, re.DOTALL) for pattern in patterns)
-
-
-def _regex(pattern: str) -> str:
-    return "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern)
 
 
 def endings(state: LogState) -> tuple[Event, ...]:

@@ -1,0 +1,182 @@
+"""What the running driver does for its HTTP server and its main loop on snapshots and status (`run.server.Control`)."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tailrace.apply.journal import SharedJournal
+from tailrace.apply.progress import Progress
+from tailrace.capture.client import CaptureClient
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import SnapshotEnded, SnapshotSuspended
+from tailrace.changelog.state import LogState, SnapshotState
+from tailrace.contract.driver import SnapshotAnswer, SnapshotBody
+from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.status import Fault, Status
+from tailrace.errors import InvalidManifest, Retry, TailraceError
+from tailrace.run.rates import Rate
+from tailrace.run.server import Conflict, Unknown
+from tailrace.run.snapshots import SnapshotRunner
+from tailrace.run.status import Moment, assemble, total
+from tailrace.seams import seam
+from tailrace.snapshot import planner
+
+STUCK_SECONDS = 300.0
+"""A loop that has not turned for this long is reported by `/healthz`."""
+
+
+class Loop(Protocol):
+    turned: float
+    """`time.monotonic()` of its last turn."""
+
+
+class DriverControl:
+    """Filled by the driver as its parts come up; answers from whatever is there."""
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.time) -> None:
+        self.name = name
+        self.progress = Progress()
+        self.journal: SharedJournal | None = None
+        self.runner: SnapshotRunner | None = None
+        self.client: CaptureClient | None = None
+        self.loops: dict[str, Loop] = {}
+        self.suspended = False
+        self.stopped = False
+        self.fault: Fault | None = None
+        self._clock = clock
+        self._started = clock()
+        self._capture: StateAnswer | None = None
+        self._apply_rate, self._snapshot_rate = Rate(), Rate()
+        self._lock = threading.Lock()
+
+    # ---- status ----
+
+    def ask_capture(self) -> None:
+        """Refresh what capture says of itself; the main loop calls this."""
+        try:
+            self._capture = self.client.state() if self.client is not None else None
+        except Retry:
+            self._capture = None
+
+    def status(self) -> Status:
+        now = self._clock()
+        state = self.journal.state if self.journal is not None else LogState()
+        runs = self.runner.runs if self.runner is not None else {}
+        with self._lock:
+            status = assemble(
+                Moment(
+                    name=self.name,
+                    now=now,
+                    started_at=self._started,
+                    log=state,
+                    tables=self.progress.all(),
+                    runs=runs,
+                    capture=self._capture_answer(),
+                    snapshot_rate=self._snapshot_rate.add(now, _registered_rows(state)),
+                    suspended=self.suspended,
+                    stopped=self.stopped,
+                    fault=self.fault,
+                )
+            )
+            count = total(status)
+            rows = count.inserts + count.updates + count.deletes + count.snapshot_rows
+            rate = round(self._apply_rate.add(now, rows), 1)
+        return status.model_copy(update={"apply": status.apply.model_copy(update={"rows_per_second": rate})})
+
+    def _capture_answer(self) -> StateAnswer | None:
+        """A snapshot that waits for the edge is told under the same heading as capture's own waits."""
+        answer = self._capture
+        waits = self.runner.waiting_for if self.runner is not None else None
+        if answer is None or answer.waiting_for is not None or waits is None:
+            return answer
+        return answer.model_copy(update={"waiting_for": f"a snapshot waits for {waits}"})
+
+    def unhealthy(self) -> str | None:
+        now = time.monotonic()
+        for name, loop in self.loops.items():
+            if now - loop.turned > STUCK_SECONDS:
+                return f"{name} has not turned for {now - loop.turned:.0f} s"
+        return None
+
+    # ---- snapshots ----
+
+    def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
+        journal, client = self._ready()
+        if body.spec.replicator != self.name:
+            raise InvalidManifest(
+                f"the request is for Replicator {body.spec.replicator!r}, this is {self.name!r}.", "Correct replicator."
+            )
+        with self._lock:
+            state = journal.refresh()
+            plan = planner.request_plan(state, snapshot_id, body)
+            known = state.snapshots.get(snapshot_id)
+            if known is None:
+                suspended = [SnapshotSuspended(snapshot_id=snapshot_id, suspended=True)] if body.spec.suspend else []
+                record = client.append([plan, *suspended])
+                # Dying here loses no request: it is asked again under the same id and meets its own plan.
+                seam("snapshot.after-plan")
+            elif planner.same_plan(known.plan, plan):
+                plan, record = known.plan, known.record
+            else:
+                raise Conflict(f"snapshot {snapshot_id} exists with another content.", "Use another name.")
+        tables = tuple(state.tables[t].schema.name for t in plan.tables)
+        return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
+
+    def stop_snapshot(self, snapshot_id: str) -> None:
+        _, client = self._ready()
+        with self._lock:
+            if self._known(snapshot_id).ended is None:
+                client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="stopped by request")])
+
+    def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
+        _, client = self._ready()
+        with self._lock:
+            known = self._known(snapshot_id)
+            if known.ended is None and known.suspended != suspend:
+                client.append([SnapshotSuspended(snapshot_id=snapshot_id, suspended=suspend)])
+
+    def _known(self, snapshot_id: str) -> SnapshotState:
+        journal, _ = self._ready()
+        known = journal.refresh().snapshots.get(snapshot_id)
+        if known is None:
+            raise Unknown(f"no snapshot has the id {snapshot_id}.", "See `tailrace status` for the ids.")
+        return known
+
+    def _ready(self) -> tuple[SharedJournal, CaptureClient]:
+        if self.journal is None or self.client is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        return self.journal, self.client
+
+
+class Requests:
+    """SnapshotRequests that came with the manifest: asked until they are accepted; a refused one is told and dropped."""
+
+    def __init__(self, requests: Sequence[SnapshotRequest], clock: Callable[[], float] = time.monotonic) -> None:
+        self._open = list(requests)
+        self._clock = clock
+        self._since = clock()
+        self.refused: list[TailraceError] = []
+
+    @property
+    def open(self) -> int:
+        return len(self._open)
+
+    def turn(self, control: DriverControl) -> None:
+        state = control.journal.state if control.journal is not None else LogState()
+        if not state.tables:
+            return  # capture has not looked at the source yet: no pattern can match
+        for request in list(self._open):
+            body = SnapshotBody(name=request.metadata.name, spec=request.spec)
+            try:
+                control.request(planner.request_id(request), body)
+            except Retry:
+                continue
+            except TailraceError as error:
+                self.refused.append(error)
+            self._open.remove(request)
+
+
+def _registered_rows(state: LogState) -> int:
+    snapshots: Sequence[SnapshotState] = list(state.snapshots.values())
+    return sum(table.rows_done for snapshot in snapshots for table in snapshot.tables.values())

@@ -1,0 +1,319 @@
+"""The driver's main process: brings the parts up, turns its main loop until something ends it, takes them down in order.
+
+    capture (child process) ── journal ──> ApplyStream ──> Applier ──> target tables
+                                   └─────> SnapshotRunner ── chunk jobs ──> capture registers
+
+Called by `tailrace run`. Returns the exit code, or raises the error whose exit code it is.
+"""
+
+import logging
+import secrets
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tailrace.apply.applier import Applier, fault_of
+from tailrace.apply.journal import SharedJournal
+from tailrace.apply.stream import ApplyStream
+from tailrace.apply.worker import TableWorker
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Applied, TableSchema
+from tailrace.contract.resources import Replicator, SnapshotRequest
+from tailrace.errors import Retry, Stop, TailraceError
+from tailrace.run import display, session, targets
+from tailrace.run.control import DriverControl, Requests
+from tailrace.run.folder import RunFolder
+from tailrace.run.manifest import seconds
+from tailrace.run.once import OnceCheck
+from tailrace.run.server import Server
+from tailrace.run.snapshots import SnapshotRunner
+from tailrace.run.source_work import Tools
+from tailrace.run.supervise import CaptureProcess
+from tailrace.sources.postgresql.connect import PgConfig, connect
+from tailrace.storage import Storage
+from tailrace.targets.lake.layout import Layout
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.25
+REPORT_SECONDS = 2.0
+BATCH_PATIENCE = 2.0
+"""A micro-batch waits this long for its tables; slower ones go on beside the next batch."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    replicator: Replicator
+    requests: tuple[SnapshotRequest, ...]
+    folder: RunFolder
+    once: bool = False
+    json: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    token_file: Path | None = None
+    secrets: Path | None = None
+    """Folder with a folder per mounted Secret."""
+    log_format: str = "text"
+
+
+def run(settings: Settings) -> int:
+    """From start to end."""
+    if settings.replicator.spec.suspend:
+        log.warning("spec.suspend is set: nothing is started, and the source keeps its log meanwhile")
+        return 0
+    settings.folder.take()
+    return Driver(settings).run()
+
+
+class Driver:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spec = settings.replicator.spec
+        self._folder = settings.folder
+        self._name = settings.replicator.metadata.name
+        self._control = DriverControl(self._name)
+        self._control.suspended = self._spec.apply.suspend
+        self._ending = threading.Event()
+        self._broken: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self._reported: dict[int, tuple[int, int]] = {}
+        self._report_due = 0.0
+
+    def run(self) -> int:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        server = self._serve()
+        capture = self._capture()
+        view = display.choose(self._settings.json)
+        try:
+            capture.start()
+            return self._work(capture, view)
+        except TailraceError as error:
+            self._control.fault, self._control.stopped = fault_of(error, time.time()), isinstance(error, Stop)
+            view.show(self._control.status())
+            raise
+        finally:
+            self._ending.set()
+            view.close()
+            capture.stop()
+            server.close()
+            self._folder.retract()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        log.info("%s: ends in order", signal.Signals(number).name)
+        self._ending.set()
+
+    # ---- bringing up ----
+
+    def _serve(self) -> Server:
+        given = self._settings.token_file
+        token = given.read_text().strip() if given is not None else self._folder.make_token()
+        server = Server(self._control, self._settings.host, self._settings.port, token or secrets.token_urlsafe(32))
+        server.start()
+        self._folder.announce(server.url, given)
+        log.info("status at %s/status", server.url)
+        return server
+
+    def _capture(self) -> CaptureProcess:
+        copy = self._folder.path / "replicator.json"
+        document = self._settings.replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True)
+        changed = not copy.exists() or copy.read_text() != document
+        copy.write_text(document)
+        command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(copy)]
+        command += ["--run-dir", str(self._folder.path), "--socket", str(self._folder.socket)]
+        command += ["--log-format", self._settings.log_format]
+        if self._settings.secrets is not None:
+            command += ["--secrets", str(self._settings.secrets)]
+        self._control.client = CaptureClient(self._folder.socket, timeout=60)
+        return CaptureProcess(command, self._folder.path, lambda: not changed and self._answers())
+
+    def _answers(self) -> bool:
+        client = CaptureClient(self._folder.socket, timeout=5)
+        try:
+            client.state()
+        except Retry:
+            return False
+        finally:
+            client.close()
+        return True
+
+    def _journal(self, capture: CaptureProcess) -> SharedJournal | None:
+        """Wait for record 0; None: a signal came first."""
+        storage = Storage.open(self._spec.storage)
+        while not self._ending.is_set():
+            capture.check()
+            self._control.ask_capture()
+            try:
+                reader = JournalReader.open(storage)
+                if reader.state.origin is not None:
+                    return SharedJournal(reader)
+            except Retry as error:
+                log.warning("%s", error)
+            self._ending.wait(TURN_SECONDS)
+        return None
+
+    def _work(self, capture: CaptureProcess, view: display.Display) -> int:
+        config = PgConfig.of(self._spec.source, f"tailrace {self._name}"[:63], self._settings.secrets)
+        once = OnceCheck(source_position(config)) if self._settings.once else None
+        spark = session.start(self._spec, self._folder.path, self._folder.spark_log)
+        try:
+            journal = self._journal(capture)
+            if journal is None:
+                return 0
+            self._control.journal = journal
+            log_storage, lake = Storage.open(self._spec.storage), Storage.open(self._spec.target)
+            engine = targets.LakeEngine(log_storage, lake)
+            open_table = targets.opener(self._spec, spark, lake)
+            progress = self._control.progress
+            applier = Applier(
+                journal,
+                progress,
+                lambda table: TableWorker(table.table_id, open_table(table), engine, progress),
+                lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
+                retry_seconds=seconds(self._spec.retry.time),
+            )
+            origin = journal.state.origin
+            assert origin is not None
+            tools = Tools(
+                config.bound_to(origin.system_identifier), self._spec.options, lake, self._folder.socket, spark, journal,
+                lambda table_id, schema: _layout(applier, table_id, schema),
+            )  # fmt: skip
+            runner = SnapshotRunner(tools, progress, self._spec.snapshot, retry_seconds=seconds(self._spec.retry.time))
+            stream = ApplyStream(
+                spark,
+                log_storage,
+                self._folder.checkpoint,
+                f"{int(seconds(self._spec.apply.interval) * 1000)} milliseconds",
+                lambda record: self._batch(applier, journal, record),
+            )
+            self._control.runner = runner
+            parts = _Parts(capture, applier, runner, stream, journal)
+            try:
+                return self._loop(parts, view, once)
+            finally:
+                self._ending.set()
+                stream.stop()
+                runner.stop()
+                applier.stop()
+                for thread in self._threads:
+                    thread.join(10)
+                self._report(journal)
+                view.show(self._control.status())
+        finally:
+            spark.stop()
+
+    # ---- running ----
+
+    def _batch(self, applier: Applier, journal: SharedJournal, record: int) -> None:
+        journal.refresh()
+        applier.offer(record, BATCH_PATIENCE)
+
+    def _loop(self, parts: "_Parts", view: display.Display, once: OnceCheck | None) -> int:
+        control, requests = self._control, Requests(self._settings.requests)
+        control.loops = {"the snapshot planner": parts.runner}
+        self._spawn(parts.runner)
+        if not self._spec.apply.suspend:
+            parts.stream.start(-1 if parts.journal.state.number < 0 else parts.journal.state.number)
+            control.loops["apply"] = parts.stream
+        while not self._ending.wait(TURN_SECONDS):
+            parts.capture.check()
+            if self._broken is not None:
+                raise self._broken
+            control.ask_capture()
+            state = parts.journal.refresh()
+            if not self._spec.apply.suspend:
+                self._keep_applying(parts, state.number)
+            requests.turn(control)
+            if requests.refused:
+                raise requests.refused[0]
+            self._report(parts.journal)
+            view.show(control.status())
+            if once is not None:
+                verdict = once.look(state, control.progress.all(), requests.open)
+                if verdict.done:
+                    return self._ended(verdict.failed)
+                log.debug("once: %s", verdict.waits_for)
+        return 0
+
+    def _keep_applying(self, parts: "_Parts", number: int) -> None:
+        """The stream brings new records; tables whose pause is over, and what was there at start, are offered here."""
+        parts.applier.offer(number)
+        parts.stream.turned = max(parts.stream.turned, time.monotonic() if parts.applier.idle() else 0.0)
+        try:
+            parts.stream.check()
+        except Retry as error:
+            log.warning("%s; starts again", error)
+            parts.stream.start(number)
+
+    def _ended(self, failed: tuple[str, ...]) -> int:
+        if not failed:
+            log.info("everything up to the source's position at start is applied")
+            return 0
+        log.error("not complete: %s", ", ".join(failed))
+        return 1
+
+    def _spawn(self, runner: SnapshotRunner) -> None:
+        def turn() -> None:
+            while not self._ending.is_set():
+                try:
+                    runner.turn()
+                except Retry as error:
+                    log.warning("snapshot planner: %s", error)
+                    self._ending.wait(1.0)
+                except BaseException as error:  # the main loop raises it
+                    self._broken = error
+                    return
+
+        thread = threading.Thread(target=turn, name="snapshot-planner", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _report(self, journal: SharedJournal) -> None:
+        """Tell capture what the targets hold, so that the log can be trimmed; only what moved by a commit."""
+        if time.monotonic() < self._report_due and not self._ending.is_set():
+            return
+        self._report_due = time.monotonic() + REPORT_SECONDS
+        moved = {
+            table_id: (p.applied_seq, p.applied_record, p.committed_record)
+            for table_id, p in self._control.progress.all().items()
+            if p.committed_record >= 0 and table_id in journal.state.tables
+        }
+        fresh = {t: v for t, v in moved.items() if self._reported.get(t) != (v[0], v[2])}
+        if not fresh or self._control.client is None:
+            return
+        try:
+            self._control.client.report_applied(
+                [Applied(table_id=t, applied_seq=v[0], applied_record=v[1]) for t, v in fresh.items()]
+            )
+        except Retry as error:
+            log.debug("capture was not told: %s", error)
+            return
+        self._reported |= {t: (v[0], v[2]) for t, v in fresh.items()}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    capture: CaptureProcess
+    applier: Applier
+    runner: SnapshotRunner
+    stream: ApplyStream
+    journal: SharedJournal
+
+
+def _layout(applier: Applier, table_id: int, schema: TableSchema) -> tuple[Layout, str] | None:
+    worker = applier.worker(table_id)
+    layout = worker.layout(schema) if worker is not None else None
+    return None if worker is None or layout is None else (layout, worker.table.location)
+
+
+def source_position(config: PgConfig) -> int:
+    """The end of the source's log now."""
+    with connect(config) as connection:
+        row = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+    assert row is not None
+    return int(row[0])

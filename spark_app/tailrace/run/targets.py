@@ -1,0 +1,54 @@
+"""Opens target tables and gives the apply workers their engine: the only place that knows both lake formats."""
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+from pyspark.sql import SparkSession
+
+from tailrace.apply import engine
+from tailrace.apply.slice import TableSlice
+from tailrace.apply.work import Work
+from tailrace.changelog.state import TableLog
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import TargetRefused
+from tailrace.storage import Storage
+from tailrace.targets.lake import compact
+from tailrace.targets.lake.delta import DeltaTable
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
+
+SAFE = " !$&'()+,;=@[]{}^"
+"""Characters of a table's name that may stand in a path as they are."""
+
+
+class LakeEngine:
+    """`apply.worker.Engine` over one change log and one target."""
+
+    def __init__(self, log: Storage, lake: Storage) -> None:
+        self._log = log
+        self._lake = lake
+
+    def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
+        files = () if part.clear else tuple(table.files())
+        return engine.build(Work(part, layout, self._log, self._lake, table.location, files))
+
+    def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
+        return compact.compact(table, self._lake, layout, applied, compact.Limits())
+
+
+def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable[[TableLog], LakeTable]:
+    """Makes the `LakeTable` of a source table; nothing is read before its `ensure`."""
+    if spec.target.type != "delta":
+        raise TargetRefused(f"target.type {spec.target.type!r} cannot be written here.", "Use delta.")
+
+    def delta(table: TableLog) -> LakeTable:
+        return DeltaTable(spark, lake, location(lake.root, table))
+
+    return delta
+
+
+def location(root: str, table: TableLog) -> str:
+    """`<location>/<schema>/<table>`; what a path cannot hold is percent-encoded. The first name stays: a renamed table
+    keeps its folder."""
+    first = table.schemas[0].table
+    return "/".join([root, quote(first.schema_name, safe=SAFE), quote(first.table_name, safe=SAFE)])
