@@ -58,6 +58,11 @@ class TableWorker:
                 self._applied = None
                 raise
 
+    @property
+    def opened(self) -> bool:
+        """Whether the target is known right now; asks no lock, so that it may be called while a batch runs."""
+        return self._applied is not None
+
     def layout(self, schema: TableSchema) -> Layout | None:
         """How chunk files of this schema version must look; None: the target is not open yet."""
         with self._lock:

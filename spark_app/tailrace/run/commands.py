@@ -137,12 +137,13 @@ def change_snapshot(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    from tailrace.run.doctor import examine
+    from tailrace.run.doctor import examine  # brings the database client, which `status` does without
 
-    replicator = manifest_of(options).replicator(options.name)
-    findings = examine(replicator, Path.cwd())
-    for finding in findings:
-        print(str(finding))
-    worst = max((f.exit_code for f in findings), default=0)
-    print("ready" if worst == 0 else "not ready")
-    return worst
+    report = examine(manifest_of(options).replicator(options.name), secrets_folder())
+    for line in report.lines:
+        print(line)
+    for column in report.columns:
+        if column.support != "YES":
+            print(f"{column.support:7} {column.table}.{column.column} ({column.source_type}): {column.suggestion}")
+    print("ready" if report.exit_code == 0 else "not ready")
+    return report.exit_code

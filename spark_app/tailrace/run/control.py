@@ -150,7 +150,7 @@ class DriverControl:
 
 
 class Requests:
-    """SnapshotRequests that came with the manifest: asked until they are accepted; a refused one is told and dropped."""
+    """SnapshotRequests that came with the manifest: asked until accepted; a refused one is told and dropped."""
 
     def __init__(self, requests: Sequence[SnapshotRequest], clock: Callable[[], float] = time.monotonic) -> None:
         self._open = list(requests)

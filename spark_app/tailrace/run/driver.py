@@ -1,4 +1,4 @@
-"""The driver's main process: brings the parts up, turns its main loop until something ends it, takes them down in order.
+"""The driver's main process: brings the parts up, turns its loop until something ends it, takes them down in order.
 
     capture (child process) ── journal ──> ApplyStream ──> Applier ──> target tables
                                    └─────> SnapshotRunner ── chunk jobs ──> capture registers
@@ -180,9 +180,15 @@ class Driver:
             origin = journal.state.origin
             assert origin is not None
             tools = Tools(
-                config.bound_to(origin.system_identifier), self._spec.options, lake, self._folder.socket, spark, journal,
-                lambda table_id, schema: _layout(applier, table_id, schema),
-            )  # fmt: skip
+                config=config.bound_to(origin.system_identifier),
+                options=self._spec.options,
+                storage=lake,
+                socket=self._folder.socket,
+                spark=spark,
+                journal=journal,
+                layouts=lambda table_id, schema: _layout(applier, table_id, schema),
+                opened=lambda table_id: (worker := applier.worker(table_id)) is not None and worker.opened,
+            )
             runner = SnapshotRunner(tools, progress, self._spec.snapshot, retry_seconds=seconds(self._spec.retry.time))
             stream = ApplyStream(
                 spark,

@@ -87,8 +87,9 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
     for name, value in settings(spec, run_dir, os.environ).items():
         conf.set(name, value)
     with log_file.open("ab") as sink:
+        output = {"stdout": sink, "stderr": sink, "start_new_session": True}
         # The gateway's own session: Ctrl-C is for us, the JVM is ended after the last commit.
-        gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink, "start_new_session": True})
+        gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("WARN")
     hadoop = context._jsc.hadoopConfiguration()

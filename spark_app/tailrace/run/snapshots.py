@@ -145,7 +145,7 @@ class SnapshotRunner:
         paused = snapshot.suspended and slot.run.phase is not c.Phase.FINISH
         while not paused and (work := c.next_work(slot.run, AHEAD)) is not None:
             if isinstance(work, c.Read):
-                if not self._may_read(snapshot):
+                if not self._may_read(snapshot) or not self._tools.opened(key[1]):
                     return
                 self._begin_read(key, slot, work.range)
             elif slot.busy:

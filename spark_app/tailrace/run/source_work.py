@@ -47,6 +47,8 @@ class Tools:
     spark: SparkSession
     journal: SharedJournal
     layouts: Layouts
+    opened: Callable[[int], bool]
+    """Whether the table's target is open; without waiting."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""`tailrace doctor`: what stands in the way of a start, without changing source or target.
+
+Looks at the source through its preflight and at storage and target by writing, reading and removing one small file.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import Retry, Stop, TailraceError
+from tailrace.sources.postgresql import preflight
+from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.connect import PgConfig, connect
+from tailrace.sources.postgresql.facts import observe
+from tailrace.sources.postgresql.preflight import ColumnSupport
+from tailrace.storage import Storage
+
+SOURCE_REFUSES = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was looked at."""
+
+    level: Literal["ok", "warn", "fail"]
+    subject: str
+    message: str
+    fix: str = ""
+    exit_code: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.level:4} {self.subject}: {self.message}"
+        return text + (f"\n     fix: {self.fix}" if self.fix else "")
+
+
+@dataclass(frozen=True)
+class Report:
+    lines: tuple[Line, ...]
+    columns: tuple[ColumnSupport, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return max((line.exit_code for line in self.lines), default=0)
+
+
+def examine(replicator: Replicator, secrets: Path | None) -> Report:
+    """Source first, then storage and target."""
+    lines: list[Line] = []
+    columns: Sequence[ColumnSupport] = ()
+    try:
+        found, columns = _source(replicator, secrets)
+        lines += found
+    except (Stop, Retry) as error:
+        lines.append(_failure("source", error))
+    for subject, config in (("storage", replicator.spec.storage), ("target", replicator.spec.target)):
+        lines += _place(subject, config)
+    return Report(tuple(lines), tuple(columns))
+
+
+def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], list[ColumnSupport]]:
+    spec = replicator.spec
+    with connect(PgConfig.of(spec.source, "tailrace doctor", secrets)) as connection:
+        tables = discover(connection, spec.tables, spec.options)
+        facts = observe(connection, spec.source, replicator.metadata.name, tables)
+    lines = [
+        Line(f.level, f.table or f.name, f.message, f.fix, SOURCE_REFUSES if f.level == "fail" and not f.table else 0)
+        for f in preflight.check(facts)
+    ]
+    if not tables:
+        asked = ", ".join(spec.tables.include)
+        lines.append(Line("fail", "tables", f"no table matches {asked}", "correct tables.include", SOURCE_REFUSES))
+    return lines, [column for table in tables for column in preflight.columns(table)]
+
+
+def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
+    """Exclusive creation is what the journal stands on, so it is what is tried."""
+    name = f"_tailrace_doctor/{uuid.uuid4().hex}"
+    try:
+        storage = Storage.open(config, os.environ)
+        storage.create(name, b"tailrace")
+        same = storage.get(name) == b"tailrace"
+        storage.delete(name)
+    except TailraceError as error:
+        yield _failure(subject, error)
+        return
+    if same:
+        yield Line("ok", subject, f"{config.location} can be written and read")
+    else:
+        yield Line("fail", subject, f"{config.location} gives back other bytes than were written", "", SOURCE_REFUSES)
+
+
+def _failure(subject: str, error: TailraceError) -> Line:
+    return Line("fail", subject, f"{error.name}: {error.message}", error.fix, error.exit_code)

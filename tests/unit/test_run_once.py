@@ -1,0 +1,77 @@
+from tailrace.apply.progress import TableProgress
+from tailrace.changelog.records import Column, SnapshotEnded, SnapshotPlanned, TableSchema, TableStopped
+from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.run.once import OnceCheck
+
+PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
+
+
+def table(table_id: int = 7, initial: bool = True, stopped: bool = False) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
+    stop = TableStopped(table_id=table_id, seq=1, error="NoKey", message="m", fix="f") if stopped else None
+    return TableLog(
+        table_id=table_id,
+        added_record=1,
+        edge_xid=1,
+        initial_snapshot=initial,
+        schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
+        stopped=stop,
+    )
+
+
+def log(*tables: TableLog, number: int = 5, position: int = 100, outcome: str | None = None) -> LogState:
+    ended = None
+    if outcome:
+        ended = SnapshotEnded.model_validate({"snapshot_id": PLAN.snapshot_id, "outcome": outcome})
+    snapshot = SnapshotState(plan=PLAN, record=4, tables={7: SnapshotTable(table_id=7)}, ended=ended)
+    return LogState(
+        number=number,
+        position=position,
+        tables={t.table_id: t for t in tables},
+        snapshots={PLAN.snapshot_id: snapshot} if outcome is not None else {},
+    )
+
+
+def at(record: int, **more: object) -> dict[int, TableProgress]:
+    return {7: TableProgress(applied_record=record, **more)}  # type: ignore[arg-type]
+
+
+def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:
+    check = OnceCheck(100)
+    assert "capture" in check.look(log(table(), position=99), at(9), 0).waits_for
+    assert "planned" in check.look(log(table()), at(9), 0).waits_for
+    assert "under way" in check.look(log(table(), outcome=""), at(9), 0).waits_for
+    done = log(table(), outcome="completed", number=8)
+    assert "has not applied record 8" in check.look(done, at(7), 0).waits_for
+    later = done.model_copy(update={"number": 20})
+    assert check.look(later, at(8), 0).done
+
+
+def test_withheld_rows_and_open_requests_hold_it_up() -> None:
+    check = OnceCheck(100)
+    state = log(table(), outcome="completed")
+    assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
+    assert not check.look(state, at(9), 1).done
+    assert check.look(state, at(9), 0).done
+
+
+def test_a_source_without_matching_tables_is_not_done() -> None:
+    assert not OnceCheck(1).look(log(), {}, 0).done
+
+
+def test_a_stopped_table_does_not_hold_it_up_but_makes_it_a_failure() -> None:
+    state = log(table(), table(8, initial=False, stopped=True), outcome="completed")
+    verdict = OnceCheck(100).look(state, at(9), 0)
+    assert (verdict.done, verdict.failed) == (True, ("s.t8",))
+
+
+def test_a_table_that_is_only_retried_is_waited_for() -> None:
+    assert not OnceCheck(100).look(log(table(), outcome="completed"), at(2), 0).done
+
+
+def test_a_failed_snapshot_of_this_run_is_named() -> None:
+    check = OnceCheck(100)
+    check.look(log(table(), number=2), at(0), 0)
+    verdict = check.look(log(table(), outcome="failed"), at(9), 0)
+    assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1",))

@@ -1,0 +1,125 @@
+from rich.console import Console
+
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Column, Segment, SnapshotPlanned, TableSchema, TableStopped
+from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.contract.status import Counters, Fault
+from tailrace.run import display
+from tailrace.run.rates import Rate
+from tailrace.run.status import Moment, assemble
+from tailrace.snapshot.chunks import Phase, Range, TableRun
+
+ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, source_position=0x16B374D900, lag_seconds=0.5)
+
+
+def table(table_id: int, *records: int, **more: object) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
+    segments = tuple(
+        LoggedSegment(
+            record=r,
+            segment=Segment(
+                table_id=table_id, schema_version=1, path="p", rows=1, size=1, first_seq=r, last_seq=r, inserts=1
+            ),
+        )
+        for r in records
+    )
+    values: dict[str, object] = {
+        "table_id": table_id,
+        "added_record": 1,
+        "edge_xid": 1,
+        "initial_snapshot": False,
+        "schemas": (LoggedSchema(record=1, after_seq=0, table=schema),),
+        "segments": segments,
+    }
+    return TableLog.model_validate(values | more)
+
+
+def moment(log: LogState, **more: object) -> Moment:
+    values: dict[str, object] = {"name": "shop", "now": 100.0, "started_at": 1.0, "log": log, "capture": ANSWER}
+    return Moment(**(values | more))  # type: ignore[arg-type]
+
+
+def log(*tables: TableLog, **more: object) -> LogState:
+    values: dict[str, object] = {"number": 9, "tables": {t.table_id: t for t in tables}}
+    return LogState.model_validate(values | more)
+
+
+def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> None:
+    state = log(table(7, 3, 6), table(8, 3), commit_times=((3, 40_000_000), (6, 90_000_000)))
+    progress = {7: TableProgress(applied_record=5), 8: TableProgress(applied_record=5)}
+    status = assemble(moment(state, tables=progress))
+    assert [(t.name, t.state, t.lag_seconds) for t in status.tables] == [
+        ("s.t7", "REPLICATING", 10.0),
+        ("s.t8", "REPLICATING", 0.0),
+    ]
+    assert (status.apply.lag_seconds, status.apply.record) == (10.0, 5)
+    assert (status.capture.position, status.capture.lag_bytes) == ("16/B374D848", 0xB8)
+
+
+def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:
+    progress = Progress()
+    progress.put(8, TableProgress(applied_record=9))
+    progress.fail(7, Fault(name="ForeignChange", message="rows changed", since=50), stopped=True)
+    progress.fail(7, Fault(name="ForeignChange", message="rows changed", since=60), stopped=True)
+    status = assemble(moment(log(table(7), table(8)), tables=progress.all()))
+    assert (status.state, status.tables_failing, status.tables_replicating) == ("Failing", 1, 1)
+    assert "s.t7: ForeignChange: rows changed" in status.message
+    fault = status.tables[0].fault
+    assert fault is not None
+    assert (fault.since, fault.count) == (50, 2)
+
+
+def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
+    stop = TableStopped(table_id=7, seq=1, error="ValueUnsupported", message="numeric NaN", fix="use asText")
+    status = assemble(moment(log(table(7, stopped=stop))))
+    assert status.tables[0].state == "STOPPED"
+    assert status.tables[0].fault == Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText")
+
+
+def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
+    plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
+    part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250, chunks_done=2)
+    state = log(table(7), snapshots={"s1": SnapshotState(plan=plan, record=4, tables={7: part})})
+    run = TableRun("s1", 7, Phase.WALK, reading={3: Range(3, ("5",), ("9",))})
+    status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rate=50.0))
+    (snapshot,) = status.snapshots
+    assert (snapshot.state, snapshot.rows_done, snapshot.seconds_left) == ("Running", 250, 15.0)
+    assert snapshot.tables[0].running == ("(5, 9]",)
+    assert status.tables[0].state == "SNAPSHOTTING"
+    console = Console(width=160, record=True, file=None, quiet=False)
+    with console.capture() as shown:
+        console.print(display.render(status))
+    assert "25%" in shown.get()
+    assert "250 of about 1,000 rows" in shown.get()
+    assert "snapshot again 25% (250 rows)" in display.line(status)
+
+
+def test_without_capture_the_status_says_so() -> None:
+    status = assemble(moment(log(), capture=None))
+    assert (status.state, status.capture.alive) == ("Starting", False)
+
+
+def test_counters_are_summed_in_the_line() -> None:
+    progress = {7: TableProgress(applied_record=9, counters=Counters(inserts=1200, updates=3, deletes=4))}
+    text = display.line(assemble(moment(log(table(7)), tables=progress)))
+    assert "+1,200 ~3 -4" in text
+
+
+def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_changes() -> None:
+    now, lines = [0.0], []
+    view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
+    view.show(assemble(moment(log(table(7)))))
+    view.show(assemble(moment(log(table(7)))))
+    view.show(assemble(moment(log(table(7)), capture=None)))
+    now[0] = 6.0
+    view.show(assemble(moment(log(table(7)), capture=None)))
+    assert len(lines) == 3
+
+
+def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_anew() -> None:
+    rate = Rate(window=10)
+    assert [rate.add(0, 0), rate.add(1, 100), rate.add(2, 200)] == [0.0, 100.0, 100.0]
+    assert rate.add(30, 200) < 10
+    assert rate.add(31, 0) == 0.0

@@ -1,0 +1,98 @@
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.errors import Fenced, PositionLost
+from tailrace.run import supervise
+from tailrace.run.supervise import CaptureProcess, is_capture
+
+MARK = "tailrace.capture.process"
+"""Stands in the stand-in's command line, as in the real one."""
+
+
+def process(
+    tmp_path: Path, code: str, answers: bool = False, clock: Callable[[], float] = time.monotonic
+) -> CaptureProcess:
+    return CaptureProcess([sys.executable, "-c", code, MARK], tmp_path, lambda: answers, clock)
+
+
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def ended(capture: CaptureProcess) -> bool:
+    assert capture._child is not None
+    return capture._child.poll() is not None
+
+
+@pytest.mark.parametrize(("code", "error"), [(12, PositionLost), (13, Fenced)])
+def test_an_exit_code_that_nobody_should_repeat_becomes_the_same_error(
+    tmp_path: Path, code: int, error: type[Exception]
+) -> None:
+    fault = {"name": "any", "message": "the slot is gone", "fix": "make a new log"}
+    program = (
+        f"import pathlib; pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})"
+    )
+    capture = process(tmp_path, f"{program}; raise SystemExit({code})")
+    capture.start()
+    until(lambda: ended(capture))
+    with pytest.raises(error, match="the slot is gone"):
+        capture.check()
+
+
+def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path: Path) -> None:
+    now = [0.0]
+    capture = process(tmp_path, "raise SystemExit(1)", clock=lambda: now[0])
+    capture.start()
+    pids = [capture.pid]
+    for pause in (0.5, 1.0, 2.0):
+        until(lambda: ended(capture))
+        capture.check()
+        now[0] += pause - 0.01
+        capture.check()
+        assert capture.pid is None
+        now[0] += 0.02
+        capture.check()
+        pids.append(capture.pid)
+    assert len(set(pids)) == 4
+    assert capture.restarts == 3
+    capture.stop()
+
+
+def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: Path) -> None:
+    first = process(tmp_path, "import time; time.sleep(60)")
+    first.start()
+    assert first.pid is not None
+    until(lambda: is_capture(first.pid or 0))
+    second = process(tmp_path, "raise SystemExit(1)", answers=True)
+    second.start()
+    assert second.pid == first.pid
+    second.check()
+    second.stop(grace=5)
+    assert first._child is not None
+    assert first._child.wait(5) == -signal.SIGTERM
+
+
+def test_a_living_capture_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
+    first = process(tmp_path, "import time; time.sleep(60)")
+    first.start()
+    until(lambda: is_capture(first.pid or 0))
+    second = process(tmp_path, "import time; time.sleep(60)")
+    second.start()
+    assert second.pid != first.pid
+    assert ended(first)
+    second.stop()
+
+
+def test_a_pid_that_belongs_to_another_program_is_not_capture(tmp_path: Path) -> None:
+    assert not is_capture(1)
+    assert not is_capture(2**22 + 1)
+    assert supervise.STOPPING[12] is PositionLost
