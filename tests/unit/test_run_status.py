@@ -112,9 +112,9 @@ def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_
     view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
     view.show(assemble(moment(log(table(7)))))
     view.show(assemble(moment(log(table(7)))))
-    view.show(assemble(moment(log(table(7)), capture=None)))
+    view.show(assemble(moment(log(table(7)), suspended=True)))
     now[0] = 6.0
-    view.show(assemble(moment(log(table(7)), capture=None)))
+    view.show(assemble(moment(log(table(7)), suspended=True)))
     assert len(lines) == 3
 
 

@@ -63,15 +63,22 @@ class Applier:
         self._lock = Lock()
         self._stopping = False
         self._fatal: TailraceError | None = None
+        self.turned = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
         self.missing_chunks: list[tuple[int, str]] = []
         """(table, message) of registered chunk files that were gone."""
+
+    @property
+    def through(self) -> int:
+        """The record that was offered last."""
+        return self._through
 
     def offer(self, through: int, patience: float = 0.0) -> None:
         """Let every table go on to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that a
         worker met: the whole target refuses."""
         if self._fatal is not None:
             raise self._fatal
+        self.turned = time.monotonic()
         with self._lock:
             self._through = max(self._through, through)
             started = [future for future in map(self._enter, self._live()) if future is not None]

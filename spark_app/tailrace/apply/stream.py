@@ -7,19 +7,21 @@ costs nothing, and a batch that is replayed finds its records applied.
 
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.changelog.journal import load_rollup
 from tailrace.changelog.paths import record_path
-from tailrace.errors import Retry
 from tailrace.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,8 @@ FORMAT = "tailrace_journal"
 SCHEMA = "record long"
 MAX_RECORDS = 500
 """Records of one micro-batch: Spark asks for no limit, so the reader sets its own."""
+FIRST_PAUSE, LONGEST_PAUSE, CALM = 0.5, 15.0, 60.0
+"""Before a query that ended is started again; a query that ran for `CALM` seconds sets the pause back."""
 PASSED_BY_SECONDS = 60.0
 """Without a next record for this long, the reader asks whether retention removed it."""
 
@@ -97,31 +101,61 @@ def journal_source(storage: Storage, first: int) -> type[DataSource]:
 
 
 class ApplyStream:
-    """The query; `offer(record)` is called for every micro-batch."""
+    """Keeps the query running from a thread of its own; `offer(record)` is called for every micro-batch."""
 
     def __init__(
         self,
         spark: SparkSession,
         storage: Storage,
         checkpoint: Path,
+        *,
         interval: str,
+        position: Callable[[], int],
         offer: Callable[[int], None],
     ) -> None:
+        """`position`: the last record that was offered otherwise, where a new query begins."""
         self._spark = spark
         self._storage = storage
         self._checkpoint = checkpoint
         self._interval = interval
+        self._position = position
         self._offer = offer
+        self._ending = threading.Event()
         self._query: StreamingQuery | None = None
-        self.turned = time.monotonic()
-        """When the last batch ended; for the health check."""
+        self._thread = threading.Thread(target=self._keep, name="apply-stream", daemon=True)
 
-    def start(self, first: int) -> None:
-        """Begin after record `first`."""
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        query = self._query
+        return query is not None and query.isActive
+
+    def stop(self) -> None:
+        self._ending.set()
+        if self._query is not None:
+            self._query.stop()
+        self._thread.join(30)
+
+    def _keep(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._ending.is_set():
+            begun = time.monotonic()
+            try:
+                self._query = self._begin()
+                self._query.awaitTermination()
+            except (PySparkException, Py4JError) as error:
+                if not self._ending.is_set():
+                    log.warning("the apply stream ended and starts again: %s", str(error).splitlines()[0])
+            pause = FIRST_PAUSE if time.monotonic() - begun > CALM else min(pause * 2, LONGEST_PAUSE)
+            self._ending.wait(pause)
+
+    def _begin(self) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self._spark.dataSource.register(journal_source(self._storage, first))
+        self._spark.dataSource.register(journal_source(self._storage, self._position()))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes")
-        self._query = (
+        return (
             self._spark.readStream.format(FORMAT)
             .load()
             .writeStream.foreachBatch(self._batch)
@@ -131,24 +165,7 @@ class ApplyStream:
             .start()
         )
 
-    @property
-    def running(self) -> bool:
-        return self._query is not None and self._query.isActive
-
-    def check(self) -> None:
-        """Raises `Retry` when the query has ended by itself."""
-        if self._query is not None and not self._query.isActive:
-            fault = self._query.exception()
-            self._query = None
-            raise Retry(f"the apply stream ended: {str(fault).splitlines()[0] if fault else 'no reason given'}")
-
-    def stop(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
-
     def _batch(self, rows: DataFrame, number: int) -> None:
         ends = [row.record for row in rows.collect()]
         if ends:
             self._offer(max(ends))
-        self.turned = time.monotonic()

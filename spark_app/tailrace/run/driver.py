@@ -40,7 +40,7 @@ from tailrace.targets.lake.layout import Layout
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 0.25
+TURN_SECONDS = 0.5
 REPORT_SECONDS = 2.0
 BATCH_PATIENCE = 2.0
 """A micro-batch waits this long for its tables; slower ones go on beside the next batch."""
@@ -194,8 +194,9 @@ class Driver:
                 spark,
                 log_storage,
                 self._folder.checkpoint,
-                f"{int(seconds(self._spec.apply.interval) * 1000)} milliseconds",
-                lambda record: self._batch(applier, journal, record),
+                interval=f"{int(seconds(self._spec.apply.interval) * 1000)} milliseconds",
+                position=lambda: applier.through,
+                offer=lambda record: self._batch(applier, journal, record),
             )
             self._control.runner = runner
             parts = _Parts(capture, applier, runner, stream, journal)
@@ -222,10 +223,12 @@ class Driver:
     def _loop(self, parts: "_Parts", view: display.Display, once: OnceCheck | None) -> int:
         control, requests = self._control, Requests(self._settings.requests)
         control.loops = {"the snapshot planner": parts.runner}
+        waits_for = ""
         self._spawn(parts.runner)
         if not self._spec.apply.suspend:
-            parts.stream.start(-1 if parts.journal.state.number < 0 else parts.journal.state.number)
-            control.loops["apply"] = parts.stream
+            parts.applier.offer(parts.journal.state.number)
+            parts.stream.start()
+            control.loops["apply"] = parts.applier
         while not self._ending.wait(TURN_SECONDS):
             parts.capture.check()
             if self._broken is not None:
@@ -243,18 +246,15 @@ class Driver:
                 verdict = once.look(state, control.progress.all(), requests.open)
                 if verdict.done:
                     return self._ended(verdict.failed)
-                log.debug("once: %s", verdict.waits_for)
+                if verdict.waits_for != waits_for:
+                    log.debug("--once: %s", verdict.waits_for)
+                waits_for = verdict.waits_for
         return 0
 
     def _keep_applying(self, parts: "_Parts", number: int) -> None:
-        """The stream brings new records; tables whose pause is over, and what was there at start, are offered here."""
-        parts.applier.offer(number)
-        parts.stream.turned = max(parts.stream.turned, time.monotonic() if parts.applier.idle() else 0.0)
-        try:
-            parts.stream.check()
-        except Retry as error:
-            log.warning("%s; starts again", error)
-            parts.stream.start(number)
+        """The stream brings new records; tables whose pause is over are offered here, and all while the stream is
+        being started again."""
+        parts.applier.offer(parts.applier.through if parts.stream.running else number)
 
     def _ended(self, failed: tuple[str, ...]) -> int:
         if not failed:

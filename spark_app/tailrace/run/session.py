@@ -43,12 +43,13 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.app.name": "tailrace",
         "spark.jars": artifacts.spark_jars("lake"),
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": f"{memory}m",
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{run_dir}/log4j2.properties -Dderby.system.home={run_dir}/spark"
-            " -XX:+UseSerialGC -XX:TieredStopAtLevel=4 -Duser.timezone=UTC"
+            " -XX:+UseSerialGC -Duser.timezone=UTC"
         ),
         "spark.local.dir": f"{run_dir}/spark",
         "spark.scheduler.mode": "FAIR",

@@ -137,7 +137,9 @@ def _fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _stats_columns(schema: TableSchema) -> str:
-    """What others' writers (OPTIMIZE) keep statistics of: the key first, then as many as Delta would."""
+    """What others' writers (OPTIMIZE) keep statistics of: the key first, then as many as Delta would. Delta refuses to
+    be told of columns whose type it does not skip by."""
     rest = [column for column in schema.columns if column.key is None]
-    names = [column.name for column in (*schema.key_columns, *rest[:32])]
+    chosen = [column for column in (*schema.key_columns, *rest[:32]) if column.type not in ("bool", "binary")]
+    names = [column.name for column in chosen]
     return ",".join("`" + name.replace("`", "``") + "`" for name in names)
