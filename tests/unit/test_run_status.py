@@ -108,7 +108,8 @@ def test_counters_are_summed_in_the_line() -> None:
 
 
 def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_changes() -> None:
-    now, lines = [0.0], []
+    now = [0.0]
+    lines: list[str] = []
     view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
     view.show(assemble(moment(log(table(7)))))
     view.show(assemble(moment(log(table(7)))))

@@ -167,7 +167,7 @@ class Driver:
                 return 0
             self._control.journal = journal
             log_storage, lake = Storage.open(self._spec.storage), Storage.open(self._spec.target)
-            engine = targets.LakeEngine(log_storage, lake)
+            engine = targets.LakeEngine(spark, log_storage, lake)
             open_table = targets.opener(self._spec, spark, lake)
             progress = self._control.progress
             applier = Applier(

@@ -55,7 +55,6 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{run_dir}/pools.xml",
         "spark.python.worker.reuse": "true",
-        "spark.task.maxFailures": "1",  # the planner repeats a chunk, with the reason in the status
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",

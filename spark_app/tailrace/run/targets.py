@@ -1,18 +1,20 @@
 """Opens target tables and gives the apply workers their engine: the only place that knows both lake formats."""
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 
-from tailrace.apply import engine
+from tailrace.apply.engine import build
 from tailrace.apply.slice import TableSlice
+from tailrace.apply.spread import spread
 from tailrace.apply.work import Work
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import TargetRefused
 from tailrace.storage import Storage
-from tailrace.targets.lake import compact
+from tailrace.targets.lake.compact import Limits, compact
 from tailrace.targets.lake.delta import DeltaTable
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
@@ -24,16 +26,17 @@ SAFE = " !$&'()+,;=@[]{}^"
 class LakeEngine:
     """`apply.worker.Engine` over one change log and one target."""
 
-    def __init__(self, log: Storage, lake: Storage) -> None:
+    def __init__(self, spark: SparkSession, log: Storage, lake: Storage) -> None:
+        self._spread = partial(spread, spark)
         self._log = log
         self._lake = lake
 
     def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
         files = () if part.clear else tuple(table.files())
-        return engine.build(Work(part, layout, self._log, self._lake, table.location, files))
+        return build(Work(part, layout, self._log, self._lake, table.location, files), self._spread)
 
     def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
-        return compact.compact(table, self._lake, layout, applied, compact.Limits())
+        return compact(table, self._lake, layout, applied, Limits())
 
 
 def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable[[TableLog], LakeTable]:
