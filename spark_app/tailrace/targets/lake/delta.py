@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -68,7 +69,9 @@ class DeltaTable:
 
     def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
         self._schema, self._log_id = schema, log_id
-        self._log = DeltaLog(self._spark, self.location)
+        # Hadoop takes a path literally where `Storage` reads a local URI's percent codes.
+        local = self.location.startswith("file://")
+        self._log = DeltaLog(self._spark, unquote(self.location) if local else self.location)
         snapshot = self._log.update()
         if snapshot is None:
             snapshot = self._create(schema, log_id)

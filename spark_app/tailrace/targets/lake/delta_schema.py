@@ -84,6 +84,9 @@ def evolved(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any] 
     out = dict(metadata)
     out["schemaString"] = json.dumps({"type": "struct", "fields": [*fields, *added]})
     out["configuration"] = dict(metadata["configuration"]) | {_MAX_ID: str(last)}
+    if any(field["type"] == "timestamp_ntz" for field in added):
+        # Delta enables this by itself for a new table only; it takes the key into the protocol and out of here.
+        out["configuration"]["delta.feature.timestampNtz"] = "supported"
     return out
 
 

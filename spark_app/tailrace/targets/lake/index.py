@@ -73,6 +73,14 @@ class FileIndex:
         return same
 
 
+def search_once(columns: Sequence[pa.Array], wanted: Sequence[pa.Array]) -> Matches:
+    """The same without keeping an index: only rows whose word is one of the keys' are sorted."""
+    words, keys = key_words(columns).words, key_words(wanted).words
+    rows = np.flatnonzero(np.asarray(pc.is_in(pa.array(words), value_set=pa.array(keys))))
+    positions, which = FileIndex.build([column.take(pa.array(rows)) for column in columns]).search(wanted)
+    return rows[positions].astype(np.int64), which
+
+
 class IndexCache:
     """Least recently used out, bounded in bytes. A pass over more files than fit does not flush itself: an entry used
     since the last `begin` is never dropped for another one of the same pass."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tailrace.errors import TargetRefused
 from tailrace.targets.lake.access import FileAccess, parquet
-from tailrace.targets.lake.index import FileIndex, IndexCache, Matches
+from tailrace.targets.lake.index import FileIndex, IndexCache, Matches, search_once
 from tailrace.targets.lake.keys import canonical
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import DataFile
@@ -88,8 +88,8 @@ def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Ar
         for group in range(opened.metadata.num_row_groups):
             chosen = _within(wanted, _group_bounds(opened.metadata, group, layout))
             if len(chosen):
-                index = FileIndex.build(_key_columns(opened, layout, [group], file.path))
-                at, which = index.search([column.take(chosen) for column in wanted])
+                columns = _key_columns(opened, layout, [group], file.path)
+                at, which = search_once(columns, [column.take(chosen) for column in wanted])
                 positions.append(at + start)
                 keys.append(np.asarray(chosen)[which].astype(np.int64))
             start += opened.metadata.row_group(group).num_rows

@@ -1,0 +1,315 @@
+"""A Delta table under Tailrace's commits, on real Spark and Delta: rows, refusals, foreign changes, lost answers."""
+
+import random
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap64
+from pyspark.sql import Row, SparkSession
+
+from support.lake import new_location, table_schema
+from tailrace.changelog.records import TableSchema
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
+from tailrace.storage import NotFound, Storage
+from tailrace.targets.lake import delta_log, files
+from tailrace.targets.lake.compact import Limits, compact
+from tailrace.targets.lake.delta import DeltaTable
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.locate import locate, take_rows
+from tailrace.targets.lake.model import AppliedState, Commit, DataFile, NewFile
+
+# PySpark leaves the sockets of collect() to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+COLUMNS = [("id", "int64"), ("name", "string"), ("price", "decimal(12,2)"), ("seen", "timestamptz")]
+SCHEMA = table_schema(COLUMNS, ["id"])
+LOG = "log-1"
+
+
+class Target:
+    """A table, its storage and the smallest possible apply: upserts and deletes of whole rows."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema = SCHEMA) -> None:
+        self.spark = spark
+        self.storage = Storage.open(StorageConfig(location=f"file://{folder}"))
+        self.location = new_location(folder)
+        self.schema = schema
+        self.table = self.reopen()
+
+    def reopen(self) -> DeltaTable:
+        table = DeltaTable(self.spark, self.storage, self.location)
+        self.applied = table.ensure(self.schema, LOG)
+        return table
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.schema, self.table.arrow_schema(self.schema))
+
+    def marks(self, keys: list[int]) -> dict[str, BitMap64]:
+        have: Mapping[str, DataFile] = {file.path: file for file in self.table.files()}
+        found = locate(self.storage, list(have.values()), self.layout, pa.table({"id": keys}))
+        return {path: have[path].dead | BitMap64(rows.positions) for path, rows in found.items()}
+
+    def write(self, rows: Mapping[int, str]) -> list[NewFile]:
+        table = pa.table({"id": list(rows), "name": list(rows.values())})
+        return [made.file for made in files.write_files(self.storage, self.location, self.layout, [table])]
+
+    def state(self, step: int) -> AppliedState:
+        return AppliedState(LOG, step * 10, step, frozenset(), self.schema.version, self.schema.table_id)
+
+    def change(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> Commit:
+        return Commit(self.state(step), self.write(upserts), self.marks([*upserts, *(deletes or [])]))
+
+    def apply(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> None:
+        self.table.commit(self.change(step, upserts, deletes))
+
+    def sql(self, text: str) -> list[Row]:
+        return self.spark.sql(text.format(t=f"delta.`{self.location}`")).collect()
+
+    def rows(self) -> dict[int, str]:
+        found = self.sql("SELECT id, name FROM {t}")
+        rows = {row.id: row.name for row in found}
+        assert len(rows) == len(found), "a key stands twice"
+        return rows
+
+
+def read_by_delta_rs(location: str) -> dict[int, str]:
+    """By an implementation that shares no code with Spark's: column mapping and deletion vectors included."""
+    table = deltalake.DeltaTable(location)
+    found = pa.table(deltalake.QueryBuilder().register("t", table).execute("SELECT id, name FROM t").read_all())
+    return dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def target(spark: SparkSession, tmp_path: Path) -> Target:
+    return Target(spark, tmp_path)
+
+
+def test_random_batches_by_mark_equal_the_same_batches_by_merge(target: Target, spark: SparkSession) -> None:
+    other = f"delta.`{target.location}_merged`"
+    spark.sql(f"CREATE TABLE {other} (id BIGINT, name STRING) USING delta")
+    rng = random.Random(7)
+    for step in range(1, 6):
+        keys = rng.sample(range(300), 60)
+        upserts, deletes = {key: f"{step}-{key}" for key in keys[:45]}, keys[45:]
+        target.apply(step, upserts, deletes)
+        batch = [(key, upserts.get(key), key in deletes) for key in keys]
+        spark.createDataFrame(batch, "id BIGINT, name STRING, gone BOOLEAN").createOrReplaceTempView("batch")
+        spark.sql(f"MERGE INTO {other} t USING batch s ON t.id = s.id WHEN MATCHED AND s.gone THEN DELETE "
+                  "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name) "
+                  "VALUES (s.id, s.name)")
+    merged = {row.id: row.name for row in spark.sql(f"SELECT id, name FROM {other}").collect()}
+    assert target.rows() == merged == read_by_delta_rs(target.location)
+    assert any(file.dead for file in target.table.files())
+    assert target.reopen().refresh() == target.state(5)
+    assert {file.path: set(file.dead) for file in target.reopen().files()} == {
+        file.path: set(file.dead) for file in target.table.files()}
+
+
+def test_vectors_too_large_for_the_log_are_read_by_spark_and_by_us(target: Target) -> None:
+    target.apply(1, dict.fromkeys(range(20000), "old"))
+    scattered = random.Random(3).sample(range(20_000), 3000)
+    target.apply(2, {}, scattered)
+    (file,) = target.table.files()
+    assert target.storage.exists(file.path) and len(file.dead) == 3000
+    assert list(Path(target.location.removeprefix("file://")).glob("deletion_vector_*.bin"))
+    assert set(target.rows()) == set(range(20_000)) - set(scattered) == set(read_by_delta_rs(target.location))
+    assert set(target.reopen().files()[0].dead) == set(file.dead)
+
+
+def test_a_vector_that_spark_wrote_is_read_and_carried_on(target: Target) -> None:
+    target.apply(1, dict.fromkeys(range(5000), "old"))
+    target.sql("DELETE FROM {t} WHERE id % 7 = 0")
+    target.table = DeltaTable(target.spark, target.storage, target.location)
+    with pytest.raises(ForeignChange, match=r"DELETE in version 2"):
+        target.table.ensure(SCHEMA, LOG)
+    target.table.accept_foreign()
+    assert sum(len(file.dead) for file in target.table.files()) == len(range(0, 5000, 7))
+    target.apply(2, {1: "new"}, [2, 7])
+    expected = {key: "old" for key in range(5000) if key % 7 and key != 2} | {1: "new"}
+    assert target.rows() == expected
+
+
+def test_a_file_whose_rows_are_all_dead_is_removed(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.apply(2, {3: "c"}, [1, 2])
+    assert [file.rows for file in target.table.files()] == [1]
+    assert target.rows() == {3: "c"}
+
+
+def test_adopted_files_come_with_their_dead_rows_and_true_statistics(target: Target) -> None:
+    path = files.chunk_path(target.location, "snap/1", 0, uuid.uuid4())
+    made = files.write_file(target.storage, path, target.layout, [pa.table({"id": [1, 2, 3], "name": list("abc")})])
+    assert made is not None
+    file = NewFile(path, made.file.rows, made.file.size, BitMap64([1]))
+    target.table.commit(Commit(target.state(1), [file]))
+    assert target.rows() == {1: "a", 3: "c"}
+    assert target.sql("SELECT count(*) n FROM {t} WHERE id = 3")[0].n == 1
+    assert target.sql("SELECT count(*) n, min(id) low, max(id) high FROM {t}")[0] == Row(n=2, low=1, high=3)
+
+
+def test_a_missing_chunk_file_is_named_before_anything_is_committed(target: Target) -> None:
+    lost = NewFile(f"{target.location}/data/lost.parquet", 1, 10)
+    with pytest.raises(NotFound, match=r"lost\.parquet"):
+        target.table.commit(Commit(target.state(1), [lost]))
+    assert target.table.refresh() == target.applied
+
+
+def test_truncate_empties_the_table_in_one_commit(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.table.commit(Commit(target.state(2), target.write({9: "z"}), clear=True))
+    assert target.rows() == {9: "z"}
+
+
+def test_new_columns_come_with_the_commit_that_needs_them(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.schema = table_schema([*COLUMNS, ("note", "string"), ("at", "timestamp")], ["id"], version=2)
+    rows = pa.table({"id": [2, 3], "name": ["B", "c"], "note": ["x", "y"]})
+    new = [made.file for made in files.write_files(target.storage, target.location, target.layout, [rows])]
+    target.table.commit(Commit(target.state(2), new, target.marks([2, 3]), evolve=target.schema))
+    assert [tuple(row) for row in target.sql("SELECT id, name, note FROM {t} ORDER BY id")] == [
+        (1, "a", None), (2, "B", "x"), (3, "c", "y")]
+    before = target.layout.arrow
+    target.table.commit(Commit(target.state(3), evolve=target.schema))
+    assert target.layout.arrow == before == target.reopen().arrow_schema(target.schema)
+
+
+def test_holes_of_any_number_come_back(target: Target) -> None:
+    for step, count in ((1, 3), (2, 20_000), (3, 0)):
+        holes = frozenset((str(number), "ä") for number in range(count))
+        target.table.commit(Commit(AppliedState(LOG, step, step, holes, 1, SCHEMA.table_id)))
+        assert target.reopen().refresh().holes == holes
+    assert len(list(Path(target.location.removeprefix("file://")).glob("_tailrace/holes-*.json"))) == 1
+
+
+def test_a_foreign_compaction_between_locate_and_commit_is_refused(target: Target) -> None:
+    for step in range(1, 4):
+        target.apply(step, {step: "old", step + 10: "old"})
+    change = target.change(4, {1: "new"}, [2])
+    target.sql("OPTIMIZE {t}")
+    with pytest.raises(Retry, match="somebody else changed the table"):
+        target.table.commit(change)
+    assert target.table.refresh() == target.state(3)
+    target.apply(4, {1: "new"}, [2])
+    assert target.rows() == {1: "new", 3: "old", 11: "old", 12: "old", 13: "old"}
+
+
+def test_after_a_refused_commit_nothing_is_sent_before_a_refresh(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    change = target.change(2, {1: "b"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('user.note' = 'x')")
+    with pytest.raises(Retry):
+        target.table.commit(change)
+    with pytest.raises(Retry, match="not known"):
+        target.table.commit(change)
+    assert target.table.refresh() == target.state(1)
+    target.apply(2, {1: "b"})
+    assert target.rows() == {1: "b"}
+
+
+FOREIGN: list[tuple[str, type[TailraceError], str]] = [
+    ("INSERT INTO {t} (id, name) VALUES (99, 'x')", ForeignChange, "WRITE"),
+    ("UPDATE {t} SET name = 'x' WHERE id = 1", ForeignChange, "UPDATE"),
+    ("DELETE FROM {t} WHERE id = 1", ForeignChange, "DELETE"),
+    ("TRUNCATE TABLE {t}", ForeignChange, "TRUNCATE"),
+    ("MERGE INTO {t} a USING (SELECT 1 id) b ON a.id = b.id WHEN MATCHED THEN DELETE", ForeignChange, "MERGE"),
+    ("RESTORE TABLE {t} TO VERSION AS OF 1", TargetChanged, "RESTORE"),
+    ("CREATE OR REPLACE TABLE {t} (id BIGINT) USING delta", TargetChanged, "Tailrace|REPLACE|no longer carries"),
+]
+
+
+@pytest.mark.parametrize(("statement", "error", "named"), FOREIGN)
+def test_a_foreign_change_of_rows_is_named(
+    target: Target, statement: str, error: type[TailraceError], named: str
+) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.apply(2, {2: "c"})
+    change = target.change(3, {1: "ours"})
+    target.sql(statement)
+    with pytest.raises(Retry):
+        target.table.commit(change)
+    with pytest.raises(error, match=named):
+        target.table.refresh()
+    with pytest.raises((error, TargetRefused), match=named):
+        target.reopen()
+
+
+def test_vacuum_and_properties_of_others_are_accepted(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('user.note' = 'x')")
+    target.sql("VACUUM {t}")
+    assert target.table.refresh() == target.state(1)
+    assert target.reopen().refresh() == target.state(1)
+
+
+def test_a_table_that_is_not_ours_or_of_another_log_is_refused(target: Target) -> None:
+    with pytest.raises(TargetRefused, match="state of log log-1, not of log-2"):
+        DeltaTable(target.spark, target.storage, target.location).ensure(SCHEMA, "log-2")
+    target.location += "_plain"
+    target.sql("CREATE TABLE {t} (id BIGINT) USING delta")
+    with pytest.raises(TargetRefused, match="did not make"):
+        target.reopen()
+
+
+def test_a_table_deleted_under_us_is_named(target: Target) -> None:
+    import shutil
+
+    target.apply(1, {1: "a"})
+    shutil.rmtree(target.location.removeprefix("file://"))
+    with pytest.raises(TargetChanged, match="no longer a Delta table"):
+        target.table.refresh()
+    assert target.reopen().refresh().applied_record == 0
+
+
+def test_files_written_without_a_commit_have_no_effect(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    target.change(2, {1: "b", 2: "b"})
+    assert target.reopen().refresh() == target.state(1)
+    assert target.rows() == {1: "a"}
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_commit_of_unknown_outcome_is_read_back(
+    target: Target, happened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.apply(1, {1: "a"})
+    real = delta_log.DeltaLog.commit
+
+    def lossy(self: delta_log.DeltaLog, *arguments: Any) -> int:
+        if happened:
+            real(self, *arguments)
+        raise OutcomeUnknown("the answer got lost")
+
+    monkeypatch.setattr(delta_log.DeltaLog, "commit", lossy)
+    if happened:
+        target.apply(2, {1: "b"})
+    else:
+        with pytest.raises(Retry, match="did not happen"):
+            target.apply(2, {1: "b"})
+    monkeypatch.undo()
+    assert target.table.refresh() == target.state(2 if happened else 1)
+    assert target.rows() == {1: "b" if happened else "a"}
+    target.apply(3, {1: "c"})
+    assert target.rows() == {1: "c"}
+
+
+def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(target: Target) -> None:
+    for step in range(1, 6):
+        target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
+    before = target.rows()
+    removed = compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
+    assert removed >= 2 and len(target.table.files()) == 1
+    assert target.rows() == before
+    assert target.table.refresh() == target.state(5)
+    assert take_rows(target.storage, target.table.files()[0].path, pa.array(range(len(before))).to_numpy(),
+                     target.layout)["id"].to_pylist() == sorted(before)
+    last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
+    assert last.operation == "Manual Update"
+    assert compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2)) == 0
