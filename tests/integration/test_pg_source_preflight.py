@@ -19,9 +19,8 @@ SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scra
 
 
 def facts_of(connection: Connection, server: PostgresServer, include: str = "public.*", **source: str) -> Facts:
-    manifest = Source(
-        type="postgresql", host=server.host, port=server.port, database="postgres", username="x", **source
-    )
+    plain = {"type": "postgresql", "host": server.host, "port": server.port, "database": "postgres", "username": "x"}
+    manifest = Source.model_validate({**plain, **source})
     return observe(connection, manifest, "shop", discover(connection, Tables(include=(include,))))
 
 
@@ -53,7 +52,7 @@ def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before
                 refuse(check(facts))
             for (name, _), fix in found.items():
                 if name != "NoKey":
-                    admin.execute(fix.partition(";")[0])  # type: ignore[arg-type]
+                    admin.execute(fix.partition(";")[0])
             admin.execute('ALTER TABLE "S x".nokey ADD PRIMARY KEY (id)')
             again = facts_of(poor, server, "S x.*")
             assert failures(again) == {}

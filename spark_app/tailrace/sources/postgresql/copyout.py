@@ -92,7 +92,7 @@ def _wait(connection: Connection) -> None:
 
 
 def _poll(socket: int, event: int) -> None:
-    """Wait as long as it takes: keep-alives and tcp_user_timeout end a dead connection. (select stops at 1024 files.)"""
+    """Wait as long as it takes: keep-alives end a dead connection. (select stops at 1024 files.)"""
     waiter = select.poll()
     waiter.register(socket, event)
     waiter.poll()
