@@ -118,7 +118,7 @@ class Script:
         self.ends[self.lsn] = len(self.expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(100, 3000), st.integers(1, 400))
 def test_it_agrees_with_a_naive_interpreter_whatever_the_limits(seed: int, limit: int, in_memory: int) -> None:
     chance = random.Random(seed)

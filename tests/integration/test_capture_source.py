@@ -1,0 +1,212 @@
+"""Capture and its source: positions that are lost, tables that come, change and go, chunks, idle sources."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.capture import CaptureRun, check_invariants, eventually, lsn, source_rows
+from support.postgres import PostgresServer
+from support.transaction_ids import move_transaction_counter
+from tailrace.capture.requests import ChunkTooOld
+from tailrace.changelog.records import Applied, ChunkRegistered
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
+
+
+@pytest.fixture
+def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
+    run = CaptureRun(postgres, tmp_path / "c")
+    yield run
+    run.close()
+
+
+def started(run: CaptureRun, tables: str = TABLE) -> PostgresServer:
+    run.server.execute(tables)
+    run.start()
+    eventually(lambda: run.events("table-added"), "table added")
+    return run.server
+
+
+def refused(run: CaptureRun, code: int, name: str, *words: str) -> None:
+    run.start(wait=False)
+    assert run.wait() == code, run.tail()
+    fault = run.fault()
+    assert fault["name"] == name
+    assert all(word in fault["message"] for word in words), fault
+    assert fault["fix"]
+
+
+@pytest.mark.postgres(18)
+def test_a_slot_that_is_missing_made_anew_or_moved_is_a_lost_position(capture: CaptureRun) -> None:
+    server = started(capture)
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.catch_up()
+    assert capture.stop() == 0
+    records = len(capture.records())
+    server.execute("SELECT pg_drop_replication_slot('tailrace_shop')")
+    refused(capture, 12, "PositionLost", "tailrace_shop", "missing")
+    server.execute("INSERT INTO t VALUES (2, 'never in the log')")
+    server.execute("SELECT pg_create_logical_replication_slot('tailrace_shop', 'pgoutput')")
+    refused(capture, 12, "PositionLost", "after the journal's position")
+    assert all(not r["segments"] for r in capture.records()[records:])
+
+
+@pytest.mark.postgres(14)
+def test_a_slot_that_somebody_else_moved_forward_is_a_lost_position(capture: CaptureRun) -> None:
+    server = started(capture)
+    capture.catch_up()
+    assert capture.stop() == 0
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    server.execute("SELECT pg_replication_slot_advance('tailrace_shop', pg_current_wal_lsn())")
+    refused(capture, 12, "PositionLost", "moved forward")
+
+
+@pytest.mark.postgres(18)
+def test_a_start_killed_after_its_slot_was_made_begins_again(capture: CaptureRun) -> None:
+    capture.server.execute(TABLE)
+    for seam in ("capture.after-publication", "capture.after-slot", "capture.after-origin"):
+        capture.start(seams=f"{seam}=kill", wait=False)
+        assert capture.wait() == -9
+    capture.start()
+    eventually(lambda: capture.events("table-added"), "table added")
+    capture.server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.catch_up()
+    check_invariants(capture)
+    assert capture.fold("public.t") == source_rows(capture.server, "t")
+
+
+@pytest.mark.postgres(18)
+def test_an_open_transaction_in_the_slots_way_is_named(capture: CaptureRun) -> None:
+    capture.server.execute(TABLE)
+    with capture.server.connect(autocommit=False, application_name="in the way") as other:
+        other.execute("INSERT INTO t VALUES (1, 'a')")
+        capture.start(wait=False)
+
+        def waits() -> bool:
+            if not (capture.folder / "c.sock").exists():
+                return False
+            with capture.client() as client:
+                return "'in the way'" in (client.state().waiting_for or "")
+
+        eventually(waits, "the status names the transaction")
+        other.rollback()
+    eventually(lambda: capture.events("table-added"), "table added")
+
+
+def test_an_idle_source_is_acknowledged_only_after_a_heartbeat_record(capture: CaptureRun) -> None:
+    server = started(capture, TABLE + "; CREATE SCHEMA other; CREATE TABLE other.busy (a text)")
+    before = capture.records()[-1]["position"]
+    server.execute("INSERT INTO other.busy SELECT repeat('x', 100) FROM generate_series(1, 2000)")
+    end = lsn(server.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+    confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots"
+    eventually(lambda: lsn(server.execute(confirmed)[0][0]) >= end, "the source may forget the neighbour's log")
+    assert lsn(server.execute(confirmed)[0][0]) <= capture.records()[-1]["position"]
+    beats = [r for r in capture.records() if any(e["kind"] == "heartbeat" for e in r["events"])]
+    assert beats and beats[-1]["position"] >= end > before
+    assert all(r["last_seq"] == r["first_seq"] - 1 for r in beats)
+
+
+def test_tables_are_added_and_removed_and_columns_added_while_it_runs(capture: CaptureRun) -> None:
+    server = started(capture)
+    server.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
+    eventually(lambda: len(capture.events("table-added")) == 2, "u is added")
+    server.execute("INSERT INTO u VALUES (1, 'a'); ALTER TABLE u ADD COLUMN w int; INSERT INTO u VALUES (2, 'b', 5)")
+    server.execute("ALTER TABLE t ADD COLUMN x int DEFAULT 3")
+    eventually(lambda: len(capture.events("schema-changed")) == 2, "both changes are seen")
+    changed = {e["table"]["table_name"]: e for e in capture.events("schema-changed")}
+    assert (changed["u"]["seq"], changed["u"]["reread"]) == (1, False)
+    assert changed["t"]["reread"] is True
+    server.execute("DROP TABLE u")
+    eventually(lambda: capture.events("table-removed"), "u is removed")
+    server.execute("INSERT INTO t VALUES (1, 'a', 4)")
+    capture.catch_up()
+    check_invariants(capture)
+    assert [(r["id"], r.get("w")) for r in capture.rows("public.u")] == [(1, None), (2, 5)]
+    assert capture.fold("public.t") == source_rows(server, "t")
+
+
+def test_a_change_that_cannot_be_followed_stops_its_table_alone(capture: CaptureRun) -> None:
+    server = started(capture, TABLE + "; CREATE TABLE d (id int PRIMARY KEY, day date)")
+    server.execute("INSERT INTO t VALUES (1, 'a'); ALTER TABLE t RENAME COLUMN v TO w; INSERT INTO t VALUES (2, 'b')")
+    server.execute("INSERT INTO d VALUES (1, '2020-01-01'); INSERT INTO d VALUES (2, 'infinity'), (3, '2020-01-02')")
+    server.execute("CREATE TABLE ok (id int PRIMARY KEY)")
+    eventually(lambda: len(capture.events("table-stopped")) == 2, "both tables stop")
+    eventually(lambda: len(capture.events("table-added")) == 3, "ok is added")
+    server.execute("INSERT INTO ok VALUES (1)")
+    capture.catch_up()
+    check_invariants(capture)
+    assert {e["error"] for e in capture.events("table-stopped")} == {"SchemaChangeUnsupported", "ValueUnsupported"}
+    assert [r["id"] for r in capture.rows("public.t")] == [1]
+    assert [r["id"] for r in capture.rows("public.d")] == [1]
+    assert [r["id"] for r in capture.rows("public.ok")] == [1]
+
+
+def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
+    return ChunkRegistered(
+        snapshot_id="s",
+        table_id=table_id,
+        chunk=number,
+        lower=None,
+        upper=None,
+        path=None,
+        rows=0,
+        size=0,
+        schema_version=0,
+        replay_point=0,
+        high=high,
+    )
+
+
+def read_chunk(server: PostgresServer) -> tuple[str, int]:
+    """Snapshot and `high` of a chunk read now."""
+    snapshot = server.execute("SELECT pg_current_snapshot()::text")[0][0]
+    return snapshot, lsn(server.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+
+
+def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capture: CaptureRun) -> None:
+    server = started(capture)
+    table_id = capture.events("table-added")[0]["table"]["table_id"]
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    snapshot, _ = read_chunk(server)
+    for n in range(2, 5):
+        server.execute("INSERT INTO t VALUES (%s, 'later')", (n,))
+    _, high = read_chunk(server)
+    with capture.client() as client:
+        client.begin_chunk("s", table_id, 0)
+        record, point = client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
+        assert point == 2
+        assert capture.records()[record]["position"] >= high
+        begin = time.monotonic()
+        snapshot, high = read_chunk(server)
+        _, point = client.register_chunk(chunk(table_id, high, 1), snapshot, ["id", "v"])
+        assert point == 5
+        assert time.monotonic() - begin < 5, "an idle server's chunk waits for its flush"
+        with pytest.raises(ChunkTooOld):
+            client.register_chunk(chunk(table_id, high, 2), snapshot, ["id", "nothing"])
+        client.report_applied([Applied(table_id=table_id, applied_seq=4, applied_record=record)])
+    server.execute("INSERT INTO t VALUES (9, 'x')")
+    eventually(lambda: capture.events("applied"), "applied is recorded")
+    found: list[dict[str, Any]] = capture.events("chunk-registered")
+    assert [(e["replay_point"], e["schema_version"]) for e in found] == [(2, 1), (5, 1)]
+
+
+@pytest.mark.postgres(14)
+def test_transaction_ids_stay_long_across_their_wraparound(capture: CaptureRun) -> None:
+    server = capture.server
+    move_transaction_counter(server, epoch=3, xid=2**32 - 40)
+    started(capture)
+    expected = []
+    with server.connect() as connection:
+        for n in range(60):
+            with connection.transaction():
+                row = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
+                assert row is not None
+                expected.append(int(row[0]))
+                connection.execute("INSERT INTO t VALUES (%s, 'a')", (n,))
+    capture.catch_up()
+    assert expected[0] < 4 << 32 < expected[-1]
+    assert [x for r in capture.records() for x in r["transactions"]["xids"]] == expected
+    assert [r["_tx"] for r in capture.rows("public.t")] == expected

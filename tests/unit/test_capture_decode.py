@@ -1,0 +1,187 @@
+"""The decoder by column against a naive interpreter row by row; and what stops a table."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import pgoutput_messages as pg
+from support.pgoutput_messages import UNCHANGED
+from tailrace.capture.blocks import Block
+from tailrace.capture.decode import Decoded, Decoder
+from tailrace.capture.tables import Tables
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.sources.postgresql.model import PgTable
+
+CAPTURED, FOREIGN = 10, 11
+NAMES = ("id", "a", "b")
+
+
+def schema(number_type: str = "int32") -> TableSchema:
+    return TableSchema(
+        table_id=CAPTURED,
+        schema_name="public",
+        table_name="t",
+        version=1,
+        columns=tuple(
+            Column(name=n, attnum=i, source_type="text", type=number_type if n == "a" else "string", key=k)
+            for i, (n, k) in enumerate([("id", 0), ("a", None), ("b", None)], 1)
+        ),
+    )
+
+
+def no_table(_: int) -> PgTable | None:
+    return None
+
+
+def decoder(table: TableSchema) -> tuple[Decoder, Tables]:
+    tables = Tables(lambda oid, modifier: "text", no_table)
+    tables.add(table)
+    return Decoder(tables), tables
+
+
+RELATIONS = [pg.relation(CAPTURED, NAMES, ["id"]), pg.relation(FOREIGN, ["x"], ["x"], "foreign")]
+
+
+class Script:
+    """Random changes as messages, and the rows that a naive reader makes of them."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.block = Block()
+        self.rows: list[dict[str, Any]] = []
+        self.truncates: list[int] = []
+        self.seq = 100
+        for message in RELATIONS:
+            self.block.add(message)
+
+    def transaction(self, xid: int) -> None:
+        self.block.begin(xid, xid * 1000)
+        if len(self.block.marks) == 1:
+            self.block.marks[0] = type(self.block.marks[0])(0, xid, xid * 1000)
+        for _ in range(self.chance.randint(0, 5)):
+            self.change(xid)
+
+    def values(self, key: str) -> list[Any]:
+        b = self.chance.choice([None, "", "text", "ü" * 3, UNCHANGED])
+        return [key, self.chance.choice([None, str(self.chance.randint(-9, 9))]), b]
+
+    def change(self, xid: int) -> None:
+        key, other = (str(self.chance.randint(1, 3)) for _ in range(2))
+        new = self.values(key)
+        match self.chance.randint(0, 7):
+            case 0:
+                self.block.add(pg.insert(FOREIGN, ["1"]))
+            case 1:
+                new[2] = None if new[2] is UNCHANGED else new[2]
+                self.block.add(pg.insert(CAPTURED, new))
+                self.row("I", xid, new)
+            case 2 | 3:
+                self.block.add(pg.update(CAPTURED, new))
+                self.row("U", xid, new)
+            case 4:
+                self.block.add(pg.delete(CAPTURED, [key, None, None]))
+                self.row("D", xid, [key, None, None])
+            case 5:
+                self.update_with_old(xid, new, [other, None, None], b"K")
+            case 6:
+                old = [other, "5", "old"]
+                self.update_with_old(xid, new, old, b"O")
+            case 7:
+                self.block.add(pg.truncate(FOREIGN, CAPTURED))
+                self.truncates.append(self.seq)
+                self.seq += 1
+
+    def update_with_old(self, xid: int, new: list[Any], old: list[Any], tag: bytes) -> None:
+        self.block.add(pg.update(CAPTURED, new, old, tag))
+        carried = [o if n is UNCHANGED and tag == b"O" else n for n, o in zip(new, old, strict=True)]
+        if new[0] == old[0]:
+            self.row("U", xid, carried)
+        else:
+            self.row("D", xid, old)
+            self.row("M", xid, carried, {"id": old[0]})
+
+    def row(self, op: str, xid: int, values: list[Any], old_key: dict[str, str] | None = None) -> None:
+        unchanged = [i for i, v in enumerate(values) if v is UNCHANGED] or None
+        plain = [None if v is UNCHANGED else v for v in values]
+        row = {"_seq": self.seq, "_op": op, "_tx": xid, "_unchanged": unchanged, "_old_key": old_key}
+        self.rows.append(row | {"id": plain[0], "a": None if plain[1] is None else int(plain[1]), "b": plain[2]})
+        self.seq += 1
+
+
+def rows_of(decoded: Decoded) -> list[dict[str, Any]]:
+    found = [row for table in decoded.tables for row in table.rows.to_pylist()]
+    for row in found:
+        assert row.pop("_commit_ts").timestamp() * 1_000_000 == pytest.approx(row["_tx"] * 1000)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_columns_and_rows_tell_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    script = Script(chance)
+    firsts = {}
+    for xid in range(1, chance.randint(2, 6)):
+        before = script.seq
+        script.transaction(xid)
+        if script.seq > before:
+            firsts[xid] = before
+    decoded = decoder(schema())[0].decode(script.block, 100)
+    assert rows_of(decoded) == script.rows
+    assert decoded.last_seq == script.seq - 1
+    assert dict(decoded.transactions) == firsts
+    assert [e.seq for e in decoded.events if e.kind == "truncated"] == script.truncates
+
+
+def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_gap() -> None:
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in RELATIONS:
+        block.add(message)
+    for value in ("1", "2", "not a number", "3"):
+        block.add(pg.insert(CAPTURED, [value, value, None]))
+    decoded = reader.decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["1", "2"]
+    (event,) = decoded.events
+    assert event.kind == "table-stopped"
+    assert (event.seq, event.error) == (2, "ValueUnsupported")
+    assert decoded.last_seq == 2
+    assert not tables.is_captured(CAPTURED)
+    again = reader.decode(block, 3)
+    assert (again.tables, again.events, again.last_seq, again.transactions) == ([], [], 2, [])
+
+
+def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (
+        RELATIONS[0],
+        pg.insert(CAPTURED, ["1", "1", None]),
+        pg.relation(CAPTURED, ["id", "a"], ["id"]),
+        pg.insert(CAPTURED, ["2", "2"]),
+    ):
+        block.add(message)
+    decoded = reader.decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["1"]
+    assert [(e.kind, e.seq) for e in decoded.events] == [("table-stopped", 1)]  # type: ignore[union-attr]
+    assert not tables.is_captured(CAPTURED)
+
+
+def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (
+        pg.relation(CAPTURED, ["id"], ["id"]),
+        RELATIONS[0],
+        pg.insert(CAPTURED, ["1", "1", "x"]),
+    ):
+        block.add(message)
+    decoded = reader.decode(block, 1)
+    assert decoded.events == []
+    assert tables.is_captured(CAPTURED)
