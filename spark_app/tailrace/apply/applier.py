@@ -15,11 +15,11 @@ from threading import Lock
 
 from tailrace.apply.journal import SharedJournal
 from tailrace.apply.progress import Progress
-from tailrace.apply.worker import TableWorker
+from tailrace.apply.worker import ChunkLost, TableWorker
+from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Fault
 from tailrace.errors import LogTrimmed, Stop, TableStop, TailraceError
-from tailrace.storage import NotFound
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +65,8 @@ class Applier:
         self._fatal: TailraceError | None = None
         self.turned = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
-        self.missing_chunks: list[tuple[int, str]] = []
-        """(table, message) of registered chunk files that were gone."""
+        self.lost_chunks: dict[str, ChunkRegistered] = {}
+        """Registered chunks whose file is gone, by path; the planner has them read again."""
 
     @property
     def through(self) -> int:
@@ -138,8 +138,8 @@ class Applier:
         slot.pause = min(slot.pause * 2, LONGEST_PAUSE)
         worn_out = now - slot.failed_since > self._retry_seconds
         name = self._journal.state.tables[table_id].schema.name
-        if isinstance(error, NotFound):
-            self.missing_chunks.append((table_id, str(error)))
+        if isinstance(error, ChunkLost):
+            self.lost_chunks |= {str(chunk.path): chunk for chunk in error.chunks}
         if isinstance(error, Stop):
             self._fatal = error
         fault = fault_of(error, now)

@@ -14,7 +14,10 @@ from tailrace.apply.slice import TableSlice, cut
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Counters
+from tailrace.errors import Retry
 from tailrace.seams import seam
+from tailrace.snapshot.planner import reread_id
+from tailrace.storage import NotFound
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
 
@@ -31,9 +34,21 @@ class Engine(Protocol):
         """A slice becomes one commit."""
         ...
 
+    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
+        """The slice's chunks whose file is gone."""
+        ...
+
     def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
         """Rewrite files if it is worth it; the number of files replaced."""
         ...
+
+
+class ChunkLost(Retry):
+    """Files of registered chunks are gone (a clean-up of the table's folder took them): they are read again."""
+
+    def __init__(self, message: str, fix: str = "", chunks: tuple[ChunkRegistered, ...] = ()) -> None:
+        super().__init__(message, fix)
+        self.chunks = chunks
 
 
 class TableWorker:
@@ -93,10 +108,10 @@ class TableWorker:
             self._put(applied, covered, Counters())
             return False
         end = batch_end(log_table, covered, through)
-        part = cut(state, self.table_id, applied, end)
+        part = without_lost(state, cut(state, self.table_id, applied, end))
         if part is not None:
             layout = Layout(part.schema, self.table.arrow_schema(part.schema))
-            change = self._engine.build(part, self.table, layout)
+            change = self._build(part, layout)
             seam("apply.before-commit")
             self.table.commit(change)
             # Dying here loses nothing: A and R moved with the data; status and retention hear of it next time.
@@ -105,6 +120,16 @@ class TableWorker:
             log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
         self._put(applied, end, Counters() if part is None else counted(part))
         return end < through
+
+    def _build(self, part: TableSlice, layout: Layout) -> Commit:
+        try:
+            return self._engine.build(part, self.table, layout)
+        except NotFound as error:
+            lost = self._engine.lost(part)
+            if not lost:
+                raise
+            names = ", ".join(str(chunk.path) for chunk in lost)
+            raise ChunkLost(f"chunk files are gone: {names}", "They are read again.", lost) from error
 
     def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
         assert state.origin is not None
@@ -124,6 +149,20 @@ class TableWorker:
                 applied.applied_seq, covered, applied.applied_record, applied.holes, add(before.counters, more)
             ),
         )
+
+
+def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
+    """Leave out chunks that the journal orders to be read again, and the replacement of the snapshots they belong to,
+    as if they had never been registered. The snapshot that reads them again brings their rows."""
+    if part is None:
+        return None
+    chunks = tuple(c for c in part.chunks if reread_id(c) not in state.snapshots)
+    finished = tuple(f for f in part.finished if not _spoiled(state, f"lost-{part.table_id}-{f.snapshot_id}-"))
+    return replace(part, chunks=chunks, finished=finished)
+
+
+def _spoiled(state: LogState, prefix: str) -> bool:
+    return any(snapshot_id.startswith(prefix) for snapshot_id in state.snapshots)
 
 
 def batch_end(table: TableLog, after: int, through: int) -> int:

@@ -64,8 +64,12 @@ class LineDisplay:
         pass
 
 
+def on_terminal(json: bool) -> bool:
+    return not json and sys.stdout.isatty()
+
+
 def choose(json: bool) -> Display:
-    if not json and sys.stdout.isatty():
+    if on_terminal(json):
         return LiveDisplay(Console())
     return LineDisplay(lambda text: print(text, flush=True), json)
 

@@ -105,6 +105,8 @@ class Driver:
             self._folder.retract()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._ending.is_set():
+            raise KeyboardInterrupt  # asked twice: do not wait for anything
         log.info("%s: ends in order", signal.Signals(number).name)
         self._ending.set()
 
@@ -130,7 +132,9 @@ class Driver:
         if self._settings.secrets is not None:
             command += ["--secrets", str(self._settings.secrets)]
         self._control.client = CaptureClient(self._folder.socket, timeout=60)
-        return CaptureProcess(command, self._folder.path, lambda: not changed and self._answers())
+        # On a terminal the live display has the screen.
+        output = self._folder.path / "capture.log" if display.on_terminal(self._settings.json) else None
+        return CaptureProcess(command, self._folder.path, lambda: not changed and self._answers(), output=output)
 
     def _answers(self) -> bool:
         client = CaptureClient(self._folder.socket, timeout=5)
@@ -187,6 +191,7 @@ class Driver:
                 spark=spark,
                 journal=journal,
                 layouts=lambda table_id, schema: _layout(applier, table_id, schema),
+                lost=lambda: list(applier.lost_chunks.values()),
                 opened=lambda table_id: (worker := applier.worker(table_id)) is not None and worker.opened,
             )
             runner = SnapshotRunner(tools, progress, self._spec.snapshot, retry_seconds=seconds(self._spec.retry.time))

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 FIELDS = ("table", "snapshot", "chunk", "record")
 """What a line may carry besides its message: `log.info(…, extra={"table": …})`."""
@@ -35,9 +35,24 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(document, ensure_ascii=False)
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stderr` is at the time: a live display puts its own in its place."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        raise AttributeError("the stream follows sys.stderr")
+
+
 def configure(form: str, level: str = "INFO") -> None:
     """Send the log of `tailrace` to standard error in `text` or `json`; libraries speak up from warnings on."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tailrace").setLevel(level.upper())

@@ -89,8 +89,9 @@ class SnapshotRunner:
         self.turned = time.monotonic()
 
     def stop(self) -> None:
+        """Begin nothing more. A chunk that is being read is given up: it is read again after the next start."""
         self._stopping = True
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
     # ---- planning ----
@@ -101,7 +102,8 @@ class SnapshotRunner:
             for table_id, p in self._progress.all().items()
             if p.holes
         }
-        for plan in planner.wanted(state, holes):
+        lost = list(self._tools.lost())
+        for plan in (*planner.wanted(state, holes), *planner.rereads_of_lost(state, lost)):
             self._client.append([plan])
             seam("snapshot.after-plan")
             names = ", ".join(state.tables[t].schema.name for t in plan.tables)

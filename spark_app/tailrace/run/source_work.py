@@ -4,7 +4,7 @@ runner's threads. Each asks the journal first whether its record is there alread
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,8 @@ class Tools:
     layouts: Layouts
     opened: Callable[[int], bool]
     """Whether the table's target is open; without waiting."""
+    lost: Callable[[], Iterable[ChunkRegistered]]
+    """Registered chunks whose file is gone."""
 
 
 @dataclass(frozen=True)

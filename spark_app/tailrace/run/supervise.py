@@ -5,6 +5,7 @@ nobody should repeat (its exit code says so) is raised as the same named error; 
 after a growing pause. A capture that already answers on the socket (the driver alone was restarted) is adopted.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -47,7 +48,10 @@ class CaptureProcess:
         run_dir: Path,
         answers: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
+        output: Path | None = None,
     ) -> None:
+        """`output`: file for what the child prints; None: where the driver prints."""
+        self._output = output
         self._command = list(command)
         self._run_dir = run_dir
         self._answers = answers
@@ -120,7 +124,11 @@ class CaptureProcess:
     def _spawn(self) -> None:
         self.fault_file.unlink(missing_ok=True)
         # A session of its own: Ctrl-C is for the driver, which ends capture in order.
-        self._child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)
+        with contextlib.ExitStack() as stack:
+            sink = stack.enter_context(self._output.open("ab")) if self._output is not None else None
+            self._child = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            )
         self._started = self._clock()
         self._pid_file.write_text(str(self._child.pid))
         log.info("capture started (pid %d)", self._child.pid)

@@ -10,6 +10,7 @@ from tailrace.apply.engine import build
 from tailrace.apply.slice import TableSlice
 from tailrace.apply.spread import spread
 from tailrace.apply.work import Work
+from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import TargetRefused
@@ -34,6 +35,9 @@ class LakeEngine:
     def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
         files = () if part.clear else tuple(table.files())
         return build(Work(part, layout, self._log, self._lake, table.location, files), self._spread)
+
+    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
+        return tuple(c for c in part.chunks if c.path is not None and not self._lake.exists(c.path))
 
     def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
         return compact(table, self._lake, layout, applied, Limits())

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tailrace.changelog.records import Event, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records import ChunkRegistered, Event, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import KEPT_SNAPSHOTS, LogState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
@@ -34,6 +34,20 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
     since = _remembered_since(state)
     plans = [*_initial(live, since), *_rereads(live, since), *_repairs(state, live, holes)]
     return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
+
+
+def reread_id(chunk: ChunkRegistered) -> str:
+    """The id of the snapshot that makes up for a chunk whose file was lost."""
+    return f"lost-{chunk.table_id}-{chunk.snapshot_id}-{chunk.chunk}"
+
+
+def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[SnapshotPlanned, ...]:
+    """The table is read again as a whole: what the lost chunk's snapshot would have replaced must be replaced."""
+    return tuple(
+        SnapshotPlanned(snapshot_id=reread_id(chunk), reason="repair", tables=(chunk.table_id,))
+        for chunk in lost
+        if reread_id(chunk) not in state.snapshots
+    )
 
 
 def _remembered_since(state: LogState) -> int:

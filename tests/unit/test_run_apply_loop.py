@@ -1,0 +1,214 @@
+"""The apply loop around the engine: workers, isolation and back-off, with a target in memory."""
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tailrace.apply import worker as worker_module
+from tailrace.apply.applier import Applier
+from tailrace.apply.journal import SharedJournal
+from tailrace.apply.progress import Progress
+from tailrace.apply.slice import TableSlice
+from tailrace.apply.worker import ChunkLost, TableWorker, batch_end, without_lost
+from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, SnapshotPlanned, TableSchema
+from tailrace.changelog.state import (
+    LoggedChunk,
+    LoggedSchema,
+    LoggedSegment,
+    LogState,
+    SnapshotState,
+    SnapshotTable,
+    TableLog,
+)
+from tailrace.errors import ForeignChange, Retry, TargetRefused
+from tailrace.snapshot.planner import reread_id
+from tailrace.storage import NotFound
+from tailrace.targets.lake.layout import Layout
+from tailrace.targets.lake.model import AppliedState, Commit, DataFile, LakeTable
+
+CHUNK = ChunkRegistered(
+    snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
+    schema_version=1, replay_point=1, high=1,
+)  # fmt: skip
+
+
+def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
+    segments = tuple(
+        LoggedSegment(
+            record=r,
+            segment=Segment(
+                table_id=table_id, schema_version=1, path="p", rows=rows, size=1, first_seq=r, last_seq=r, inserts=rows
+            ),
+        )
+        for r in records
+    )
+    return TableLog(
+        table_id=table_id,
+        added_record=1,
+        edge_xid=1,
+        initial_snapshot=False,
+        schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
+        segments=segments,
+        chunks=(LoggedChunk(record=2, chunk=CHUNK),) if chunk else (),
+    )
+
+
+def log(*tables: TableLog, number: int = 9) -> LogState:
+    origin = Origin(
+        log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+    )
+    return LogState(number=number, last_seq=number, origin=origin, tables={t.table_id: t for t in tables})
+
+
+class Target:
+    """A `LakeTable` that remembers its commits and fails as told."""
+
+    location = "file:///t"
+
+    def __init__(self, *faults: Exception) -> None:
+        self.commits: list[Commit] = []
+        self.faults = list(faults)
+        self.opened = 0
+
+    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
+        self.opened += 1
+        return self.commits[-1].applied if self.commits else AppliedState(log_id)
+
+    def refresh(self) -> AppliedState:
+        return self.ensure(cast(Any, None), "")
+
+    def files(self) -> list[DataFile]:
+        return []
+
+    def commit(self, change: Commit) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+        self.commits.append(change)
+
+    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
+        return pa.schema([pa.field("c1", pa.int64())])
+
+
+class Engine:
+    def __init__(self, missing: tuple[ChunkRegistered, ...] = ()) -> None:
+        self.missing = missing
+        self.slices: list[TableSlice] = []
+
+    def build(self, part: TableSlice, target: LakeTable, layout: Layout) -> Commit:
+        if set(self.missing) & set(part.chunks):
+            raise NotFound("file:///c")
+        self.slices.append(part)
+        return Commit(AppliedState("log", part.through_seq, part.through_record, frozenset(), 1, part.table_id))
+
+    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
+        return self.missing
+
+    def compact(self, target: LakeTable, layout: Layout, applied: AppliedState) -> int:
+        return 0
+
+
+class Journal:
+    def __init__(self, state: LogState) -> None:
+        self.state = state
+
+    def refresh(self) -> LogState:
+        return self.state
+
+
+def applier(
+    state: LogState, targets: dict[int, Target], clock: Callable[[], float] = time.time, retry: float = 60.0
+) -> tuple[Applier, Progress]:
+    progress = Progress()
+    engine = Engine()
+
+    def make(log_table: TableLog) -> TableWorker:
+        return TableWorker(log_table.table_id, targets[log_table.table_id], engine, progress)
+
+    journal = cast(SharedJournal, Journal(state))
+    return Applier(journal, progress, make, lambda: None, retry_seconds=retry, clock=clock), progress
+
+
+def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covered() -> None:
+    target = Target()
+    loop, progress = applier(log(table(7, 3, 5)), {7: target})
+    loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in target.commits] == [9]
+    loop.offer(9, patience=5)
+    assert len(target.commits) == 1
+    found = progress.of(7)
+    assert (found.applied_record, found.committed_record, found.counters.inserts) == (9, 9, 2)
+    loop.stop()
+
+
+def test_a_batch_is_bounded_in_rows_but_takes_at_least_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "MAX_ROWS", 10)
+    big = table(7, 3, 5, 6, rows=8)
+    assert [batch_end(big, after, 9) for after in (0, 4, 5)] == [4, 5, 9]
+    target = Target()
+    loop, _ = applier(log(big), {7: target})
+    loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in target.commits] == [4, 5, 9]
+    loop.stop()
+
+
+def test_one_table_that_fails_is_named_and_retried_and_the_other_goes_on() -> None:
+    now = [100.0]
+    bad, good = Target(ForeignChange("s.t7", "rows changed"), Retry("away")), Target()
+    loop, progress = applier(log(table(7, 3), table(8, 3)), {7: bad, 8: good}, lambda: now[0])
+    loop.offer(9, patience=5)
+    assert len(good.commits) == 1
+    fault = progress.of(7).fault
+    assert fault is not None
+    assert (fault.name, progress.of(7).stopped) == ("ForeignChange", True)
+    loop.offer(9, patience=5)
+    assert bad.opened == 1, "the pause is not over"
+    for _ in range(2):
+        now[0] += 10
+        loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in bad.commits] == [9]
+    assert progress.of(7).fault is None
+    assert bad.opened == 3, "the target is read anew after every failure"
+    loop.stop()
+
+
+def test_a_passing_fault_becomes_a_stopped_table_when_it_lasts_too_long() -> None:
+    now = [100.0]
+    loop, progress = applier(log(table(7, 3)), {7: Target(*[Retry("away")] * 9)}, lambda: now[0], retry=60)
+    loop.offer(9, patience=5)
+    assert not progress.of(7).stopped
+    now[0] += 61
+    loop.offer(9, patience=5)
+    assert progress.of(7).stopped
+    loop.stop()
+
+
+def test_a_target_that_refuses_altogether_ends_the_process() -> None:
+    loop, _ = applier(log(table(7, 3)), {7: Target(TargetRefused("another log"))})
+    loop.offer(9, patience=5)
+    with pytest.raises(TargetRefused, match="another log"):
+        loop.offer(9)
+    loop.stop()
+
+
+def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again() -> None:
+    state = log(table(7, 3, chunk=True))
+    engine, progress = Engine(missing=(CHUNK,)), Progress()
+    target = Target()
+    worker = TableWorker(7, target, engine, progress)
+    with pytest.raises(ChunkLost) as caught:
+        worker.advance(state, 9)
+    assert caught.value.chunks == (CHUNK,)
+    plan = SnapshotPlanned(snapshot_id=reread_id(CHUNK), reason="repair", tables=(7,))
+    ordered = SnapshotState(plan=plan, record=8, tables={7: SnapshotTable(table_id=7)})
+    assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), 9)
+    assert engine.slices[0].chunks == ()
+    assert len(target.commits) == 1
+
+
+def test_nothing_is_left_out_while_nothing_is_lost() -> None:
+    assert without_lost(log(), None) is None
