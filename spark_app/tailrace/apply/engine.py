@@ -178,29 +178,41 @@ class _Part:
 
     def _fetch(self, found: Mapping[str, Found], plain: Newest, hard: Mask) -> Under:
         """Read the rows underneath that somebody needs into the pool."""
-        needed = hard.copy()
-        needed[plain.keys[plain.partial & ~plain.reset]] = True
-        target: dict[int, int] = {}
-        for path, hits in found.items():
-            wanted = needed[hits.keys] & (hard[hits.keys] | ~self.decision.covered[hits.keys])
-            first = self._pooled(path, hits.positions[wanted])
-            target.update(zip(hits.keys[wanted].tolist(), range(first, first + int(wanted.sum())), strict=True))
-        chunk: dict[int, int] = {}
-        for number, part in enumerate(self.work.slice.chunks):
-            wanted = (self.chunk_keys.chunk == number) & (self.chunk_keys.position != ASKED) & needed[self.chunk_key]
-            wanted &= hard[self.chunk_key] | (self.decision.row[self.chunk_key] == np.arange(self.chunk_keys.count))
-            rows = np.flatnonzero(wanted)
-            if part.path is not None and len(rows):
-                first = self._pooled(part.path, self.chunk_keys.position[rows])
-                chunk.update(zip(rows.tolist(), range(first, first + len(rows)), strict=True))
-        return Under(target, chunk)
+        partial = plain.partial & ~plain.reset
+        simple = np.zeros(self.count, np.bool_)
+        simple[plain.keys[partial]] = True
+        simple &= ~hard
+        columns = zip(self.work.names, plain.values, strict=True)
+        lacking = [name for name, rows in columns if (rows[partial] == UNDER).any()]
+        under = Under({}, {})
+        # Plain keys need few columns, often one: the rest is not even decoded.
+        for needed, names in ((simple, lacking), (hard, self.work.names)):
+            for path, hits in found.items():
+                wanted = needed[hits.keys] & (hard[hits.keys] | ~self.decision.covered[hits.keys])
+                under.target.update(self._pooled(path, hits.positions[wanted], hits.keys[wanted], names))
+            for number, part in enumerate(self.work.slice.chunks):
+                wanted = (self.chunk_keys.chunk == number) & (self.chunk_keys.position != ASKED)
+                wanted &= needed[self.chunk_key]
+                wanted &= hard[self.chunk_key] | (self.decision.row[self.chunk_key] == np.arange(self.chunk_keys.count))
+                rows = np.flatnonzero(wanted)
+                if part.path is not None:
+                    under.chunk.update(self._pooled(part.path, self.chunk_keys.position[rows], rows, names))
+        return under
 
-    def _pooled(self, path: str, positions: Ints) -> int:
-        first = self.pooled
-        if len(positions):
-            self.pool.append(take_rows(self.work.lake, path, positions, self.work.layout))
-            self.pooled += len(positions)
-        return first
+    def _pooled(self, path: str, positions: Ints, labels: Ints, names: list[str]) -> dict[int, int]:
+        """Add rows of a file to the pool, with these columns; return the pool row of each label."""
+        if not len(positions):
+            return {}
+        # The key is in every file; an older file may lack all the others.
+        read = [*self.work.layout.key, *(name for name in names if name not in self.work.layout.key)]
+        taken_rows = take_rows(self.work.lake, path, positions, self.work.layout, read)
+        columns = [
+            taken_rows.column(name) if name in names else pa.nulls(len(positions), self.work.layout.fields[name].type)
+            for name in self.work.names
+        ]
+        self.pool.append(pa.table(columns, names=self.work.names))
+        first, self.pooled = self.pooled, self.pooled + len(positions)
+        return dict(zip(labels.tolist(), range(first, self.pooled), strict=True))
 
     # What the batch makes of it
 

@@ -5,7 +5,7 @@ such keys, also through chains and swaps. `untangle` runs `apply.rule` over few 
 the engine's pool, so nothing is converted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,8 +69,8 @@ def _components(olds: Ints, news: Ints) -> Tangle:
 class Under:
     """Rows underneath, as pool rows: the target's by key number, the chunks' by row of `ChunkKeys`."""
 
-    target: Mapping[int, int]
-    chunk: Mapping[int, int]
+    target: dict[int, int]
+    chunk: dict[int, int]
 
 
 @dataclass(frozen=True)
