@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
 from support.folder_lake import FolderTable, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
-
 from tailrace.apply import engine
 from tailrace.apply.slice import cut
 from tailrace.apply.spread import spread

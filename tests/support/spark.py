@@ -1,5 +1,7 @@
 """The tests' Spark session: local, small, on loopback only, with Delta and Iceberg."""
 
+import os
+import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,7 +38,8 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def start_session(folder: Path) -> SparkSession:
-    """Start (or get) the JVM; two cores, one GiB."""
+    """Start (or get) the JVM; two cores, one GiB. Python tasks run in this interpreter, not in the PATH's."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("tailrace-tests")
     for name, value in settings(folder).items():
         builder = builder.config(name, value)
