@@ -66,7 +66,7 @@ def test_state_and_mirror_come_back_as_they_were_stored() -> None:
 
 def _tracked(path: str, dead: list[int]) -> Tracked:
     vector = Vector("v", 9, PuffinBlob(4, 5, len(dead))) if dead else None
-    return Tracked(DataFile(path, 3, 100, BitMap64(dead)), vector)
+    return Tracked(DataFile(path, 3, 100, BitMap64(dead)), path, vector)
 
 
 def test_a_commit_removes_dead_files_and_replaces_vectors_that_grew() -> None:

@@ -19,7 +19,7 @@ from tailrace.targets.lake import iceberg_schema, iceberg_state
 from tailrace.targets.lake.access import FileAccess
 from tailrace.targets.lake.iceberg_catalog import IcebergCatalog, table_location
 from tailrace.targets.lake.iceberg_commit import Builder, Work, evolve, fill, row_delta, work_out
-from tailrace.targets.lake.iceberg_files import Tracked, Vector, data_file
+from tailrace.targets.lake.iceberg_files import Tracked, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg_java import Conflict, MissingTable, guarded
 from tailrace.targets.lake.iceberg_read import Reader, Version
 from tailrace.targets.lake.iceberg_schema import Columns
@@ -58,7 +58,7 @@ class IcebergTable:
             self._create(schema, log_id)
         with guarded(self.name, "opening"):
             table = self._catalog.catalog.loadTable(self._identifier)
-            self.location = _absolute(str(table.location()))
+            self.location = absolute(str(table.location()))
         reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
         self._opened, self._version = (reader, reader.uuid()), None
         applied = self.refresh()
@@ -166,9 +166,10 @@ class IcebergTable:
         for tracked in work.remove:
             del files[tracked.file.path]
         for doc in described:
-            files[doc["file-path"]] = Tracked(data_file(doc, reader.keys, columns))
+            known = data_file(doc, reader.keys, columns)
+            files[known.path] = Tracked(known, doc["file-path"])
         for path, vector in vectors.items():
-            files[path] = Tracked(replace(files[path].file, dead=work.vectors[path]), vector)
+            files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
         return committed, Version(committed.id, stored, columns, last_id, files)
 
     def _set_properties(self, transaction: Any, mirror: Mirror, columns: Columns, base: Version) -> None:
@@ -179,7 +180,9 @@ class IcebergTable:
 
     def _operation(self, transaction: Any, work: Work, base: Version) -> Any:
         if not work.rewrite:
-            return row_delta(transaction, self._java, base.snapshot, list(base.files), work)
+            return row_delta(
+                transaction, self._java, base.snapshot, [tracked.raw for tracked in base.files.values()], work
+            )
         operation = transaction.newRewrite()
         return operation if base.snapshot is None else operation.validateFromSnapshot(base.snapshot)
 
@@ -227,10 +230,10 @@ class IcebergTable:
     def _write_vectors(self, work: Work) -> dict[str, Vector]:
         if not work.vectors:
             return {}
-        data, blobs = puffin_file(work.vectors)
+        data, blobs = puffin_file({work.raw(file): dead for file, dead in work.vectors.items()})
         path = f"{self.location}/data/{self._new_id()}.puffin"
         self._access.create(path, data)
-        return {file: Vector(path, len(data), blob) for file, blob in blobs.items()}
+        return {file: Vector(path, len(data), blobs[work.raw(file)]) for file in work.vectors}
 
     def _read_back(self, nonce: str, base: Version, cause: OutcomeUnknown) -> None:
         """Did the commit happen? One that arrives later still cannot do harm: the catalog swaps metadata by comparison,
@@ -245,10 +248,3 @@ class IcebergTable:
             raise Conflict(
                 f"{cause.message}; the commit did not happen", "The table is read again and the batch located again."
             ) from cause
-
-
-def _absolute(location: str) -> str:
-    """`file:/x` as `file:///x`, without a trailing slash."""
-    location = location.rstrip("/")
-    local = location.startswith("file:/") and not location.startswith("file://")
-    return "file://" + location[5:] if local else location

@@ -26,9 +26,14 @@ class Work:
     remove: Sequence[Tracked] = ()
     vectors: Mapping[str, BitMap64] = field(default_factory=dict)
     """Whole new vectors by data file, of present and of added files."""
+    raws: Mapping[str, str] = field(default_factory=dict)
+    """How Iceberg's metadata writes the paths of present files in `vectors`."""
     replaced: Sequence[tuple[str, Vector]] = ()
     """Present vectors that go: theirs was extended, or their file goes."""
     rewrite: bool = False
+
+    def raw(self, path: str) -> str:
+        return self.raws.get(path, path)
 
 
 def work_out(change: Commit, files: Mapping[str, Tracked]) -> Work:
@@ -45,16 +50,12 @@ def work_out(change: Commit, files: Mapping[str, Tracked]) -> Work:
             gone[path] = tracked
         elif len(dead) > len(tracked.file.dead):
             vectors[path] = dead
-    replaced = [(path, files[path].vector) for path in [*gone, *vectors]]
+    replaced = [(files[path].raw, files[path].vector) for path in [*gone, *vectors]]
+    raws = {path: files[path].raw for path in vectors}
     add = [new for new in change.add if len(new.dead) < new.rows]
     vectors |= {new.path: new.dead for new in add if new.dead}
-    return Work(
-        add,
-        list(gone.values()),
-        vectors,
-        [(path, vector) for path, vector in replaced if vector is not None],
-        not change.data_change,
-    )
+    kept = [(raw, vector) for raw, vector in replaced if vector is not None]
+    return Work(add, list(gone.values()), vectors, raws, kept, not change.data_change)
 
 
 def _live(files: Mapping[str, Tracked], path: str) -> Tracked:
@@ -84,7 +85,7 @@ class Builder:
 
     def removed(self, tracked: Tracked) -> Any:
         """Iceberg finds a file to remove by its path."""
-        return self._data(tracked.file.path, tracked.file.size).withRecordCount(tracked.file.rows).build()
+        return self._data(tracked.raw, tracked.file.size).withRecordCount(tracked.file.rows).build()
 
     def _data(self, path: str, size: int) -> Any:
         return (
@@ -118,7 +119,7 @@ def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str
     """
     delta = transaction.newRowDelta().conflictDetectionFilter(java.iceberg.expressions.Expressions.alwaysTrue())
     if base is not None:
-        removed = {tracked.file.path for tracked in work.remove}
+        removed = {tracked.raw for tracked in work.remove}
         kept = [path for path in live if path not in removed]
         delta = delta.validateFromSnapshot(base)
         if kept:
@@ -135,7 +136,7 @@ def fill(operation: Any, builder: Builder, work: Work, vectors: Mapping[str, Vec
     for tracked in work.remove:
         remove_rows(builder.removed(tracked))
     for path, vector in vectors.items():
-        add_deletes(builder.vector(path, vector))
+        add_deletes(builder.vector(work.raw(path), vector))
     for path, vector in work.replaced:
         remove_deletes(builder.vector(path, vector))
     return added

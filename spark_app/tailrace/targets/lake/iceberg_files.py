@@ -39,14 +39,25 @@ class Tracked:
     """A live data file and its present vector."""
 
     file: DataFile
+    raw: str
+    """The path as in Iceberg's metadata: Hadoop writes `file:/x` for `file:///x`, and vectors refer to it literally."""
     vector: Vector | None = None
+
+
+def absolute(location: str) -> str:
+    """`file:/x` as `file:///x`, without a trailing slash."""
+    location = location.rstrip("/")
+    local = location.startswith("file:/") and not location.startswith("file://")
+    return "file://" + location[5:] if local else location
 
 
 def data_file(doc: Mapping[str, Any], keys: tuple[Column, ...], columns: Columns) -> DataFile:
     """From Iceberg's JSON of a data file. Bounds of key columns only: nobody searches by others."""
     lower = {c.name: v for c in keys if (v := _bound(doc, "lower-bounds", c, columns)) is not None}
     upper = {c.name: v for c in keys if (v := _bound(doc, "upper-bounds", c, columns)) is not None}
-    return DataFile(doc["file-path"], doc["record-count"], doc["file-size-in-bytes"], BitMap64(), lower, upper)
+    return DataFile(
+        absolute(doc["file-path"]), doc["record-count"], doc["file-size-in-bytes"], BitMap64(), lower, upper
+    )
 
 
 def _bound(doc: Mapping[str, Any], side: str, column: Column, columns: Columns) -> object | None:
@@ -85,7 +96,8 @@ def plan(
             for delete in deletes:
                 sequences.add(delete.dataSequenceNumber())
                 vector = vector_of(name, json.loads(parser.toJson(delete, specs.get(delete.specId()))))
-            found[doc["file-path"]] = Tracked(data_file(doc, keys, columns), vector)
+            known = data_file(doc, keys, columns)
+            found[known.path] = Tracked(known, doc["file-path"], vector)
     finally:
         tasks.close()
     return _with_dead_rows(found, access), sequences
@@ -102,7 +114,7 @@ def _with_dead_rows(files: dict[str, Tracked], access: FileAccess) -> dict[str, 
 
     def dead(item: tuple[str, Vector]) -> BitMap64:
         vector = item[1]
-        data = read_range(access, vector.path, vector.blob.offset, vector.blob.length)
+        data = read_range(access, absolute(vector.path), vector.blob.offset, vector.blob.length)
         return unframe(data, vector.path)
 
     with ThreadPoolExecutor(_READERS) as pool:
