@@ -113,3 +113,10 @@ def test_changes_that_iceberg_cannot_do_in_place_are_named(changed: tuple[tuple[
     present = [Present(1, "id", "long", True), Present(2, "a", "string", False)]
     with pytest.raises(SchemaChangeUnsupported):
         evolution("t", present, columns, _table(2, *changed))
+
+
+def test_a_wider_decimal_is_a_promotion() -> None:
+    columns = first_columns(_table(1, (1, "id", "int64"), (2, "a", "decimal(10,2)")))
+    present = [Present(1, "id", "long", True), Present(2, "a", "decimal(10, 2)", False)]
+    wanted = _table(2, (1, "id", "int64"), (2, "a", "decimal(12,2)"))
+    assert evolution("t", present, columns, wanted) == [Step("updateColumn", "a", "decimal(12, 2)")]

@@ -185,7 +185,7 @@ def _unsupported(table: str, what: str) -> SchemaChangeUnsupported:
 def _promotable(old: str, new: str) -> bool:
     if (old, new) in {(_TYPES[a], _TYPES[b]) for a, b in _WIDER}:
         return True
-    before, after = decimal_parts(old), decimal_parts(new)
+    before, after = decimal_parts(old.replace(" ", "")), decimal_parts(new.replace(" ", ""))
     return before is not None and after is not None and before[1] == after[1] and before[0] <= after[0]
 
 
