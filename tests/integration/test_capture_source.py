@@ -11,7 +11,8 @@ from support.capture import CaptureRun, check_invariants, eventually, lsn, sourc
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered
+from tailrace.changelog.records import Applied, ChunkRegistered, SnapshotPlanned, SnapshotTableStarted
+from tailrace.errors import Retry
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 
@@ -176,6 +177,11 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
     _, high = read_chunk(server)
     with capture.client() as client:
         client.begin_chunk("s", table_id, 0)
+        with pytest.raises(Retry, match="RecordRefused"):
+            client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
+        plan = SnapshotPlanned(snapshot_id="s", tables=(table_id,))
+        start = SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("4",), estimated_rows=4)
+        client.append([plan, start])
         record, point = client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
         assert point == 2
         assert capture.records()[record]["position"] >= high

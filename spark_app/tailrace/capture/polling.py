@@ -16,7 +16,7 @@ from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import Difference, Tables, compare
 from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved
-from tailrace.errors import NoKey
+from tailrace.errors import NoKey, SchemaChangeUnsupported
 from tailrace.sources.postgresql.catalog import discover, table_by_oid
 from tailrace.sources.postgresql.connect import source_errors
 from tailrace.sources.postgresql.model import PgTable
@@ -53,6 +53,7 @@ class CatalogPoll:
         with source_errors("looking at the catalog"):
             spec = self._place.replicator.spec
             found = {t.oid: t for t in discover(self._place.connection, spec.tables, spec.options)}
+        self._check_publication(found)
         fresh = [t for t in found.values() if self._is_fresh(t)]
         if fresh:
             self._add(fresh, list(found.values()))
@@ -76,6 +77,25 @@ class CatalogPoll:
             self._recorder.add(*events)
             self._settle()
         self.acted_on = look.token
+
+    def _check_publication(self, found: dict[int, PgTable]) -> None:
+        """What is written while a table is not published never comes: newer servers leave it out without a word."""
+        name = self._place.names.publication
+        published = slots.published(self._place.connection, name)
+        if published is None:
+            raise slots.lost(f"publication {name!r} is missing")
+        for table_id in [i for i in found if self._tables.is_captured(i) and i not in published]:
+            table = self._tables.known[table_id].schema.name
+            error = SchemaChangeUnsupported(
+                table,
+                f"{table} was taken out of publication {name!r}: its changes since are lost",
+                "take the table out of tables.include, then in again, to copy it anew",
+            )
+            log.warning("%s stops: %s", table, error)
+            self._settle()
+            self._tables.stop(table_id)
+            self._recorder.add(stopped(table_id, self._recorder.journal.state.last_seq, error))
+            self._settle()
 
     def _is_fresh(self, table: PgTable) -> bool:
         known = self._recorder.journal.state.tables.get(table.oid)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from tailrace.capture.blocks import Block
 from tailrace.capture.decode import Decoder
 from tailrace.capture.protocol import Recorded
-from tailrace.changelog.records import Event, Heartbeat, Segment, Transactions, Truncated
+from tailrace.changelog.records import Event, Heartbeat, Record, Segment, Transactions, Truncated
 from tailrace.changelog.segments import write_segment
-from tailrace.changelog.writer import JournalWriter
+from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.seams import seam
 
 
@@ -53,6 +53,8 @@ class Recorder:
         self._recorded = recorded
         self._rows = Rows()
         self._events: list[Event] = []
+        """Our own."""
+        self._requested: list[Event] = []
         self._waiting: list[tuple[Future[Recorded | None], int | None]] = []
         self.counters = Counters()
         self.truncated: set[int] = set()
@@ -71,14 +73,16 @@ class Recorder:
     @property
     def has_requests(self) -> bool:
         """Events that nobody's rows belong to wait for a record."""
-        return bool(self._events)
+        return bool(self._events or self._requested)
 
     def add(
         self, *events: Event, reply: Future[Recorded | None] | None = None, replay_point: int | None = None
     ) -> None:
-        """Put events into the next record; `reply` is answered when it is durable."""
-        self._events += events
-        if reply is not None:
+        """Put events into the next record; `reply` is answered when it is durable, or when the events do not fit."""
+        if reply is None:
+            self._events += events
+        else:
+            self._requested += events
             self._waiting.append((reply, replay_point))
 
     def rows(self, block: Block) -> None:
@@ -101,27 +105,24 @@ class Recorder:
         """Make a record up to `position`, unless there is nothing to say. `rows` False: those taken so far belong to a
         transaction that is still open, so only events go in."""
         taken = self._rows if rows else Rows()
-        if not (taken.segments or taken.events or self._events):
+        if not (taken.segments or taken.events or self.has_requests):
             self._rows = Rows() if rows else self._rows
             return
         # Dying here leaves segments that no record names: they are written again under other names.
         seam("capture.after-segments")
-        events = (*taken.events, *self._events)
-        times = taken.commit_times
         position = max(position, self.durable)
-        record = self.journal.append(
-            position,
-            taken.last_seq,
-            transactions=Transactions(
-                xids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
-            ),
-            segments=tuple(taken.segments),
-            events=events,
-            commit_time=(min(times), max(times)) if times else None,
-        )
+        try:
+            record = self._append(position, taken, (*self._events, *self._requested))
+        except RecordRefused as error:
+            if not self._requested:
+                raise
+            # What somebody asked for does not fit the log: that is theirs to hear, our own changes go on.
+            self._refuse(error)
+            self.cut(position, rows)
+            return
         if rows:
             self._rows = Rows()
-        self._events = []
+        self._events, self._requested = [], []
         self.counters.records += 1
         waiting, self._waiting = self._waiting, []
         for reply, replay_point in waiting:
@@ -129,6 +130,24 @@ class Recorder:
         # Dying here is safe: the source sends again what the record holds, and capture asks from the record's position.
         seam("capture.before-ack")
         self._recorded(position)
+
+    def _append(self, position: int, taken: Rows, events: tuple[Event, ...]) -> Record:
+        times = taken.commit_times
+        return self.journal.append(
+            position,
+            taken.last_seq,
+            transactions=Transactions(
+                xids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
+            ),
+            segments=tuple(taken.segments),
+            events=(*taken.events, *events),
+            commit_time=(min(times), max(times)) if times else None,
+        )
+
+    def _refuse(self, error: RecordRefused) -> None:
+        waiting, self._waiting, self._requested = self._waiting, [], []
+        for reply, _ in waiting:
+            reply.set_exception(error)
 
     def heartbeat(self, position: int) -> None:
         """A record that moves only the position, so that the source may forget its log."""

@@ -27,6 +27,7 @@ class Server:
         self._board = board
         self._numbers = itertools.count(1)
         self._socket: socket.socket | None = None
+        self._inode = 0
 
     def start(self) -> None:
         """Only this user may connect. A socket left by a dead capture is replaced."""
@@ -35,12 +36,14 @@ class Server:
         listener.bind(str(self._path))
         self._path.chmod(0o600)
         listener.listen(64)
-        self._socket = listener
+        self._socket, self._inode = listener, self._path.stat().st_ino
         threading.Thread(target=self._accept, args=(listener,), name="capture-accept", daemon=True).start()
 
     def stop(self) -> None:
         if self._socket is not None:
-            self._path.unlink(missing_ok=True)
+            # A successor may have put its own socket here already.
+            if self._path.exists() and self._path.stat().st_ino == self._inode:
+                self._path.unlink(missing_ok=True)
             self._socket.close()
 
     def _accept(self, listener: socket.socket) -> None:

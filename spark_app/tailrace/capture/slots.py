@@ -3,7 +3,7 @@
 Every function is one or a few statements on capture's own SQL connection (never the log connection).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -145,6 +145,21 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
         connection.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, sql.SQL(", ").join(new)))
 
 
+def published(connection: Connection, name: str) -> set[int] | None:
+    """Oids of the published tables (roots of partitioned ones); None: there is no such publication."""
+    with source_errors(f"looking at publication {name!r}"):
+        row = connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", (name,)).fetchone()
+        if row is None:
+            return None
+        rows = connection.execute(
+            "SELECT c.oid::int8 FROM pg_catalog.pg_publication_tables p"
+            " JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname"
+            " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename WHERE p.pubname = %s",
+            (name,),
+        ).fetchall()
+    return {r[0] for r in rows}
+
+
 def edge(connection: Connection) -> int:
     """X: a 64-bit xid of a transaction of its own, after the slot and the publication are as they should be."""
     with source_errors("taking the edge"):
@@ -205,10 +220,6 @@ def lost(seen: str) -> PositionLost:
         "the changes in between cannot be had any more: start a new change log (an empty storage.location), drop"
         " the old slot, and let the initial snapshot replace the target's rows; docs/operations.md says how",
     )
-
-
-def names(tables: Sequence[PgTable]) -> str:
-    return ", ".join(t.name for t in tables)
 
 
 def snapshot(connection: Connection) -> str:

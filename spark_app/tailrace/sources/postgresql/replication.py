@@ -121,6 +121,11 @@ class LogConnection:
     def _ended(self) -> None:
         with source_errors("the log connection"):
             message = " ".join(self._pgconn.get_error_message().split())
+        if "publication" in message and "does not exist" in message:
+            raise PositionLost(
+                f"the log stream ended: {message}; what was written without it cannot be read any more",
+                "see docs/operations.md, position lost",
+            )
         raise Retry(f"the server ended the log stream: {message or 'no reason given'}")
 
     def acknowledge(self, position: int | None = None) -> None:
@@ -157,7 +162,7 @@ class LogConnection:
 def _start_error(slot: str, message: str) -> Exception:
     if "does not exist" in message and "publication" not in message:
         return PositionLost(f"slot {slot!r}: {message}", "see docs/operations.md, position lost")
-    if "no longer available" in message or "has been invalidated" in message or "obsolete" in message:
+    if "no longer" in message or "has been invalidated" in message or "obsolete" in message:
         return PositionLost(f"slot {slot!r}: {message}", "see docs/operations.md, position lost")
     if "is active for" in message:
         return Retry(f"slot {slot!r}: {message}")
