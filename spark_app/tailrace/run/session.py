@@ -49,7 +49,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.driver.memory": f"{memory}m",
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{run_dir}/log4j2.properties -Dderby.system.home={run_dir}/spark"
-            " -XX:+UseSerialGC -Duser.timezone=UTC"
+            " -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
         ),
         "spark.local.dir": f"{run_dir}/spark",
         "spark.scheduler.mode": "FAIR",
