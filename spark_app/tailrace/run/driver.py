@@ -103,6 +103,7 @@ class Driver:
             capture.stop()
             server.close()
             self._folder.retract()
+            self._folder.release()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._ending.is_set():

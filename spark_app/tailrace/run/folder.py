@@ -68,9 +68,16 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self.release()
             raise AlreadyRunning(
                 f"another `tailrace run` uses {self.path}.", "Stop it, or choose another --run-dir."
             ) from error
+
+    def release(self) -> None:
+        """Let another process have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def make_token(self) -> str:
         """A new bearer token, readable by this user only."""

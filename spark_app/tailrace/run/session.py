@@ -41,7 +41,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     values = {
         "spark.master": _master(spec, environment),
         "spark.app.name": "tailrace",
-        "spark.jars": artifacts.spark_jars("lake"),
+        "spark.jars": artifacts.spark_jars(*jar_sets(spec)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -67,6 +67,13 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     }
     prefix = "TAILRACE_SPARK_CONF_"
     return values | {k[len(prefix) :].replace("_", "."): v for k, v in environment.items() if k.startswith(prefix)}
+
+
+def jar_sets(spec: ReplicatorSpec) -> list[str]:
+    """Only what the target needs: object storage and database drivers are large."""
+    catalog = spec.target.catalog
+    s3 = ["s3"] if spec.target.location.startswith("s3://") else []
+    return ["lake", *s3, *(["jdbc"] if catalog is not None and catalog.type == "jdbc" else [])]
 
 
 def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:

@@ -13,10 +13,12 @@ from tailrace.apply.work import Work
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.errors import TargetRefused
 from tailrace.storage import Storage
 from tailrace.targets.lake.compact import Limits, compact
 from tailrace.targets.lake.delta import DeltaTable
+from tailrace.targets.lake.iceberg import IcebergTable
+from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg_java import Java
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
 
@@ -44,18 +46,20 @@ class LakeEngine:
 
 
 def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable[[TableLog], LakeTable]:
-    """Makes the `LakeTable` of a source table; nothing is read before its `ensure`."""
-    if spec.target.type != "delta":
-        raise TargetRefused(f"target.type {spec.target.type!r} cannot be written here.", "Use delta.")
+    """Makes the `LakeTable` of a source table; nothing is read before its `ensure`. The first name stays: a renamed
+    table keeps its place."""
+    if spec.target.type == "delta":
+        return lambda table: DeltaTable(spark, lake, location(lake.root, table))
+    catalog = IcebergCatalog.open(Java.of(spark), spec.target)
 
-    def delta(table: TableLog) -> LakeTable:
-        return DeltaTable(spark, lake, location(lake.root, table))
+    def iceberg(table: TableLog) -> LakeTable:
+        first = table.schemas[0].table
+        return IcebergTable(catalog, lake, first.schema_name, first.table_name)
 
-    return delta
+    return iceberg
 
 
 def location(root: str, table: TableLog) -> str:
-    """`<location>/<schema>/<table>`; what a path cannot hold is percent-encoded. The first name stays: a renamed table
-    keeps its folder."""
+    """`<location>/<schema>/<table>`; what a path cannot hold is percent-encoded."""
     first = table.schemas[0].table
     return "/".join([root, quote(first.schema_name, safe=SAFE), quote(first.table_name, safe=SAFE)])
