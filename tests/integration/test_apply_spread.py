@@ -14,6 +14,8 @@ from tailrace.apply.spread import spread
 from tailrace.apply.work import Work
 
 
+# PySpark leaves the socket of an RDD's collect() to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_parts_worked_by_spark_tasks_make_the_same_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
