@@ -3,27 +3,31 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from support.postgres import PostgresServer
 from support.proof.harness import Proof
 from support.proof.process import status, wait_until
 from tailrace.contract.status import Status
 
 
+@pytest.mark.timeout(900)
 def test_once_copies_three_tables_under_writers_and_a_second_run_goes_on(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     proof = Proof.begin(postgres, tmp_path, "delta", seed=1)
     writers = proof.writers(seed=1, count=3)
     try:
-        proof.deployment.once()
+        proof.deployment.once(400)
     finally:
         writers.stop()
     proof.assert_nothing_acknowledged_early()
-    proof.deployment.once()
+    proof.deployment.once(400)
     proof.assert_equal()
     proof.assert_nothing_acknowledged_early()
 
 
+@pytest.mark.timeout(900)
 def test_a_snapshot_is_asked_for_while_changes_go_on(postgres: PostgresServer, tmp_path: Path) -> None:
     proof = Proof.begin(postgres, tmp_path, "delta", seed=2)
     run = proof.deployment.start()
@@ -39,7 +43,7 @@ def test_a_snapshot_is_asked_for_while_changes_go_on(postgres: PostgresServer, t
         assert run.stop() == 0, run.tail()
     finally:
         run.kill()
-    proof.deployment.once()
+    proof.deployment.once(400)
     proof.assert_equal()
 
 

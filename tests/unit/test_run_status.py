@@ -2,7 +2,15 @@ from rich.console import Console
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Column, Segment, SnapshotPlanned, TableSchema, TableStopped
+from tailrace.changelog.records import (
+    Column,
+    Segment,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    TableSchema,
+    TableStopped,
+)
 from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.contract.status import Counters, Fault
 from tailrace.run import display
@@ -94,6 +102,24 @@ def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     assert "25%" in shown.get()
     assert "250 of about 1,000 rows" in shown.get()
     assert "snapshot again 25% (250 rows)" in display.line(status)
+
+
+def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -> None:
+    def snapshot(name: str, record: int, error: str | None) -> SnapshotState:
+        done = SnapshotTableFinished(snapshot_id=name, table_id=7, chunks=1, complete=error is None, error=error)
+        part = SnapshotTable(table_id=7, finished=done)
+        ended = SnapshotEnded(snapshot_id=name, outcome="failed" if error else "completed")
+        plan = SnapshotPlanned(snapshot_id=name, tables=(7,))
+        return SnapshotState(plan=plan, record=record, tables={7: part}, ended=ended)
+
+    failed = snapshot("a", 4, "ReadRefused: no right")
+    progress = {7: TableProgress(applied_record=9)}
+    (table_status,) = assemble(moment(log(table(7), snapshots={"a": failed}), tables=progress)).tables
+    assert table_status.state == "FAILING"
+    assert table_status.fault is not None
+    assert "no right" in table_status.fault.message
+    both = {"a": failed, "b": snapshot("b", 6, None)}
+    assert assemble(moment(log(table(7), snapshots=both), tables=progress)).tables[0].state == "REPLICATING"
 
 
 def test_without_capture_the_status_says_so() -> None:

@@ -82,6 +82,15 @@ def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_a
     assert len(planner.wanted(state, {7: Holes(6, frozenset({("2",)}))})) == 1
 
 
+def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
+    holes = {7: Holes(5, frozenset({("1",)}))}
+    (plan,) = planner.wanted(log(table(7, "a")), holes)
+    failed = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="failed"))
+    state = log(table(7, "a"), snapshots={plan.snapshot_id: failed})
+    assert planner.wanted(state.model_copy(update={"number": 50}), holes) == ()
+    assert len(planner.wanted(state.model_copy(update={"number": 200}), holes)) == 1
+
+
 def test_a_request_takes_the_tables_that_match_its_patterns() -> None:
     body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.a*",), where="x > 1"))
     plan = planner.request_plan(log(table(7, "ab"), table(8, "b"), table(9, "a")), "id", body)

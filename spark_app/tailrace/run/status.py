@@ -117,7 +117,7 @@ def _lsn(position: int) -> str | None:
 
 def _table(at: Moment, log: TableLog) -> TableStatus:
     progress = at.tables.get(log.table_id, TableProgress())
-    fault = progress.fault or _stopped(log)
+    fault = progress.fault or _stopped(log) or _unread(at, log)
     return TableStatus(
         name=log.schema.name,
         state=_table_state(at, log, progress),
@@ -135,10 +135,23 @@ def _stopped(log: TableLog) -> Fault | None:
     return Fault(name=stop.error, message=stop.message, fix=stop.fix) if stop is not None else None
 
 
+def _unread(at: Moment, log: TableLog) -> Fault | None:
+    """The last complete snapshot of the table failed: rows from before it may be missing, whatever the changes say."""
+    for snapshot in sorted(at.log.snapshots.values(), key=lambda s: -s.record):
+        part = snapshot.tables.get(log.table_id)
+        if part is None or snapshot.plan.where is not None or snapshot.plan.keys is not None:
+            continue
+        if part.finished is None or part.finished.error is None:
+            return None
+        fix = "Remove the cause, then order a snapshot of the table."
+        return Fault(name="SnapshotFailed", message=part.finished.error, fix=fix)
+    return None
+
+
 def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableState:
     if log.stopped is not None or progress.stopped:
         return "STOPPED"
-    if progress.fault is not None:
+    if progress.fault is not None or _unread(at, log) is not None:
         return "FAILING"
     for snapshot in at.log.snapshots.values():
         part = snapshot.tables.get(log.table_id)

@@ -20,6 +20,10 @@ MAX_REPAIR_KEYS = 10_000
 """Holes read by one repair; the rest follows in the next."""
 
 
+REPAIR_PAUSE = 100
+"""Records between a repair that failed and the next; an idle journal has a few records a minute."""
+
+
 @dataclass(frozen=True)
 class Holes:
     """What a table lacked after it had applied record `applied_record`."""
@@ -82,7 +86,7 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
         found = holes.get(table.table_id)
         if found is None or not found.keys or table.table_id in running:
             continue
-        if any(chunk.record > found.applied_record for chunk in table.chunks):
+        if any(chunk.record > found.applied_record for chunk in table.chunks) or _failed_lately(state, table.table_id):
             continue
         yield SnapshotPlanned(
             snapshot_id=f"repair-{table.table_id}-{state.number}",
@@ -90,6 +94,15 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
             tables=(table.table_id,),
             keys=tuple(sorted(found.keys)[:MAX_REPAIR_KEYS]),
         )
+
+
+def _failed_lately(state: LogState, table_id: int) -> bool:
+    """A repair that failed is not ordered again at once, or every turn would plan one."""
+    return any(
+        s.ended is not None and s.ended.outcome == "failed" and state.number - s.record < REPAIR_PAUSE
+        for s in state.snapshots.values()
+        if s.plan.reason == "repair" and table_id in s.plan.tables
+    )
 
 
 def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotPlanned:
