@@ -157,7 +157,7 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
         part = snapshot.tables.get(log.table_id)
         if part is not None and snapshot.ended is None and part.finished is None and snapshot.plan.reason != "repair":
             return "SNAPSHOTTING"
-    if any(c.record > progress.applied_record for c in log.chunks):
+    if any(c.record > progress.applied_record and c.chunk.keys is None for c in log.chunks):
         return "SNAPSHOTTING"
     return "WAITING" if progress.applied_record < log.added_record else "REPLICATING"
 
