@@ -22,7 +22,7 @@ from tailrace.apply.stream import ApplyStream
 from tailrace.apply.worker import TableWorker
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Applied, TableSchema
+from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.errors import Retry, Stop, TailraceError
 from tailrace.run import display, session, targets
@@ -30,6 +30,7 @@ from tailrace.run.control import DriverControl, Requests
 from tailrace.run.folder import RunFolder
 from tailrace.run.manifest import seconds
 from tailrace.run.once import OnceCheck
+from tailrace.run.report import Reporter
 from tailrace.run.server import Server
 from tailrace.run.snapshots import SnapshotRunner
 from tailrace.run.source_work import Tools
@@ -41,7 +42,6 @@ from tailrace.targets.lake.layout import Layout
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
-REPORT_SECONDS = 2.0
 BATCH_PATIENCE = 2.0
 """A micro-batch waits this long for its tables; slower ones go on beside the next batch."""
 
@@ -81,8 +81,6 @@ class Driver:
         self._ending = threading.Event()
         self._broken: BaseException | None = None
         self._threads: list[threading.Thread] = []
-        self._reported: dict[int, tuple[int, int]] = {}
-        self._report_due = 0.0
 
     def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -133,6 +131,7 @@ class Driver:
         if self._settings.secrets is not None:
             command += ["--secrets", str(self._settings.secrets)]
         self._control.client = CaptureClient(self._folder.socket, timeout=60)
+        self._reporter = Reporter(self._control.client, self._control.progress)
         # On a terminal the live display has the screen.
         output = self._folder.path / "capture.log" if display.on_terminal(self._settings.json) else None
         return CaptureProcess(command, self._folder.path, lambda: not changed and self._answers(), output=output)
@@ -215,7 +214,7 @@ class Driver:
                 applier.stop()
                 for thread in self._threads:
                     thread.join(10)
-                self._report(journal)
+                self._reporter.tell(journal.state, force=True)
                 view.show(self._control.status())
         finally:
             spark.stop()
@@ -246,7 +245,7 @@ class Driver:
             requests.turn(control)
             if requests.refused:
                 raise requests.refused[0]
-            self._report(parts.journal)
+            self._reporter.tell(state)
             view.show(control.status())
             if once is not None:
                 verdict = once.look(state, control.progress.all(), requests.open)
@@ -284,28 +283,6 @@ class Driver:
         thread = threading.Thread(target=turn, name="snapshot-planner", daemon=True)
         self._threads.append(thread)
         thread.start()
-
-    def _report(self, journal: SharedJournal) -> None:
-        """Tell capture what the targets hold, so that the log can be trimmed; only what moved by a commit."""
-        if time.monotonic() < self._report_due and not self._ending.is_set():
-            return
-        self._report_due = time.monotonic() + REPORT_SECONDS
-        moved = {
-            table_id: (p.applied_seq, p.applied_record, p.committed_record)
-            for table_id, p in self._control.progress.all().items()
-            if p.committed_record >= 0 and table_id in journal.state.tables
-        }
-        fresh = {t: v for t, v in moved.items() if self._reported.get(t) != (v[0], v[2])}
-        if not fresh or self._control.client is None:
-            return
-        try:
-            self._control.client.report_applied(
-                [Applied(table_id=t, applied_seq=v[0], applied_record=v[1]) for t, v in fresh.items()]
-            )
-        except Retry as error:
-            log.debug("capture was not told: %s", error)
-            return
-        self._reported |= {t: (v[0], v[2]) for t, v in fresh.items()}
 
 
 @dataclass(frozen=True)

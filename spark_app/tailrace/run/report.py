@@ -1,0 +1,53 @@
+"""Tells capture what the targets hold, so that the log can be trimmed and lags counted. The target is the truth."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from tailrace.apply.progress import Progress
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import Applied
+from tailrace.changelog.state import LogState
+from tailrace.errors import Retry
+
+log = logging.getLogger(__name__)
+
+SECONDS = 2.0
+"""Between two reports."""
+
+
+class Reporter:
+    """Called by the driver's main loop on every turn."""
+
+    def __init__(self, client: CaptureClient, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._progress = progress
+        self._clock = clock
+        self._told: dict[int, tuple[int, int]] = {}
+        self._due = 0.0
+
+    def tell(self, state: LogState, force: bool = False) -> None:
+        """Only what moved by a commit: a report makes a record, and a record must not call for the next report."""
+        if self._clock() < self._due and not force:
+            return
+        self._due = self._clock() + SECONDS
+        moved = {
+            table_id: p
+            for table_id, p in self._progress.all().items()
+            if p.committed_record >= 0
+            and table_id in state.tables
+            and self._told.get(table_id) != (p.applied_seq, p.committed_record)
+        }
+        if not moved:
+            return
+        try:
+            self._client.report_applied(
+                [
+                    Applied(table_id=table_id, applied_seq=p.applied_seq, applied_record=p.applied_record)
+                    for table_id, p in moved.items()
+                ]
+            )
+        except Retry as error:
+            log.debug("capture was not told: %s", error)
+            return
+        self._told |= {table_id: (p.applied_seq, p.committed_record) for table_id, p in moved.items()}
