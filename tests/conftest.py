@@ -1,6 +1,7 @@
 """Fixtures of all tests: a PostgreSQL server per test, one Spark session and one S3 server per run."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from support.versions import major_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from support.proof.harness import Begin
 
 
 @pytest.fixture
@@ -43,3 +46,19 @@ def s3(s3_server: S3Server) -> S3Server:
     """An S3 server with a new, empty bucket under `s3.bucket`."""
     s3_server.new_bucket()
     return s3_server
+
+
+@pytest.fixture
+def prove(postgres: PostgresServer, tmp_path: Path) -> Iterator["Begin"]:
+    """Begins proving runs on the test's server; whatever they leave running is ended."""
+    from support.proof.harness import Proof
+
+    begun: list[Proof] = []
+
+    def begin(format: str, seed: int, **spec: object) -> Proof:
+        begun.append(Proof.begin(postgres, tmp_path, format, seed, **spec))
+        return begun[-1]
+
+    yield begin
+    for proof in begun:
+        proof.deployment.close()

@@ -1,21 +1,13 @@
 """The whole path for Delta: real PostgreSQL, the real command, source and target compared row by row."""
 
-import time
-from pathlib import Path
-
 import pytest
 
-from support.postgres import PostgresServer
-from support.proof.harness import Proof
-from support.proof.process import status, wait_until
-from tailrace.contract.status import Status
+from support.proof.harness import Begin
 
 
 @pytest.mark.timeout(900)
-def test_once_copies_three_tables_under_writers_and_a_second_run_goes_on(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
-    proof = Proof.begin(postgres, tmp_path, "delta", seed=1)
+def test_once_copies_three_tables_under_writers_and_a_second_run_goes_on(prove: Begin) -> None:
+    proof = prove("delta", seed=1)
     writers = proof.writers(seed=1, count=3)
     try:
         proof.deployment.once(400)
@@ -28,38 +20,14 @@ def test_once_copies_three_tables_under_writers_and_a_second_run_goes_on(
 
 
 @pytest.mark.timeout(900)
-def test_a_snapshot_is_asked_for_while_changes_go_on(postgres: PostgresServer, tmp_path: Path) -> None:
-    proof = Proof.begin(postgres, tmp_path, "delta", seed=2)
+def test_a_snapshot_is_asked_for_while_changes_go_on(prove: Begin) -> None:
+    proof = prove("delta", seed=2)
     run = proof.deployment.start()
-    try:
-        wait_until(lambda: running(proof), 180, "all tables replicate")
-        writers = proof.writers(seed=2, count=3)
-        request = proof.deployment.request("again", tables=["proof.single", "proof.typed"])
-        done = proof.deployment.command("snapshot", "-f", str(request), "--run-dir", str(proof.deployment.state))
-        assert done.returncode == 0, done.stderr
-        wait_until(lambda: ended(proof, "again") == "Completed", 120, "the snapshot ends")
-        time.sleep(1)
-        writers.stop()
-        assert run.stop() == 0, run.tail()
-    finally:
-        run.kill()
+    run.until(proof.completed(3), 200, "the initial snapshots")
+    writers = proof.writers(seed=2, count=3)
+    proof.ask("again", tables=["proof.single", "proof.typed"])
+    run.until(proof.completed(4), 200, "the snapshot that was asked for")
+    writers.stop()
+    assert run.stop() == 0, run.tail()
     proof.deployment.once(400)
     proof.assert_equal()
-
-
-def document(proof: Proof) -> Status | None:
-    """None: the driver does not answer yet."""
-    folder = proof.deployment
-    if folder.command("status", "-f", str(folder.manifest), "--run-dir", str(folder.state)).returncode != 0:
-        return None
-    return Status.model_validate(status(folder))
-
-
-def running(proof: Proof) -> bool:
-    found = document(proof)
-    return found is not None and found.tables_total == 3 == found.tables_replicating
-
-
-def ended(proof: Proof, name: str) -> str | None:
-    found = document(proof)
-    return next((s.state for s in found.snapshots if s.name == name), None) if found is not None else None

@@ -102,9 +102,7 @@ class _Part:
         holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
         hole_keys = from_text(holes, work.key_types)
         mine = np.flatnonzero(work.owner(hole_keys) == part).astype(np.int64)
-        self.keys: Columns = joined(
-            [self.changes.keys, self.chunk_keys.keys, taken(hole_keys, mine)], work.key_types
-        )
+        self.keys: Columns = joined([self.changes.keys, self.chunk_keys.keys, taken(hole_keys, mine)], work.key_types)
         codes, self.count = group(self.keys)
         logged, chunked = self.changes.count, self.changes.count + self.chunk_keys.count
         self.key, self.chunk_key, hole_key = codes[:logged], codes[logged:chunked], codes[chunked:]
@@ -132,8 +130,9 @@ class _Part:
             solved = untangle(self.work, knot, hard, under)
             held = np.fromiter(solved.rows, np.int64, len(solved.rows))
             more = value_rows(list(solved.rows.values()), len(self.work.names))
-            rows = _Rows(np.concatenate([rows.key, held]),
-                         [np.concatenate(pair) for pair in zip(rows.values, more, strict=True)])
+            rows = _Rows(
+                np.concatenate([rows.key, held]), [np.concatenate(pair) for pair in zip(rows.values, more, strict=True)]
+            )
             holes[hard] = False
             holes[np.fromiter(solved.holes, np.int64, len(solved.holes))] = True
         dead = {path: BitMap64(hits.positions) for path, hits in found.items()}

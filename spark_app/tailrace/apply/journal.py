@@ -2,6 +2,7 @@
 
 from threading import Condition, RLock
 
+from tailrace.apply.journal_source import HeadFile
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.state import LogState
 
@@ -9,8 +10,12 @@ from tailrace.changelog.state import LogState
 class SharedJournal:
     """`state` is the newest fold that any thread has made; values are frozen, so readers need no lock."""
 
-    def __init__(self, reader: JournalReader) -> None:
+    def __init__(self, reader: JournalReader, head: HeadFile | None = None) -> None:
+        """`head` is told of every new record: the stream's source looks there."""
         self._reader = reader
+        self._head = head
+        if head is not None:
+            head.write(reader.state.number)
         self._lock = RLock()
         self._changed = Condition()
         self._state = reader.state
@@ -26,6 +31,8 @@ class SharedJournal:
             while self._reader.poll():
                 pass
             self._state = self._reader.state
+            if self._head is not None and self._state.number != before:
+                self._head.write(self._state.number)
         if self._state.number != before:
             with self._changed:
                 self._changed.notify_all()

@@ -77,9 +77,7 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     known = [t.seq for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
     new = [seq for seq in known if seq > applied.applied_seq]
     start = max(new, default=applied.applied_seq)
-    chunks = tuple(
-        c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record
-    )
+    chunks = tuple(c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record)
     finished = tuple(_finished(table, applied, through_record))
     schema = _schema(table, through_record)
     result = TableSlice(

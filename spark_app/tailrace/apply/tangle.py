@@ -98,9 +98,7 @@ def untangle(work: Work, knot: Knot, chosen: Mask, under: Under) -> Target[int]:
         work.slice.through_record - 1,
         frozenset(np.flatnonzero(knot.hole & chosen).tolist()),
     )
-    batch = Batch(
-        work.slice.through_record, work.slice.through_seq, history, chunks, repair=work.slice.repair
-    )
+    batch = Batch(work.slice.through_record, work.slice.through_seq, history, chunks, repair=work.slice.repair)
     return Rule[int](columns).apply(target, batch)
 
 

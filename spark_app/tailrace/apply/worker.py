@@ -61,6 +61,7 @@ class TableWorker:
         self._progress = progress
         self._lock = RLock()
         self._applied: AppliedState | None = None
+        self._layouts: dict[int, Layout] = {}
 
     def advance(self, state: LogState, through: int) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
@@ -79,11 +80,15 @@ class TableWorker:
         return self._applied is not None
 
     def layout(self, schema: TableSchema) -> Layout | None:
-        """How chunk files of this schema version must look; None: the target is not open yet."""
+        """How chunk files of this schema version must look; None: the target is not open, or does not have this
+        version yet (its columns' ids are known only once it does). Waits for no batch once it is known."""
+        known, applied = self._layouts.get(schema.version), self._applied
+        if known is not None or applied is None or schema.version > applied.schema_version:
+            return known
         with self._lock:
             if self._applied is None:
                 return None
-            return Layout(schema, self.table.arrow_schema(schema))
+            return self._layouts.setdefault(schema.version, Layout(schema, self.table.arrow_schema(schema)))
 
     def tidy(self, state: LogState) -> None:
         """Compact the table if it is worth it; only between batches."""
@@ -134,6 +139,7 @@ class TableWorker:
     def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
         assert state.origin is not None
         first = log_table.schemas[0].table
+        self._layouts = {}
         self._applied = self.table.ensure(first, state.origin.log_id)
         # What was covered without a commit is known only to this process; the target's record alone counts now.
         self._progress.put(

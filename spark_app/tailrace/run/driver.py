@@ -12,12 +12,14 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from tailrace.apply.applier import Applier, fault_of
 from tailrace.apply.journal import SharedJournal
+from tailrace.apply.journal_source import HeadFile
 from tailrace.apply.stream import ApplyStream
 from tailrace.apply.worker import TableWorker
 from tailrace.capture.client import CaptureClient
@@ -155,7 +157,7 @@ class Driver:
             try:
                 reader = JournalReader.open(storage)
                 if reader.state.origin is not None:
-                    return SharedJournal(reader)
+                    return SharedJournal(reader, HeadFile(self._folder.journal_head))
             except Retry as error:
                 log.warning("%s", error)
             self._ending.wait(TURN_SECONDS)
@@ -197,11 +199,11 @@ class Driver:
             runner = SnapshotRunner(tools, progress, self._spec.snapshot, retry_seconds=seconds(self._spec.retry.time))
             stream = ApplyStream(
                 spark,
-                log_storage,
+                self._folder.journal_head,
                 self._folder.checkpoint,
                 interval=f"{int(seconds(self._spec.apply.interval) * 1000)} milliseconds",
                 position=lambda: applier.through,
-                offer=lambda record: self._batch(applier, journal, record),
+                apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
             )
             self._control.runner = runner
             parts = _Parts(capture, applier, runner, stream, journal)
@@ -221,15 +223,12 @@ class Driver:
 
     # ---- running ----
 
-    def _batch(self, applier: Applier, journal: SharedJournal, record: int) -> None:
-        journal.refresh()
-        applier.offer(record, BATCH_PATIENCE)
-
     def _loop(self, parts: "_Parts", view: display.Display, once: OnceCheck | None) -> int:
         control, requests = self._control, Requests(self._settings.requests)
         control.loops = {"the snapshot planner": parts.runner}
         waits_for = ""
-        self._spawn(parts.runner)
+        self._spawn("snapshot-planner", parts.runner.turn)
+        self._spawn("journal-tail", self._tail(parts.journal))
         if not self._spec.apply.suspend:
             parts.applier.offer(parts.journal.state.number)
             parts.stream.start()
@@ -239,7 +238,7 @@ class Driver:
             if self._broken is not None:
                 raise self._broken
             control.ask_capture()
-            state = parts.journal.refresh()
+            state = parts.journal.state
             if not self._spec.apply.suspend:
                 self._keep_applying(parts, state.number)
             requests.turn(control)
@@ -268,19 +267,29 @@ class Driver:
         log.error("not complete: %s", ", ".join(failed))
         return 1
 
-    def _spawn(self, runner: SnapshotRunner) -> None:
+    def _tail(self, journal: SharedJournal) -> Callable[[], None]:
+        """Twice per apply interval: new records must not wait for the main loop's slower turn."""
+        pause = seconds(self._spec.apply.interval) / 2
+
         def turn() -> None:
+            journal.refresh()
+            self._ending.wait(pause)
+
+        return turn
+
+    def _spawn(self, name: str, turn: Callable[[], None]) -> None:
+        def run() -> None:
             while not self._ending.is_set():
                 try:
-                    runner.turn()
+                    turn()
                 except Retry as error:
-                    log.warning("snapshot planner: %s", error)
+                    log.warning("%s: %s", name, error)
                     self._ending.wait(1.0)
                 except BaseException as error:  # the main loop raises it
                     self._broken = error
                     return
 
-        thread = threading.Thread(target=turn, name="snapshot-planner", daemon=True)
+        thread = threading.Thread(target=run, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 

@@ -83,7 +83,7 @@ class SnapshotRunner:
         """One round: plan, follow the journal, start what may start, take what came back."""
         state = self._plan(self._tools.journal.refresh())
         self._follow(state)
-        for key, slot in list(self._slots.items()):
+        for key, slot in sorted(self._slots.items(), key=lambda item: self._urgency(state, item[0])):
             self._start_next(state, key, slot)
         self._take(patience)
         self.turned = time.monotonic()
@@ -154,6 +154,11 @@ class SnapshotRunner:
                 return
             else:
                 self._begin_step(state, key, slot, work)
+
+    def _urgency(self, state: LogState, key: RunKey) -> int:
+        """Rows that are withheld come before rows that are not there yet."""
+        snapshot = state.snapshots.get(key[0])
+        return 0 if snapshot is not None and snapshot.plan.reason == "repair" else 1
 
     def _may_read(self, snapshot: SnapshotState) -> bool:
         reading = [key for key, slot in self._slots.items() for _ in slot.run.reading]

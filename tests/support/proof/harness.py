@@ -1,11 +1,13 @@
 """One proof: a server with the proof tables, a Replicator over them, writers, and the comparison at the end."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from support.postgres import PostgresServer
 from support.proof import tables
-from support.proof.process import Deployment
+from support.proof.process import Deployment, status
 from support.proof.writers import Writers
 from tailrace.demo.compare import compare
 
@@ -38,6 +40,26 @@ class Proof:
         deployment.write_manifest()
         return cls(server, deployment)
 
+    def completed(self, count: int) -> Callable[[], bool]:
+        """Whether the running process says that at least `count` snapshots are completed."""
+        return lambda: self._completed() >= count
+
+    def _completed(self) -> int:
+        document = status(self.deployment)
+        shots = [] if document is None else document["snapshots"]
+        assert isinstance(shots, list)
+        return sum(1 for shot in shots if shot["state"] == "Completed")
+
+    def ask(self, name: str, **spec: object) -> None:
+        """Give the running process a SnapshotRequest."""
+        path = self.deployment.request(name, **spec)
+        done = self.deployment.command("snapshot", "-f", str(self.deployment.manifest), "-f", str(path), *self.here)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @property
+    def here(self) -> tuple[str, str]:
+        return "--run-dir", str(self.deployment.state)
+
     def writers(self, seed: int, count: int = 5, *, pause: float = 0.01, truncate: bool = False) -> Writers:
         return Writers(
             self.server.connect, count=count, keys=2 * ROWS, seed=seed, pause=pause, truncate=truncate
@@ -58,3 +80,9 @@ class Proof:
         position = Record.model_validate_json(records[-1].read_bytes()).position
         rows = self.server.execute("SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots")
         assert all(row[0] <= position for row in rows), f"acknowledged {rows}, durable {position}"
+
+
+class Begin(Protocol):
+    """The `prove` fixture."""
+
+    def __call__(self, format: str, seed: int, **spec: object) -> Proof: ...

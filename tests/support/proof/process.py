@@ -10,11 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import yaml
+
+import tailrace
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(tailrace.__file__).parents[1])}
+"""The very code that the tests import, also where another checkout is installed."""
 
 
 @dataclass
@@ -28,7 +34,12 @@ class Deployment:
     spec: dict[str, object] = field(default_factory=dict)
     """What else the spec holds; merged over the defaults here."""
     requests: list[dict[str, object]] = field(default_factory=list)
-    runs: int = 0
+    started: list["Run"] = field(default_factory=list)
+
+    @property
+    def marks(self) -> Path:
+        """Folder of the newest run where a seam leaves a file of its name before it acts."""
+        return self.folder / f"seams-{len(self.started)}"
 
     @property
     def manifest(self) -> Path:
@@ -67,8 +78,15 @@ class Deployment:
     def start(self, *arguments: str, seams: str = "") -> "Run":
         """`tailrace run -f … <arguments>`, with faults armed at seams (`name=kill@2,…`), each once."""
         self.write_manifest()
-        self.runs += 1
-        return Run.start(self, ["run", "-f", str(self.manifest), "--run-dir", str(self.state), *arguments], seams)
+        run = Run.start(self, ["run", "-f", str(self.manifest), "--run-dir", str(self.state), *arguments], seams)
+        self.started.append(run)
+        return run
+
+    def close(self) -> None:
+        """End whatever a failed test left running."""
+        for run in self.started:
+            if run.process.poll() is None:
+                run.kill()
 
     def command(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Another `tailrace` command, to its end."""
@@ -78,9 +96,10 @@ class Deployment:
             capture_output=True,
             timeout=timeout,
             check=False,
+            env=ENVIRONMENT,
         )
 
-    def once(self, timeout: float = 240, seams: str = "") -> None:
+    def once(self, timeout: float = 400, seams: str = "") -> None:
         """`tailrace run --once` to success."""
         run = self.start("--once", seams=seams)
         code = run.wait(timeout)
@@ -96,10 +115,11 @@ class Run:
 
     @classmethod
     def start(cls, deployment: Deployment, arguments: list[str], seams: str) -> "Run":
-        output = deployment.folder / f"run-{deployment.runs}.log"
-        once = deployment.folder / f"seams-{deployment.runs}"
+        number = len(deployment.started) + 1
+        output = deployment.folder / f"run-{number}.log"
+        once = deployment.folder / f"seams-{number}"
         once.mkdir(exist_ok=True)
-        environment = os.environ | {"TAILRACE_SEAMS": seams, "TAILRACE_SEAMS_ONCE": str(once)}
+        environment = ENVIRONMENT | {"TAILRACE_SEAMS": seams, "TAILRACE_SEAMS_ONCE": str(once)}
         with output.open("wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tailrace.run.cli", *arguments],
@@ -151,25 +171,25 @@ class Run:
         psutil.wait_procs(family, timeout=20)
         self.process.wait(20)
 
+    def until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
+        """Poll `condition()` while the process runs; fail naming `what`."""
+        end = time.monotonic() + timeout
+        while not condition():
+            assert self.process.poll() is None, f"ended with {self.process.poll()} before: {what}\n{self.tail()}"
+            assert time.monotonic() < end, f"waited {timeout} s for: {what}\n{self.tail()}"
+            time.sleep(0.1)
+
     def stop(self, timeout: float = 60) -> int:
         """SIGINT, as Ctrl-C; the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.wait(timeout)
 
 
-def wait_until(condition: object, timeout: float, what: str) -> None:
-    """Poll `condition()` until it is true; fail naming `what`."""
-    assert callable(condition)
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, f"waited {timeout} s for: {what}"
-        time.sleep(0.1)
-
-
-def status(deployment: Deployment) -> dict[str, object]:
-    """`tailrace status --json` of the running process."""
+def status(deployment: Deployment) -> dict[str, object] | None:
+    """`tailrace status --json` of the running process; None while nobody answers."""
     done = deployment.command("status", "-f", str(deployment.manifest), "--run-dir", str(deployment.state), "--json")
-    assert done.returncode == 0, done.stderr
+    if done.returncode != 0:
+        return None
     document = json.loads(done.stdout)
     assert isinstance(document, dict)
     return document

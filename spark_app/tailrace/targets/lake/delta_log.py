@@ -58,6 +58,7 @@ class DeltaLog:
         self._delta: Any = jvm.org.apache.spark.sql.delta
         self._none: Any = jvm.scala.Option.empty()
         self._manual = self._module("org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
+        self._activate()
         session = spark._jsparkSession
         # A cached log of a table that was deleted meanwhile would answer from memory.
         self._delta.DeltaLog.invalidateCache(session, jvm.org.apache.hadoop.fs.Path(location))
@@ -67,9 +68,14 @@ class DeltaLog:
         loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         return self._jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
 
+    def _activate(self) -> None:
+        """Delta asks for the calling thread's session; a thread of ours that Spark did not start has none."""
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._spark._jsparkSession)
+
     def update(self) -> Snapshot | None:
         """The newest version; None: there is no table."""
         try:
+            self._activate()
             handle = self._log.update(False, self._none, self._none)
             version = int(handle.version())
         except Py4JError as error:
@@ -103,6 +109,7 @@ class DeltaLog:
     def commit(self, base: Snapshot | None, actions: Sequence[Action], metadata: Action | None) -> int:
         """Commit on top of `base` (None: create the table); returns the new version."""
         try:
+            self._activate()
             handle = self._start(base)
             if metadata is not None:
                 made = self._from_json({"metaData": metadata})

@@ -33,6 +33,8 @@ _DELTA = {
 _LOGICAL = {delta: logical for logical, delta in _DELTA.items()}
 
 PROPERTIES = {
+    # A checkpoint costs as much as ten small commits; reading a hundred small log files costs next to nothing.
+    "delta.checkpointInterval": "100",
     "delta.columnMapping.mode": "name",
     "delta.enableDeletionVectors": "true",
     "delta.appendOnly": "false",
