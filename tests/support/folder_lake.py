@@ -36,6 +36,9 @@ class FolderAccess:
     def size(self, path: str) -> int:
         return self._file(path).stat().st_size
 
+    def exists(self, path: str) -> bool:
+        return self._file(path).exists()
+
 
 def layout_of(schema: TableSchema) -> Layout:
     """Physical names that are not the source's; a column keeps its own through renames."""

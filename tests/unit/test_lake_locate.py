@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.changelog.records import TableSchema
 from tailrace.targets.lake import files, locate
+from tailrace.targets.lake.access import parquet
 from tailrace.targets.lake.index import IndexCache
 from tailrace.targets.lake.layout import Layout, physical_field
 from tailrace.targets.lake.model import DataFile
@@ -161,7 +162,7 @@ def test_files_are_split_by_size_and_keep_order_and_field_ids(tmp_path: Path, mo
     assert len(made) > 2 and sum(item.file.rows for item in made) == 1000
     keys: list[int] = []
     for item in made:
-        with locate.parquet(LocalFiles(), item.file.path) as opened:
+        with parquet(LocalFiles(), item.file.path) as opened:
             assert opened.schema_arrow.field(0).metadata[b"PARQUET:field_id"] == b"1"
             keys += opened.read()["c1"].to_pylist()
     assert keys == list(range(1000))

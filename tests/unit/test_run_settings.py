@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tailrace import artifacts
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.run import session
 from tailrace.run.folder import AlreadyRunning, NotRunning, RunFolder
@@ -23,7 +24,7 @@ def spec(**target: object) -> ReplicatorSpec:
 def test_chunks_have_slots_beyond_the_cores_so_that_changes_never_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session.artifacts, "spark_jars", lambda *names: ",".join(names))
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: ",".join(names))
     values = session.settings(spec(), tmp_path, {})
     assert values["spark.master"] == "local[5]"
     assert values["spark.driver.memory"] == "1024m"
@@ -31,7 +32,7 @@ def test_chunks_have_slots_beyond_the_cores_so_that_changes_never_wait_for_them(
 
 
 def test_the_place_may_name_another_master_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.artifacts, "spark_jars", lambda *names: ",".join(names))
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: ",".join(names))
     given = {"TAILRACE_SPARK_MASTER": "k8s://https://api", "TAILRACE_SPARK_CONF_spark_driver_host": "10.0.0.7"}
     values = session.settings(spec(), tmp_path, given)
     assert (values["spark.master"], values["spark.driver.host"]) == ("k8s://https://api", "10.0.0.7")
@@ -40,7 +41,7 @@ def test_the_place_may_name_another_master_and_options(tmp_path: Path, monkeypat
 def test_no_secret_reaches_the_configuration_that_becomes_the_jvm_s_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session.artifacts, "spark_jars", lambda *names: ",".join(names))
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: ",".join(names))
     keys = tmp_path / "keys"
     keys.write_text("accessKeyId=AKIA\nsecretAccessKey=hush\n")
     values = session.settings(spec(location="s3://lake/shop", credentials={"file": str(keys)}), tmp_path, {})
