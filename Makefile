@@ -1,6 +1,7 @@
 # Entry points for people and CI; `make help` lists them. Programs and jars are kept in ~/.cache/tailrace (TAILRACE_CACHE).
 PYTHON ?= python3.11
 VENV := .venv/bin
+READY := .venv/.ready
 PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
 export PYTHONDONTWRITEBYTECODE := 1
 SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
@@ -14,6 +15,14 @@ help: ## List the targets
 setup: ## Make .venv and fetch PostgreSQL, Spark's jars and the S3 test server
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
 	@$(PYTHON) tools/bootstrap.py
+	@touch $(READY)
+
+# Every other target sets the project up by itself, once: nothing is started while the stamp is newer than these.
+$(READY): pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py spark_app/tailrace/artifacts.py \
+		$(wildcard operator/tailrace_operator/__init__.py)
+	@$(MAKE) --no-print-directory setup
+
+lint types imports unit integration soak bench demo: $(READY)
 
 check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
 

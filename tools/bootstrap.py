@@ -97,10 +97,35 @@ def make_venv() -> bool:
         python = str(VENV / "bin" / "python")
         constraints = ["-c", str(ROOT / "constraints.txt")]
         # The build backend comes from constraints.txt too: without isolation nothing unpinned is fetched.
-        run([python, "-m", "pip", "install", "-q", *constraints, "setuptools"])
-        run([python, "-m", "pip", "install", "-q", *constraints, "--no-build-isolation", "-e", f"{ROOT}[dev]"])
+        run([python, "-m", "pip", "install", "-q", *constraints, "setuptools", "uv"])
+        install = [str(VENV / "bin" / "uv"), "pip", "install", "-q", "--python", python, *constraints]
+        run([*install, "--no-build-isolation", "-e", f"{ROOT}[dev]"], uv_environment(python))
         STAMP.write_text(wanted)
     return True
+
+
+UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+
+
+def uv_environment(python: str) -> dict[str, str]:
+    """uv (several times quicker than pip) reads none of pip's settings: hand over where packages come from."""
+    listed = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    return from_pip(listed.stdout) | dict(os.environ)  # what is set for uv itself wins
+
+
+def from_pip(listed: str) -> dict[str, str]:
+    """uv's variables for the settings that `pip config list` shows; the environment's come last there and win."""
+    found = {}
+    for option, value in re.findall(r"^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", listed, re.MULTILINE):
+        if option in UV_NAMES:
+            separator = "," if option == "find-links" else " "
+            found[UV_NAMES[option]] = separator.join(value.replace("\\n", " ").split())
+    return found
 
 
 def make_postgres() -> bool:

@@ -81,3 +81,13 @@ def test_every_direct_dependency_is_pinned() -> None:
     names = {re.split(r"[\[<>=! ]", line, maxsplit=1)[0].lower() for line in wanted}
     pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
     assert names <= pinned
+
+
+def test_uv_takes_packages_from_where_pip_is_told_to() -> None:
+    listed = "global.cert='/ca.pem'\nglobal.index-url='https://old/simple'\nglobal.timeout='9'\n"
+    listed += "global.find-links='\\n/a\\n/b'\n:env:.index-url='https://new/simple'\n"
+    assert bootstrap.from_pip(listed) == {
+        "SSL_CERT_FILE": "/ca.pem",
+        "UV_DEFAULT_INDEX": "https://new/simple",
+        "UV_FIND_LINKS": "/a,/b",
+    }
