@@ -23,8 +23,8 @@ class S3Server:
         self.region = REGION
         self.bucket = ""
         self._buckets = 0
-        self._root = folder / "root"
-        self._root.mkdir(parents=True)
+        self.root = folder / "root"
+        self.root.mkdir(parents=True)
         self._log = folder / "versitygw.log"
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,7 +48,7 @@ class S3Server:
         command = [str(artifacts.versitygw()), "--port", f"127.0.0.1:{self._port}", "--region", self.region]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "posix", str(self._root)],
+                [*command, "posix", str(self.root)],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -67,7 +67,7 @@ class S3Server:
         """Make an empty bucket: with this server's backend a bucket is a folder."""
         self._buckets += 1
         self.bucket = name or f"bucket-{self._buckets}"
-        (self._root / self.bucket).mkdir()
+        (self.root / self.bucket).mkdir()
         return self.bucket
 
     def hadoop_settings(self) -> dict[str, str]:

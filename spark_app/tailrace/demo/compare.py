@@ -6,8 +6,9 @@ Called by the demo for its verdict and by the tests' proving harness.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 import psycopg
@@ -19,9 +20,10 @@ from pyiceberg.table import StaticTable
 Row = tuple[object, ...]
 
 
-def read_delta(path: Path) -> pa.Table:
-    """The rows that delta-rs sees."""
-    return pa.table(QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT * FROM t").read_all())
+def read_delta(path: Path | str, options: dict[str, str] | None = None) -> pa.Table:
+    """The rows that delta-rs sees; `options` are its storage options for a URI."""
+    table = DeltaTable(str(path), storage_options=options)
+    return pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
 
 
 def read_iceberg(path: Path) -> pa.Table:
@@ -119,14 +121,18 @@ def _short(value: object) -> str:
     return text if len(text) < 60 else f"{text[:40]}… ({len(text)} characters)"
 
 
-def compare(connection: psycopg.Connection, names: Sequence[str], location: Path, format: str) -> list[str]:
-    """Compare the tables `schema.name` below `location`; the first ten differences of each table, empty: all equal."""
+def compare_by(
+    connection: psycopg.Connection, names: Sequence[str], read: Callable[[str, str], pa.Table]
+) -> list[str]:
+    """Compare the tables `schema.name` with what `read(schema, table)` finds; the first ten differences of each table,
+    empty: all equal."""
     found: list[str] = []
     for full in names:
         schema, table = full.split(".", 1)
-        target = READERS[format](location / schema / table)
-        for number, difference in enumerate(differences(connection, schema, table, target)):
-            if number == 10:
-                break
-            found.append(difference)
+        found += islice(differences(connection, schema, table, read(schema, table)), 10)
     return found
+
+
+def compare(connection: psycopg.Connection, names: Sequence[str], location: Path, format: str) -> list[str]:
+    """`compare_by` with the tables below a local folder."""
+    return compare_by(connection, names, lambda schema, table: READERS[format](location / schema / table))

@@ -6,6 +6,8 @@ package; pyspark is imported only by `run`.
 """
 
 import argparse
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +30,7 @@ exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or targ
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The console script. Returns the exit code."""
+    """Runs one command. Returns the exit code."""
     options = parser().parse_args(arguments)
     logs.configure(options.log_format, options.log_level)
     try:
@@ -40,6 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+def entry() -> None:
+    """The console script: `main`, then out without taking the interpreter apart.
+
+    PySpark's callback threads never end; they hold our objects, and with them modules, while the interpreter is torn
+    down. Native libraries then report leaks (duckdb, with pages of them). By now everything that counts is durable,
+    the applier's threads are joined and the JVM is told to stop; it ends when this process's end of its pipe closes.
+    """
+    code = main()
+    logging.shutdown()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:  # whoever read our output has left
+        code = code or 1
+    os._exit(code)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -110,4 +129,4 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()
