@@ -42,6 +42,20 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time())) + f".{int(time.time() * 1000) % 1000:03d}"
 
 
+def test_we_forget_old_versions_ourselves_and_keep_state_and_rows(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    for key in range(100, 125):
+        orders.apply({key: (Decimal("1.00"), "more")})
+    assert not orders.table.expire(time.time() - 3600), "nothing is that old"
+    time.sleep(0.01)
+    assert orders.table.expire(time.time())
+    assert len(snapshots(orders)) == 20
+    before = orders.table.refresh()
+    orders.apply({5: (Decimal("5.00"), "five")})
+    assert orders.read() == orders.rows
+    assert orders.table.refresh().applied_record == before.applied_record + 1
+
+
 def snapshots(orders: Orders) -> list[int]:
     rows = orders.spark.sql(f"SELECT snapshot_id FROM {orders.sql_name}.snapshots ORDER BY committed_at").collect()
     return [row[0] for row in rows]

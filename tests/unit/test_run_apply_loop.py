@@ -93,6 +93,9 @@ class Target:
     def arrow_schema(self, schema: TableSchema) -> pa.Schema:
         return pa.schema([pa.field("c1", pa.int64())])
 
+    def expire(self, older_than: float) -> bool:
+        return False
+
 
 class Engine:
     def __init__(self, missing: tuple[ChunkRegistered, ...] = ()) -> None:

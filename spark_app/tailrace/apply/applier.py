@@ -122,7 +122,7 @@ class Applier:
                 pass
             if not self._stopping and self._untidy(slot):
                 slot.tidied = self._clock()
-                slot.worker.tidy(self._journal.state)
+                slot.worker.tidy(self._journal.state, slot.tidied)
             slot.pause, slot.due, slot.failed_since = FIRST_PAUSE, 0.0, None
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(slot, error)

@@ -23,6 +23,8 @@ from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
 
 log = logging.getLogger(__name__)
 
+HISTORY_SECONDS = 3600.0
+"""Older versions of a target table are forgotten where the format does not do that itself."""
 MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
 
@@ -90,8 +92,8 @@ class TableWorker:
                 return None
             return self._layouts.setdefault(schema.version, Layout(schema, self.table.arrow_schema(schema)))
 
-    def tidy(self, state: LogState) -> None:
-        """Compact the table if it is worth it; only between batches."""
+    def tidy(self, state: LogState, now: float) -> None:
+        """Compact the table and forget old versions if it is worth it; only between batches."""
         with self._lock:
             applied = self._applied
             if applied is None or not applied.schema_version:
@@ -100,11 +102,15 @@ class TableWorker:
             schema = log_table.version(applied.schema_version)
             try:
                 files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
+                # The end of a snapshot reads the keys of its chunk files, also of those that no row lives in any more.
+                forgot = not snapshot_open(state, self.table_id) and self.table.expire(now - HISTORY_SECONDS)
             except BaseException:
                 self._applied = None
                 raise
             if files:
                 log.info("compacted %d files", files, extra={"table": log_table.schema.name})
+            if forgot:
+                log.info("forgot versions older than %d s", HISTORY_SECONDS, extra={"table": log_table.schema.name})
 
     def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
         applied = self._applied or self._open(state, log_table)
@@ -155,6 +161,11 @@ class TableWorker:
                 applied.applied_seq, covered, applied.applied_record, applied.holes, add(before.counters, more)
             ),
         )
+
+
+def snapshot_open(state: LogState, table_id: int) -> bool:
+    """Whether a snapshot of the table has not ended."""
+    return any(s.ended is None and table_id in s.tables for s in state.snapshots.values())
 
 
 def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:

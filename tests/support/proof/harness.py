@@ -47,7 +47,6 @@ class Proof:
     def _completed(self) -> int:
         document = status(self.deployment)
         shots = [] if document is None else document["snapshots"]
-        assert isinstance(shots, list)
         return sum(1 for shot in shots if shot["state"] == "Completed")
 
     def ask(self, name: str, **spec: object) -> None:

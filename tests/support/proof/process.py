@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import yaml
@@ -177,7 +179,7 @@ class Run:
         while not condition():
             assert self.process.poll() is None, f"ended with {self.process.poll()} before: {what}\n{self.tail()}"
             assert time.monotonic() < end, f"waited {timeout} s for: {what}\n{self.tail()}"
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def stop(self, timeout: float = 60) -> int:
         """SIGINT, as Ctrl-C; the exit code."""
@@ -185,13 +187,14 @@ class Run:
         return self.wait(timeout)
 
 
-def status(deployment: Deployment) -> dict[str, object] | None:
-    """`tailrace status --json` of the running process; None while nobody answers."""
-    done = deployment.command("status", "-f", str(deployment.manifest), "--run-dir", str(deployment.state), "--json")
-    if done.returncode != 0:
+def status(deployment: Deployment) -> dict[str, Any] | None:
+    """The running process's `GET /status`; None while nobody answers."""
+    try:
+        url = json.loads((deployment.state / "server.json").read_text())["url"]
+        with urllib.request.urlopen(f"{url}/status", timeout=10) as answer:
+            document: dict[str, Any] = json.load(answer)
+    except (OSError, ValueError):
         return None
-    document = json.loads(done.stdout)
-    assert isinstance(document, dict)
     return document
 
 

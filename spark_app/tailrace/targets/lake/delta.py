@@ -85,12 +85,24 @@ class DeltaTable:
         return self._load(snapshot, stored)
 
     def refresh(self) -> AppliedState:
-        return self._refresh(accept_foreign=False)
+        snapshot = self._open.update()
+        if snapshot is None:
+            raise TargetChanged(self._name, f"{self.location} is no longer a Delta table",
+                                "Put the table back, or order a snapshot to make it anew.")
+        at = self._at
+        same = at is not None and at.snapshot.version == snapshot.version
+        if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
+            return at.stored.applied
+        stored = self._stored(snapshot)
+        if stored is None or stored.applied.log_id != self._log_id:
+            raise TargetChanged(self._name, f"{self.location} no longer carries the state of change log {self._log_id}",
+                                "Put the table back, or delete it and order a snapshot.")
+        self._check_foreign(stored.version + 1, snapshot.version)
+        return self._load(snapshot, stored)
 
-    def accept_foreign(self) -> AppliedState:
-        """Like `refresh`, but take rows that others changed as they are. Only for a table that a complete snapshot is
-        about to re-read: until that is applied, nothing says that the table equals the source."""
-        return self._refresh(accept_foreign=True)
+    def expire(self, older_than: float) -> bool:
+        """Delta's log is a file per version, and Delta removes old ones itself when it writes a checkpoint."""
+        return False
 
     def files(self) -> Sequence[DataFile]:
         if self._files is None:
@@ -134,23 +146,6 @@ class DeltaTable:
     @property
     def _name(self) -> str:
         return self._schema.name if self._schema else self.location
-
-    def _refresh(self, accept_foreign: bool) -> AppliedState:
-        snapshot = self._open.update()
-        if snapshot is None:
-            raise TargetChanged(self._name, f"{self.location} is no longer a Delta table",
-                                "Put the table back, or order a snapshot to make it anew.")
-        at = self._at
-        same = at is not None and at.snapshot.version == snapshot.version
-        if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
-            return at.stored.applied
-        stored = self._stored(snapshot)
-        if stored is None or stored.applied.log_id != self._log_id:
-            raise TargetChanged(self._name, f"{self.location} no longer carries the state of change log {self._log_id}",
-                                "Put the table back, or delete it and order a snapshot.")
-        if not accept_foreign:
-            self._check_foreign(stored.version + 1, snapshot.version)
-        return self._load(snapshot, stored)
 
     def _check_foreign(self, first: int, last: int) -> None:
         """Others' commits after our last one."""

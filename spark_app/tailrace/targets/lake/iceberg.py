@@ -31,6 +31,9 @@ from tailrace.targets.lake.vectors import puffin_file
 def _random_id() -> str:
     return uuid.uuid4().hex
 
+KEPT_VERSIONS = 20
+"""Snapshots that stay, however old."""
+
 
 class IcebergTable:
     """See `LakeTable`. Not shared between threads. `new_id` names vector files and commits."""
@@ -139,6 +142,20 @@ class IcebergTable:
             self.refresh()
         else:
             self._version = after
+
+    def expire(self, older_than: float) -> bool:
+        """All snapshots are listed in one metadata file that every commit writes anew: without this it grows for ever.
+        The state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
+        self._known()
+        reader = self._open()[0]
+        oldest = int(older_than * 1000)
+        with guarded(self.name, "expiring snapshots of"):
+            history = reader.table.history()
+            if history.size() <= KEPT_VERSIONS or int(history.get(0).timestampMillis()) >= oldest:
+                return False
+            expiry = reader.table.expireSnapshots().expireOlderThan(oldest).retainLast(KEPT_VERSIONS)
+            expiry.cleanExpiredFiles(True).commit()
+        return True
 
     def _transact(
         self, base: Version, change: Commit, work: Work, *, vectors: dict[str, Vector], stored: Stored, nonce: str

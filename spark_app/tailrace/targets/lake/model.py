@@ -96,6 +96,11 @@ class LakeTable(Protocol):
         again and locate again). Afterwards `files()` shows the new version."""
         ...
 
+    def expire(self, older_than: float) -> bool:
+        """Forget versions older than this time (seconds since the Unix epoch) where the format keeps all of them in one
+        place that each commit writes again. Changes no row; whether anything was forgotten."""
+        ...
+
     def arrow_schema(self, schema: TableSchema) -> object:
         """pyarrow.Schema that data and chunk files of this source schema must have: physical names, field ids."""
         ...
