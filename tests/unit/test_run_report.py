@@ -4,6 +4,7 @@ from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Applied
 from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.status import Fault
 from tailrace.errors import Retry
 from tailrace.run.report import Reporter
 
@@ -11,17 +12,19 @@ from tailrace.run.report import Reporter
 class Client:
     def __init__(self) -> None:
         self.told: list[tuple[Applied, ...]] = []
+        self.cut_off: list[int] = []
         self.away = False
 
-    def report_applied(self, tables: list[Applied]) -> None:
+    def report_applied(self, tables: list[Applied], cut_off: list[int]) -> None:
         if self.away:
             raise Retry("capture is starting")
+        self.cut_off = cut_off
         self.told.append(tuple(tables))
 
 
 def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     now, client, progress = [0.0], Client(), Progress()
-    reporter = Reporter(cast(CaptureClient, client), progress, lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
     state = LogState.model_construct(tables=cast(dict[int, TableLog], {7: cast(Any, None)}))
     reporter.tell(state)
     assert client.told == []
@@ -37,3 +40,20 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     now[0] += 3
     reporter.tell(state)
     assert len(client.told) == 1, "a record that brought the table nothing calls for no report"
+
+
+def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_off_until_it_heals() -> None:
+    now, client, progress = [0.0], Client(), Progress()
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    state = LogState.model_construct(tables=cast(dict[int, TableLog], {7: cast(Any, None)}))
+    for now[0] in (10.0, 50.0, 69.0):
+        progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
+        reporter.tell(state)
+    assert client.cut_off == [], "not yet"
+    now[0] = 75.0
+    reporter.tell(state)
+    assert client.cut_off == [7]
+    progress.put(7, TableProgress())
+    now[0] = 80.0
+    reporter.tell(state)
+    assert client.cut_off == []

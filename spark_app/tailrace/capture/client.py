@@ -69,8 +69,8 @@ class CaptureClient:
         assert replay_point is not None
         return record, replay_point
 
-    def report_applied(self, tables: Iterable[Applied]) -> None:
-        self._ask(ReportApplied(tables=tuple(tables)))
+    def report_applied(self, tables: Iterable[Applied], cut_off: Iterable[int]) -> None:
+        self._ask(ReportApplied(tables=tuple(tables), cut_off=tuple(cut_off)))
 
     def close(self) -> None:
         with self._lock:

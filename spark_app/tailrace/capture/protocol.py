@@ -73,7 +73,9 @@ class ReportApplied(Closed):
     """Advisory; put into a later record. Answered at once."""
 
     op: Literal["applied"] = "applied"
-    tables: tuple[Applied, ...]
+    tables: tuple[Applied, ...] = ()
+    cut_off: tuple[int, ...] | None = None
+    """All tables that have failed for longer than `retry.time`: the log is not kept for them. None: as said before."""
 
 
 Request = Annotated[

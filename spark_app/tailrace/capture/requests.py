@@ -56,6 +56,8 @@ class Requests:
         self._begun: dict[ChunkId, tuple[int, int]] = {}
         """Chunk being read -> (connection, floor)."""
         self._applied: dict[int, Applied] = {}
+        self.cut_off: frozenset[int] = frozenset()
+        """Tables that failed for too long, as the driver says."""
         self.retention_ran = False
 
     @property
@@ -112,8 +114,10 @@ class Requests:
             case RegisterChunk() as request:
                 parse_snapshot(request.snapshot)
                 self._waiting.append(Waiting(request, call.reply))
-            case ReportApplied(tables=tables):
+            case ReportApplied(tables=tables, cut_off=cut_off):
                 self._applied |= {a.table_id: a for a in tables}
+                if cut_off is not None:
+                    self.cut_off = frozenset(cut_off)
                 call.reply.set_result(None)
 
     def register(self, position: int) -> None:

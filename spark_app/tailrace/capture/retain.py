@@ -36,7 +36,7 @@ class Retention:
         self._settle()
         journal = self._recorder.journal
         now = time.time_ns() // 1000
-        pins = Pins(now=self._requests.point_now(), reading=self._requests.floors())
+        pins = Pins(now=self._requests.point_now(), reading=self._requests.floors(), cut_off=self._requests.cut_off)
         self._requests.retention_ran = True
         try:
             gone = trim(journal, pins, Ages(now=now, retention=self._retention, retry=self._retry))

@@ -25,6 +25,8 @@ from tailrace.demo.view import Watch
 
 DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""
+WIDTH = 132
+"""Columns where the output is not a terminal."""
 
 
 class Demo:
@@ -171,7 +173,8 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        return Demo(folder, arguments.scale, arguments.format, Console()).run()
+        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+        return Demo(folder, arguments.scale, arguments.format, console).run()
     except psycopg.Error as fault:
         Console(stderr=True).print(f"demo: the embedded PostgreSQL answered: {fault}")
         return 1

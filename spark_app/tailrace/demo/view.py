@@ -18,24 +18,27 @@ PERIOD = 1.0
 
 
 def render(status: Status) -> Table:
-    """One line a table, snapshots below."""
+    """One line a table; below, the snapshots that are not done."""
     capture = status.capture
     lag = "–" if status.apply.lag_seconds is None else f"{status.apply.lag_seconds:.1f} s"
     title = f"{status.state} · capture {capture.rows_per_second:,.0f} rows/s at {capture.position} · lag {lag}"
     table = Table(title=title, title_justify="left", expand=False)
     for name in ("table", "state", "snapshot rows", "inserts", "updates", "deletes", "lag"):
-        table.add_column(name, justify="left" if name in ("table", "state") else "right")
+        table.add_column(name, justify="left" if name in ("table", "state") else "right", no_wrap=True)
     for one in status.tables:
         counts = one.counters
         numbers = (counts.snapshot_rows, counts.inserts, counts.updates, counts.deletes)
         seconds = "–" if one.lag_seconds is None else f"{one.lag_seconds:.1f} s"
         table.add_row(one.name, one.state, *(f"{n:,}" for n in numbers), seconds)
-    for shot in status.snapshots:
+    finished = [shot for shot in status.snapshots if shot.state == "Completed"]
+    for shot in (shot for shot in status.snapshots if shot not in finished):
         done = 100 * shot.rows_done / max(shot.rows_estimated, shot.rows_done, 1)
-        bar = "█" * int(done / 5)
+        names = ", ".join(part.name for part in shot.tables)
         table.add_row(
-            f"[dim]snapshot {shot.name or shot.reason}[/]", shot.state, f"{shot.rows_done:,}", bar, "", "", ""
+            f"[dim]{shot.name or shot.reason}: {names}[/]", shot.state, f"{shot.rows_done:,}", "█" * int(done / 5)
         )
+    rows = sum(shot.rows_done for shot in finished)
+    table.add_row("[dim]snapshots done[/]", f"{len(finished)} of {len(status.snapshots)}", f"{rows:,}")
     return table
 
 

@@ -53,6 +53,10 @@ def run(options: argparse.Namespace) -> int:
 
     manifest = manifest_of(options)
     replicator = manifest.replicator(options.name)
+    if options.once and replicator.spec.apply.suspend:
+        raise InvalidManifest(
+            "spec.apply.suspend is true, so --once could never end.", "Set it to false, or run without --once."
+        )
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit():
         raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 127.0.0.1:8080.")

@@ -133,7 +133,8 @@ class Driver:
         if self._settings.secrets is not None:
             command += ["--secrets", str(self._settings.secrets)]
         self._control.client = CaptureClient(self._folder.socket, timeout=60)
-        self._reporter = Reporter(self._control.client, self._control.progress)
+        retry = seconds(self._spec.retry.time)
+        self._reporter = Reporter(self._control.client, self._control.progress, retry)
         # On a terminal the live display has the screen.
         output = self._folder.path / "capture.log" if display.on_terminal(self._settings.json) else None
         return CaptureProcess(command, self._folder.path, lambda: not changed and self._answers(), output=output)

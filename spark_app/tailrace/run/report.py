@@ -19,7 +19,16 @@ SECONDS = 2.0
 class Reporter:
     """Called by the driver's main loop on every turn."""
 
-    def __init__(self, client: CaptureClient, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: CaptureClient,
+        progress: Progress,
+        retry_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`retry_seconds`: the log is not kept for a table that has failed for longer."""
+        self._retry_seconds = retry_seconds
+        self._cut_off: frozenset[int] = frozenset()
         self._client = client
         self._progress = progress
         self._clock = clock
@@ -38,16 +47,27 @@ class Reporter:
             and table_id in state.tables
             and self._told.get(table_id) != (p.applied_seq, p.committed_record)
         }
-        if not moved:
+        cut_off = self._worn_out()
+        if not moved and cut_off == self._cut_off:
             return
         try:
             self._client.report_applied(
                 [
                     Applied(table_id=table_id, applied_seq=p.applied_seq, applied_record=p.applied_record)
                     for table_id, p in moved.items()
-                ]
+                ],
+                sorted(cut_off),
             )
         except Retry as error:
             log.debug("capture was not told: %s", error)
             return
+        self._cut_off = cut_off
         self._told |= {table_id: (p.applied_seq, p.committed_record) for table_id, p in moved.items()}
+
+    def _worn_out(self) -> frozenset[int]:
+        now = self._clock()
+        return frozenset(
+            table_id
+            for table_id, p in self._progress.all().items()
+            if p.fault is not None and now - p.fault.since > self._retry_seconds
+        )
