@@ -1,0 +1,73 @@
+"""Rounds of random kills: any process, any seam, any time, with writers, TRUNCATE and stalled commits at work.
+
+`TAILRACE_SOAK_ROUNDS` (default 6) rounds; format and server version alternate. Each ends with source = target.
+"""
+
+import os
+import time
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from support.postgres import PostgresServer
+from support.proof.harness import Proof
+from support.proof.writers import StalledCommits
+
+ROUNDS = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
+SEAMS = (
+    "capture.after-segments",
+    "journal.before-create",
+    "journal.after-create",
+    "capture.before-ack",
+    "chunk.before-snapshot",
+    "chunk.after-snapshot",
+    "chunk.after-read",
+    "snapshot.after-plan",
+    "snapshot.before-register",
+    "snapshot.after-register",
+    "apply.before-commit",
+    "apply.after-commit",
+    "retention.after-event",
+    "compact.before-commit",
+)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_random_kills_leave_no_wrong_row(tmp_path: Path, number: int) -> None:
+    random = Random(number)
+    with PostgresServer((14, 18)[number % 2]) as server:
+        proof = Proof.begin(server, tmp_path, ("delta", "iceberg")[number // 2 % 2], seed=number)
+        writers = proof.writers(seed=number, count=6, truncate=True)
+        stalls = StalledCommits(server.connect, seed=number)
+        stalls.start()
+        try:
+            for life in range(5):
+                _live_and_die(proof, random, life)
+        finally:
+            proof.deployment.close()
+        stalls.stop()
+        writers.stop()
+        proof.deployment.once(600)
+        proof.assert_equal()
+        proof.assert_nothing_acknowledged_early()
+
+
+def _live_and_die(proof: Proof, random: Random, life: int) -> None:
+    """One driver's life: some seams kill, then a process is killed from outside, then all of them."""
+    plan = ",".join(f"{seam}=kill@{random.randint(1, 6)}" for seam in random.sample(SEAMS, 3))
+    request = proof.deployment.request(f"again-{life}", tables=["proof.*"], chunkRows=random.randint(5, 60))
+    run = proof.deployment.start("-f", str(request), seams=plan)
+    print(f"life {life}: {plan}")
+    end = time.monotonic() + random.uniform(15, 40)
+    while time.monotonic() < end and run.process.poll() is None:
+        time.sleep(random.uniform(2, 8))
+        children = run.family()[1:]
+        if children and random.random() < 0.5:
+            try:
+                random.choice(children).kill()
+            except psutil.NoSuchProcess:
+                continue
+    run.kill()
