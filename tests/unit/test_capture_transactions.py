@@ -127,7 +127,6 @@ def test_it_agrees_with_a_naive_interpreter_whatever_the_limits(seed: int, limit
         script.step()
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tailrace.capture.spill.MEMORY_LIMIT", in_memory)
-        patch.setattr("tailrace.capture.spill.READ_SIZE", 37)
         assembler = Assembler(sink, Spill(Path(folder) / "spill"), lambda xid: xid, limit)
         for message in script.messages:
             assembler.feed(message)

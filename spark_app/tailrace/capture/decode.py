@@ -21,6 +21,10 @@ from tailrace.sources.postgresql import pgoutput
 Indexes = NDArray[np.int64]
 
 
+_IS_ROW = np.zeros(256, dtype=np.bool_)
+_IS_ROW[list(pgoutput.ROWS)] = True
+
+
 @dataclass(frozen=True)
 class Form:
     """How the rows of one Relation message become rows of one schema version."""
@@ -99,8 +103,9 @@ class Decoder:
         totals = np.bincount(flat.mark_of, weights=counts, minlength=len(block.marks)).astype(np.int64)
         before = next_seq + np.cumsum(totals) - totals
         took = np.flatnonzero(totals)
-        transactions = [(block.marks[i].xid, int(before[i])) for i in took]
-        times = [block.marks[i].commit_ts for i in took]
+        marks = [block.marks[i] for i in took.tolist()]
+        transactions = [(mark.xid, first) for mark, first in zip(marks, before[took].tolist(), strict=True)]
+        times = [mark.commit_ts for mark in marks]
         return Decoded(
             tables=tables,
             events=self._events(now, firsts),
@@ -116,10 +121,10 @@ class Decoder:
         for index in np.flatnonzero(flat.kinds == pgoutput.RELATION).tolist():
             relation = pgoutput.relation(flat.message(index))
             announced.setdefault(relation.relation_id, []).append((index, relation))
-        rows = np.flatnonzero(np.isin(flat.kinds, list(pgoutput.ROWS)))
+        rows = np.flatnonzero(_IS_ROW[flat.kinds])
         relation_ids = big_endian_32(flat.buffer, flat.starts[rows] + 1)
-        for relation_id in np.unique(relation_ids).tolist():
-            self._spans(now, relation_id, rows[relation_ids == relation_id], announced.get(relation_id, []))
+        for relation_id, found in _grouped(relation_ids, rows):
+            self._spans(now, relation_id, found, announced.get(relation_id, []))
         for relation_id, changes in announced.items():
             self._relations[relation_id] = changes[-1][1]
         now.truncates = [
@@ -198,6 +203,13 @@ class Decoder:
         for table_id, (index, error) in now.stops.items():
             events.append((index, stopped(table_id, int(firsts[index]) - 1, error)))
         return [event for _, event in sorted(events, key=lambda e: e[0])]
+
+
+def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
+    """The rows of each id; often there is one only."""
+    if len(ids) and (ids == ids[0]).all():
+        return [(int(ids[0]), rows)]
+    return [(number, rows[ids == number]) for number in np.unique(ids).tolist()]
 
 
 def stopped(table_id: int, seq: int, error: TableStop) -> TableStopped:

@@ -6,70 +6,81 @@ after a restart: the server streams every undecided transaction again from its b
 """
 
 import shutil
-import struct
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from tailrace.sources.postgresql import pgoutput
 
 MEMORY_LIMIT = 256 * 1024
 """Bytes of one transaction before it goes to its file (again)."""
-READ_SIZE = 4 * 1024 * 1024
-_FRAME = struct.Struct(">II")
 
 
 @dataclass
 class StreamedTransaction:
-    """One undecided transaction."""
+    """One undecided transaction. Messages are kept as they came, with the xid behind the kind.
+
+    The file is a sequence of batches: two 32-bit numbers (messages, bytes), each message's length, the messages.
+    """
 
     path: Path
-    pending: bytearray = field(default_factory=bytearray)
+    pending: list[bytes] = field(default_factory=list)
+    pending_size: int = 0
     on_disk: int = 0
     """Bytes in the file."""
-    aborted: set[int] = field(default_factory=set)
+    aborted: set[bytes] = field(default_factory=set)
+    """Xids as they stand in the messages."""
     relation_arrivals: list[int] = field(default_factory=list)
     """Arrival number of each Relation message, in order (see `transactions.Relations`)."""
 
-    def add(self, xid: int, message: bytes) -> None:
-        self.pending += _FRAME.pack(len(message), xid)
-        self.pending += message
-        if len(self.pending) > MEMORY_LIMIT:
+    def add(self, message: bytes) -> None:
+        self.pending.append(message)
+        self.pending_size += len(message)
+        if self.pending_size > MEMORY_LIMIT:
             self._write()
 
     def _write(self) -> None:
+        head = array("I", (len(self.pending), self.pending_size))
+        lengths = array("I", map(len, self.pending))
         with self.path.open("ab") as file:
-            file.write(self.pending)
-        self.on_disk += len(self.pending)
-        self.pending = bytearray()
+            file.write(head.tobytes() + lengths.tobytes())
+            file.write(b"".join(self.pending))
+        self.on_disk += (len(head) + len(lengths)) * head.itemsize + self.pending_size
+        self.pending, self.pending_size = [], 0
 
-    def replay(self) -> Iterator[bytes]:
-        """Messages of subtransactions that were not aborted, and every Relation: an aborted subtransaction may have
-        announced a form that later rows of the stream rely on."""
-        rest = b""
-        for piece in self._pieces():
-            data = rest + piece
-            at = 0
-            while at + _FRAME.size <= len(data):
-                length, xid = _FRAME.unpack_from(data, at)
-                end = at + _FRAME.size + length
-                if end > len(data):
-                    break
-                if xid not in self.aborted or data[at + _FRAME.size] == pgoutput.RELATION:
-                    yield data[at + _FRAME.size : end]
-                at = end
-            rest = data[at:]
+    def replay(self) -> Iterator[list[bytes]]:
+        """Batch by batch, without their xids, the messages of subtransactions that were not aborted, and every
+        Relation: an aborted subtransaction may have announced a form that later rows of the stream rely on."""
+        for batch in self._batches():
+            if self.aborted:
+                kept = [m for m in batch if m[1:5] not in self.aborted or m[0] == pgoutput.RELATION]
+                yield [m[:1] + m[5:] for m in kept]
+            else:
+                yield [m[:1] + m[5:] for m in batch]
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _batches(self) -> Iterator[list[bytes]]:
         if self.on_disk:
             with self.path.open("rb") as file:
-                while piece := file.read(READ_SIZE):
-                    yield piece
-        yield bytes(self.pending)
+                while head := _numbers(file, 2):
+                    lengths, data = _numbers(file, head[0]), file.read(head[1])
+                    batch, at = [], 0
+                    for length in lengths:
+                        batch.append(data[at : at + length])
+                        at += length
+                    yield batch
+        yield self.pending
 
     def discard(self) -> None:
         if self.on_disk:
             self.path.unlink()
+
+
+def _numbers(file: BinaryIO, count: int) -> "array[int]":
+    numbers = array("I")
+    numbers.frombytes(file.read(count * numbers.itemsize))
+    return numbers
 
 
 class Spill:
@@ -96,7 +107,7 @@ class Spill:
             if gone is not None:
                 gone.discard()
         elif top in self._transactions:
-            self._transactions[top].aborted.add(xid)
+            self._transactions[top].aborted.add(xid.to_bytes(4, "big"))
 
     def take(self, xid: int) -> StreamedTransaction:
         """The committed transaction; the caller replays it, then calls its `discard`."""

@@ -8,12 +8,12 @@ An illegal message in a state is a `Stop`. Rows end up in a `Block`; when it is 
 takes it. Memory stays bounded: finished transactions leave first, then the open one goes to segments piece by piece.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Protocol
 
 from tailrace.capture.blocks import Block
-from tailrace.capture.spill import Spill
+from tailrace.capture.spill import Spill, StreamedTransaction
 from tailrace.sources.postgresql import pgoutput
 
 MARKER_PREFIX = "tailrace"
@@ -83,6 +83,16 @@ def _relation_id(message: bytes) -> int:
     return int.from_bytes(message[1:5], "big")
 
 
+def _between_relations(batch: list[bytes]) -> Iterator[list[bytes] | bytes]:
+    """The batch in order: Relation messages one by one, what stands between them as lists."""
+    start = 0
+    for at in [at for at, message in enumerate(batch) if message[0] == pgoutput.RELATION]:
+        yield batch[start:at]
+        yield batch[at]
+        start = at + 1
+    yield batch[start:] if start else batch
+
+
 class Assembler:
     """Feed it the payloads of XLogData messages in order."""
 
@@ -98,7 +108,8 @@ class Assembler:
         """Messages of the block that belong to finished transactions."""
         self._open_in_segments = False
         """A part of the open transaction has left the block."""
-        self._stream_xid = 0
+        self._streamed: StreamedTransaction | None = None
+        """Of the stream that is open now."""
         self.position = 0
         """Behind the last finished transaction; 0: none yet."""
         self.markers: list[bytes] = []
@@ -120,8 +131,8 @@ class Assembler:
         if kind in pgoutput.ROWS:
             if self._mode is Mode.TRANSACTION:
                 self._add(message)
-            elif self._mode is Mode.STREAM:
-                self._spill_message(message)
+            elif self._streamed is not None:
+                self._streamed.add(message)
             else:
                 raise self._illegal(kind)
         else:
@@ -139,10 +150,11 @@ class Assembler:
                 self._finish(pgoutput.commit(message).end_lsn)
             case pgoutput.STREAM_START:
                 self._expect(Mode.IDLE, kind)
-                self._mode, self._stream_xid = Mode.STREAM, pgoutput.stream_start(message)
+                self._mode = Mode.STREAM
+                self._streamed = self._spill.transaction(pgoutput.stream_start(message))
             case pgoutput.STREAM_STOP:
                 self._expect(Mode.STREAM, kind)
-                self._mode = Mode.IDLE
+                self._mode, self._streamed = Mode.IDLE, None
             case pgoutput.STREAM_ABORT:
                 self._expect(Mode.IDLE, kind)
                 self._spill.abort(*pgoutput.stream_abort(message))
@@ -155,8 +167,10 @@ class Assembler:
     def _detail(self, kind: int, message: bytes) -> None:
         """What can stand inside a transaction or a stream."""
         match kind:
-            case pgoutput.RELATION | pgoutput.TRUNCATE if self._mode is Mode.STREAM:
-                self._spill_message(message)
+            case pgoutput.RELATION | pgoutput.TRUNCATE if self._streamed is not None:
+                if kind == pgoutput.RELATION:
+                    self._streamed.relation_arrivals.append(self._relations.arrival())
+                self._streamed.add(message)
             case pgoutput.RELATION:
                 self._relations.announce(message, self._block)
             case pgoutput.TRUNCATE:
@@ -182,12 +196,6 @@ class Assembler:
         if self._mode is Mode.IDLE:
             self.position = max(self.position, position)
 
-    def _spill_message(self, message: bytes) -> None:
-        streamed = self._spill.transaction(self._stream_xid)
-        if message[0] == pgoutput.RELATION:
-            streamed.relation_arrivals.append(self._relations.arrival())
-        streamed.add(int.from_bytes(message[1:5], "big"), pgoutput.without_xid(message))
-
     def _replay(self, commit: pgoutput.Commit) -> None:
         assert commit.xid is not None
         streamed = self._spill.take(commit.xid)
@@ -195,11 +203,13 @@ class Assembler:
         seen: dict[int, tuple[int, bytes]] = {}
         self._mode = Mode.TRANSACTION
         self._block.begin(self._extend_xid(commit.xid), commit.commit_ts)
-        for message in streamed.replay():
-            if message[0] == pgoutput.RELATION:
-                self._relations.replay(message, next(arrivals), seen, self._block)
-            else:
-                self._add(message)
+        for batch in streamed.replay():
+            for piece in _between_relations(batch):
+                if isinstance(piece, bytes):
+                    self._relations.replay(piece, next(arrivals), seen, self._block)
+                elif not self._block.extend(piece, self._limit):
+                    for message in piece:
+                        self._add(message)
         self._relations.end_replay(seen, self._block)
         streamed.discard()
         self._finish(commit.end_lsn)

@@ -7,6 +7,7 @@ would lose changes without a word.
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tailrace.errors import SourceRefused
 
@@ -39,8 +40,7 @@ class UnknownMessage(SourceRefused):
         )
 
 
-@dataclass(frozen=True)
-class Begin:
+class Begin(NamedTuple):
     final_lsn: int
     commit_ts: int
     """Microseconds since the Unix epoch."""
@@ -48,8 +48,7 @@ class Begin:
     """32 bits, top-level."""
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """Of an ordinary or (with `xid`) a streamed transaction. `end_lsn` is the position after it."""
 
     commit_lsn: int
@@ -146,11 +145,6 @@ def logical_message(message: bytes) -> LogicalMessage:
     prefix, at = _text(message, 10)
     length = int.from_bytes(message[at : at + 4], "big")
     return LogicalMessage(bool(flags & 1), lsn, prefix, message[at + 4 : at + 4 + length])
-
-
-def without_xid(message: bytes) -> bytes:
-    """The form outside a stream: inside one, every change carries its (sub)transaction's xid after the kind."""
-    return message[:1] + message[5:]
 
 
 def unknown(kind: int) -> UnknownMessage:

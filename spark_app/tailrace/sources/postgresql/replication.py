@@ -30,7 +30,7 @@ _KEEPALIVE = struct.Struct(">BQqB")
 _STATUS = struct.Struct(">BQQQqB")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Batch:
     """What one call of `read` brought."""
 
@@ -73,32 +73,34 @@ class LogConnection:
     ) -> Batch:
         """Hand over what is there, at most so much: `data` gets each payload, `keepalive` the server's sent
         position."""
-        batch = Batch()
+        # In local variables: this runs once per message, and so does nothing else in here.
+        count = size = 0
+        ended = False
         get = self._pgconn.get_copy_data
         deadline = time.monotonic() + max_seconds
         while True:
             length, view = get(1)
             if length > 0:
-                batch.count += 1
-                batch.size += length
+                count += 1
+                size += length
                 if view[0] == DATA:
                     data(bytes(view[DATA_HEADER:]))
                 else:
                     self._keepalive(bytes(view), keepalive)
-                if batch.size >= max_bytes or (batch.count & 1023 == 0 and time.monotonic() > deadline):
+                if size >= max_bytes or (count & 1023 == 0 and time.monotonic() > deadline):
                     break
             elif length == 0:
                 if not self._more():
-                    batch.ended = True
+                    ended = True
                     break
             else:
                 self._ended()
         now = time.monotonic()
-        if batch.count:
+        if count:
             self._heard = now
         if self._reply_wanted:
             self.acknowledge()
-        return batch
+        return Batch(count, size, ended)
 
     def _more(self) -> bool:
         readable, _, _ = select.select([self._pgconn.socket], [], [], 0)

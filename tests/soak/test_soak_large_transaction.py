@@ -1,0 +1,135 @@
+"""One transaction of ten million rows through the whole path, in 4 GiB for all processes together.
+
+`TAILRACE_SOAK_ROWS` scales it. What is measured is the sum of the proportional set sizes of driver, JVM, Python
+workers and capture, every second; pages that several of them share count once.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from support.postgres import PostgresServer
+from support.proof.process import Deployment, Run
+from tailrace.run.client import DriverClient
+from tailrace.run.folder import NotRunning, RunFolder
+
+ROWS = int(os.environ.get("TAILRACE_SOAK_ROWS", "10000000"))
+LIMIT = 4 << 30
+SECONDS_PER_MILLION = 120
+CREATE = """
+CREATE SCHEMA soak;
+CREATE TABLE soak.big (
+    id bigint PRIMARY KEY, customer_id bigint NOT NULL, status text NOT NULL, amount numeric(12, 2) NOT NULL,
+    qty int NOT NULL, price float8, paid boolean, created_at timestamptz NOT NULL, day date, note text)
+"""
+INSERT = """
+INSERT INTO soak.big
+SELECT g, g * 7919 % 1000003, (ARRAY['new', 'paid', 'sent', 'done'])[1 + g % 4], g % 100000 / 100.0, g % 50,
+       g * 0.25, g % 3 = 0, '2026-01-01T00:00:00Z'::timestamptz + g * interval '1 second',
+       '2026-01-01'::date + (g % 365)::int,
+       CASE WHEN g % 5 > 0 THEN 'note ' || md5(g::text) END
+  FROM generate_series(1::bigint, {}) g
+"""
+SUMS = """
+SELECT count(*), count(DISTINCT id), sum(id), sum(customer_id), sum(amount), sum(qty), count(note), sum(length(note)),
+       min(created_at), max(created_at)
+  FROM {}
+"""
+
+
+@dataclass
+class Memory:
+    """Watches a family of processes from a thread of its own."""
+
+    run: Run
+    peak: int = 0
+    parts: dict[str, int] = field(default_factory=dict)
+    """What each kind of process had at the peak."""
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        while not self._ending.wait(1.0):
+            parts: dict[str, int] = {}
+            for process in self.run.family():
+                name, size = _pss(process)
+                parts[name] = parts.get(name, 0) + size
+            if sum(parts.values()) > self.peak:
+                self.peak, self.parts = sum(parts.values()), parts
+
+    def __enter__(self) -> "Memory":
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+def _pss(process: psutil.Process) -> tuple[str, int]:
+    """(kind, bytes); nothing for a process that has just ended."""
+    try:
+        command = " ".join(process.cmdline())
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+    except (OSError, psutil.Error):
+        return "ended", 0
+    sizes = [int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")]
+    kinds = {"tailrace.capture": "capture", "pyspark.daemon": "workers", "java": "jvm"}
+    return next((kind for part, kind in kinds.items() if part in command), "driver"), sum(sizes)
+
+
+@pytest.fixture
+def soak(postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
+    postgres.execute(CREATE)
+    source = {
+        "type": "postgresql",
+        "host": postgres.host,
+        "port": postgres.port,
+        "database": "postgres",
+        "username": "postgres",
+        "tls": {"mode": "disable"},
+    }
+    deployment = Deployment(tmp_path / "soak", source, "delta", {"tables": {"include": ["soak.*"]}})
+    yield deployment
+    deployment.close()
+
+
+def inserted(deployment: Deployment) -> int:
+    """Rows of the log that are in the target, as the running process tells; -1: it does not replicate yet."""
+    try:
+        tables = DriverClient.of(RunFolder(deployment.state)).status().tables
+    except NotRunning:
+        return -1
+    return tables[0].counters.inserts if tables and tables[0].state == "REPLICATING" else -1
+
+
+@pytest.mark.postgres(18, max_wal_size="8GB", shared_buffers="128MB")
+@pytest.mark.timeout(300 + SECONDS_PER_MILLION * (1 + ROWS // 1_000_000))
+def test_a_transaction_of_ten_million_rows_passes_within_four_gibibytes(
+    postgres: PostgresServer, soak: Deployment
+) -> None:
+    run = soak.start()
+    with Memory(run) as memory:
+        run.until(lambda: inserted(soak) == 0, 120, "the empty table is replicated")
+        begun = time.monotonic()
+        postgres.execute(INSERT.format(ROWS))
+        written = time.monotonic()
+        limit = SECONDS_PER_MILLION * (1 + ROWS // 1_000_000)
+        run.until(lambda: inserted(soak) == ROWS, limit, f"{ROWS} rows in the target")
+        seen = time.monotonic()
+        assert run.stop() == 0, run.tail()
+    parts = ", ".join(f"{kind} {size >> 20}" for kind, size in sorted(memory.parts.items()))
+    print(f"\n{ROWS} rows: written in {written - begun:.0f} s, in the target {seen - written:.0f} s later;")
+    print(f"peak {memory.peak >> 20} MiB ({parts})")
+    target = QueryBuilder().register("big", DeltaTable(str(soak.lake / "soak" / "big"))).execute(SUMS.format("big"))
+    found = [tuple(row.values()) for row in pa.table(target.read_all()).to_pylist()]
+    assert found == postgres.execute(SUMS.format("soak.big"))
+    assert memory.peak < LIMIT, parts
