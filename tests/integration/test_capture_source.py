@@ -192,7 +192,7 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
         assert time.monotonic() - begin < 5, "an idle server's chunk waits for its flush"
         with pytest.raises(ChunkTooOld):
             client.register_chunk(chunk(table_id, high, 2), snapshot, ["id", "nothing"])
-        client.report_applied([Applied(table_id=table_id, applied_seq=4, applied_record=record)])
+        client.report_applied([Applied(table_id=table_id, applied_seq=4, applied_record=record)], [])
     server.execute("INSERT INTO t VALUES (9, 'x')")
     eventually(lambda: capture.events("applied"), "applied is recorded")
     found: list[dict[str, Any]] = capture.events("chunk-registered")
