@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def entry() -> None:
     """The console script: `main`, then out without taking the interpreter apart.
 
-    PySpark's callback threads never end; they hold our objects, and with them modules, while the interpreter is torn
-    down. Native libraries then report leaks (duckdb, with pages of them). By now everything that counts is durable,
-    the applier's threads are joined and the JVM is told to stop; it ends when this process's end of its pipe closes.
+    A thread that never ends keeps objects alive while the interpreter is torn down, and duckdb then prints pages of
+    leaks. By now everything that counts is durable, the applier's threads are joined and the JVM is told to stop; it
+    ends when this process's end of its pipe closes.
     """
     code = main()
     logging.shutdown()
