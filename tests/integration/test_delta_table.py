@@ -222,7 +222,6 @@ FOREIGN: list[tuple[str, type[TailraceError], str]] = [
     ("TRUNCATE TABLE {t}", ForeignChange, "TRUNCATE"),
     ("MERGE INTO {t} a USING (SELECT 1 id) b ON a.id = b.id WHEN MATCHED THEN DELETE", ForeignChange, "MERGE"),
     ("RESTORE TABLE {t} TO VERSION AS OF 1", TargetChanged, "RESTORE"),
-    ("CREATE OR REPLACE TABLE {t} (id BIGINT) USING delta", TargetChanged, "Tailrace|REPLACE|no longer carries"),
 ]
 
 
@@ -309,8 +308,9 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     assert removed >= 2 and len(target.table.files()) == 1
     assert target.rows() == before
     assert target.table.refresh() == target.state(5)
-    assert take_rows(target.storage, target.table.files()[0].path, pa.array(range(len(before))).to_numpy(),
-                     target.layout)["id"].to_pylist() == sorted(before)
+    ids = take_rows(target.storage, target.table.files()[0].path, pa.array(range(len(before))).to_numpy(),
+                    target.layout)["id"].to_pylist()
+    assert sorted(ids) == sorted(before)
     last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
     assert last.operation == "Manual Update"
     assert compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2)) == 0

@@ -25,7 +25,7 @@ from tailrace.targets.lake.index import IndexCache
 from tailrace.targets.lake.locate import CACHE, Found, locate, take_rows
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
 
-PART_ROWS = 800_000
+PART_ROWS = 400_000
 PART_BYTES = 64 << 20
 """Log rows and compressed bytes that one part may have: it needs about ten times as many bytes of memory. Each part
 reads all rows of the batch to find its own, so smaller parts cost time."""
