@@ -47,6 +47,7 @@ class ApplyStream:
         self._apply = apply
         self._ending = threading.Event()
         self._query: StreamingQuery | None = None
+        self._delivers = False
         self._thread = threading.Thread(target=self._keep, name="apply-stream", daemon=True)
 
     def start(self) -> None:
@@ -54,8 +55,9 @@ class ApplyStream:
 
     @property
     def running(self) -> bool:
+        """Whether batches come: a query is active long before its first, and a loaded machine may keep it there."""
         query = self._query
-        return query is not None and query.isActive
+        return self._delivers and query is not None and query.isActive
 
     def stop(self) -> None:
         self._ending.set()
@@ -67,6 +69,7 @@ class ApplyStream:
         pause = FIRST_PAUSE
         while not self._ending.is_set():
             begun = time.monotonic()
+            self._delivers = False
             try:
                 self._query = self._begin()
                 self._query.awaitTermination()
@@ -91,4 +94,5 @@ class ApplyStream:
         )
 
     def _batch(self, rows: DataFrame, number: int) -> None:
+        self._delivers = True
         self._apply()

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,10 @@ class Deployment:
         for run in self.started:
             if run.process.poll() is None:
                 run.kill()
+        # Capture outlives a driver that was killed; it is known by this deployment's folder.
+        for process in psutil.process_iter(["cmdline"]):
+            if any(str(self.state) in argument for argument in process.info["cmdline"] or ()):
+                process.kill()
 
     def command(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Another `tailrace` command, to its end."""
@@ -164,7 +169,8 @@ class Run:
     def kill(self) -> None:
         """SIGKILL to the whole group, as a machine that loses power; waits until all are gone."""
         family = self.family()
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         for process in family:
             try:
                 process.kill()

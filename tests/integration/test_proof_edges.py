@@ -1,0 +1,72 @@
+"""Where capture begins, what stalls a commit, what empties a table: the hazards T1, T3, T10, A1 on the whole path."""
+
+import time
+
+import pytest
+
+from support.postgres import PostgresServer
+from support.proof.harness import Begin
+from support.proof.writers import StalledCommits
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_commits_that_are_logged_and_not_visible_leave_no_wrong_row(
+    postgres: PostgresServer, prove: Begin, format: str
+) -> None:
+    proof = prove(format, seed=3, snapshot={"chunkRows": 7, "parallelism": 3})
+    stalls = StalledCommits(postgres.connect, seed=3)
+    writers = proof.writers(seed=3, count=6, truncate=True)
+    run = proof.deployment.start()
+    stalls.start()
+    for number in range(3):
+        run.until(proof.completed(number + 3), 240, f"snapshot {number}")
+        proof.ask(f"again-{number}", tables=["proof.*"], chunkRows=5 + number)
+    run.until(proof.completed(6), 240, "the last snapshot")
+    stalls.stop()
+    writers.stop()
+    assert run.stop() == 0, run.tail()
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_transaction_open_before_the_slot_and_committed_after_it_is_not_lost(
+    postgres: PostgresServer, prove: Begin
+) -> None:
+    proof = prove("delta", seed=4)
+    with postgres.connect(autocommit=False) as old:
+        old.execute("INSERT INTO proof.single VALUES (9001, 1), (9002, 2)")
+        old.execute("UPDATE proof.single SET v = -5 WHERE id = (SELECT min(id) FROM proof.single)")
+        run = proof.deployment.start()
+        time.sleep(20)
+        old.commit()
+    run.until(proof.completed(3), 200, "the initial snapshots")
+    assert run.stop() == 0, run.tail()
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_truncate_between_a_chunk_and_its_registration_empties_the_target(
+    postgres: PostgresServer, prove: Begin
+) -> None:
+    proof = prove("delta", seed=5, snapshot={"chunkRows": 50, "parallelism": 1})
+    run = proof.deployment.start(seams="snapshot.before-register=stall:6@2")
+    run.until(lambda: any(proof.deployment.marks.iterdir()), 200, "the second chunk to be read")
+    for table in ("single", "composite", "typed"):
+        postgres.execute(f"TRUNCATE proof.{table}")
+    postgres.execute("INSERT INTO proof.single VALUES (1, 1, 'x', 'y', 2.5)")
+    run.until(proof.completed(3), 200, "the initial snapshots")
+    assert run.stop() == 0, run.tail()
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_an_idle_server_finishes_its_snapshot_at_once(postgres: PostgresServer, prove: Begin) -> None:
+    proof = prove("delta", seed=6, snapshot={"chunkRows": 400, "parallelism": 1})
+    started = time.monotonic()
+    proof.deployment.once()
+    proof.assert_equal()
+    assert time.monotonic() - started < 60, "a chunk that waits for an idle server's flush takes 10 s and more each"

@@ -1,0 +1,117 @@
+"""What somebody else deletes, re-creates or puts back: the right recovery, or a refusal with a name."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.proof.harness import Begin, Proof
+
+POSITION_LOST, CONFIGURATION = 12, 10
+
+
+def refused(proof: Proof, code: int, name: str) -> None:
+    run = proof.deployment.start("--once")
+    assert run.wait(120) == code, run.tail()
+    assert name in run.tail(), run.tail()
+
+
+@pytest.fixture
+def proof(prove: Begin) -> Proof:
+    """A Replicator that has copied everything once and is stopped."""
+    proof = prove("delta", seed=7, snapshot={"chunkRows": 150})
+    proof.deployment.once()
+    return proof
+
+
+def slot(proof: Proof) -> str:
+    return str(proof.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
+
+
+@pytest.mark.timeout(600)
+def test_a_dropped_and_a_recreated_slot_are_refused(proof: Proof) -> None:
+    name = slot(proof)
+    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+    proof.server.execute("UPDATE proof.single SET v = 77")
+    refused(proof, POSITION_LOST, "PositionLost")
+    proof.server.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
+    refused(proof, POSITION_LOST, "PositionLost")
+
+
+@pytest.mark.timeout(600)
+def test_an_advanced_slot_is_refused(proof: Proof) -> None:
+    proof.server.execute("UPDATE proof.single SET v = 78")
+    proof.server.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", (slot(proof),))
+    refused(proof, POSITION_LOST, "PositionLost")
+
+
+@pytest.mark.timeout(600)
+def test_a_source_put_back_from_a_backup_is_refused(proof: Proof, tmp_path: Path) -> None:
+    proof.server.stop()
+    backup = tmp_path / "backup"
+    subprocess.run(["cp", "-a", proof.server.data_dir, backup], check=True)
+    proof.server.start()
+    proof.server.execute("UPDATE proof.single SET v = 79")
+    proof.deployment.once()
+    proof.server.stop()
+    shutil.rmtree(proof.server.data_dir)
+    subprocess.run(["cp", "-a", backup, proof.server.data_dir], check=True)
+    proof.server.start()
+    refused(proof, POSITION_LOST, "PositionLost")
+
+
+@pytest.mark.timeout(600)
+def test_a_deleted_change_log_is_refused_by_the_target_that_it_filled(proof: Proof) -> None:
+    shutil.rmtree(proof.deployment.log)
+    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (slot(proof),))
+    refused(proof, CONFIGURATION, "TargetRefused")
+
+
+@pytest.mark.timeout(600)
+def test_a_deleted_checkpoint_costs_nothing(proof: Proof) -> None:
+    for folder in proof.deployment.state.rglob("checkpoint*"):
+        shutil.rmtree(folder)
+    proof.server.execute("UPDATE proof.single SET v = 80")
+    proof.server.execute("DELETE FROM proof.composite WHERE a = 3")
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_target_table_put_back_to_an_older_state_is_brought_forward(proof: Proof, tmp_path: Path) -> None:
+    table = proof.deployment.lake / "proof" / "single"
+    backup = tmp_path / "older"
+    shutil.copytree(table, backup)
+    proof.server.execute("UPDATE proof.single SET v = v + 1 WHERE id % 3 = 0")
+    proof.server.execute("DELETE FROM proof.single WHERE id % 5 = 0")
+    proof.deployment.once()
+    shutil.rmtree(table)
+    shutil.copytree(backup, table)
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_deleted_target_table_is_filled_again_or_named_until_a_snapshot_fills_it(proof: Proof) -> None:
+    shutil.rmtree(proof.deployment.lake / "proof" / "single")
+    proof.server.execute("UPDATE proof.composite SET v = 81")
+    run = proof.deployment.start("--once")
+    if run.wait(300) != 0:
+        assert "proof.single" in run.tail() and "Fix:" in run.tail(), run.tail()
+        request = proof.deployment.request("again", tables=["proof.single"])
+        again = proof.deployment.start("-f", str(request), "--once")
+        assert again.wait(300) == 0, again.tail()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_rows_deleted_while_the_position_was_lost_leave_the_target_by_a_snapshot(proof: Proof) -> None:
+    """T12, as the operations page tells it: a new change log and slot, the old tables put aside."""
+    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (slot(proof),))
+    proof.server.execute("DELETE FROM proof.single WHERE id % 2 = 0")
+    refused(proof, POSITION_LOST, "PositionLost")
+    for folder in (proof.deployment.log, proof.deployment.lake):
+        folder.rename(folder.with_suffix(".old"))
+    proof.deployment.once()
+    proof.assert_equal()

@@ -1,0 +1,53 @@
+"""SIGKILL at every seam between two durable writes, with writers running: source = target afterwards."""
+
+import time
+
+import pytest
+
+from support.proof.harness import Begin
+
+CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
+"""Capture dies; the driver lives on and starts it again."""
+CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
+"""An executor's Python worker dies; Spark and the planner read the chunk again."""
+DRIVER = (
+    "snapshot.after-plan",
+    "snapshot.before-register",
+    "snapshot.after-register",
+    "apply.before-commit",
+    "apply.after-commit",
+)
+"""The driver dies with its JVM; the next `tailrace run` goes on."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(prove: Begin, format: str) -> None:
+    proof = prove(format, seed=1)
+    writers = proof.writers(seed=1)
+    plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
+    plan += [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
+    run = proof.deployment.start(seams=",".join(plan))
+    run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 200, f"all of {plan} to be reached")
+    time.sleep(3)
+    assert run.process.poll() is None, f"the driver ended with capture or a worker\n{run.tail()}"
+    writers.stop()
+    run.kill()
+    proof.deployment.once()
+    proof.assert_equal()
+    proof.assert_nothing_acknowledged_early()
+
+
+@pytest.mark.timeout(900)
+def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(prove: Begin) -> None:
+    proof = prove("delta", seed=2)
+    writers = proof.writers(seed=2)
+    for number, seam in enumerate(DRIVER):
+        request = proof.deployment.request(f"again-{number}", tables=["proof.*"])
+        run = proof.deployment.start("-f", str(request), seams=f"{seam}=kill@{1 + number % 2}")
+        # Capture lives on, and the next driver adopts it.
+        assert run.wait(240) != 0, f"{seam} was never reached\n{run.tail()}"
+    writers.stop()
+    proof.deployment.once()
+    proof.assert_equal()
+    proof.assert_nothing_acknowledged_early()
