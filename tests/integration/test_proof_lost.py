@@ -29,7 +29,7 @@ def slot(proof: Proof) -> str:
     return str(proof.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_dropped_and_a_recreated_slot_are_refused(proof: Proof) -> None:
     name = slot(proof)
     proof.server.execute("SELECT pg_drop_replication_slot(%s)", (name,))
@@ -39,14 +39,14 @@ def test_a_dropped_and_a_recreated_slot_are_refused(proof: Proof) -> None:
     refused(proof, POSITION_LOST, "PositionLost")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_an_advanced_slot_is_refused(proof: Proof) -> None:
     proof.server.execute("UPDATE proof.single SET v = 78")
     proof.server.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", (slot(proof),))
     refused(proof, POSITION_LOST, "PositionLost")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_source_put_back_from_a_backup_is_refused(proof: Proof, tmp_path: Path) -> None:
     proof.server.stop()
     backup = tmp_path / "backup"
@@ -61,14 +61,14 @@ def test_a_source_put_back_from_a_backup_is_refused(proof: Proof, tmp_path: Path
     refused(proof, POSITION_LOST, "PositionLost")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_deleted_change_log_is_refused_by_the_target_that_it_filled(proof: Proof) -> None:
     shutil.rmtree(proof.deployment.log)
     proof.server.execute("SELECT pg_drop_replication_slot(%s)", (slot(proof),))
     refused(proof, CONFIGURATION, "TargetRefused")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_deleted_checkpoint_costs_nothing(proof: Proof) -> None:
     for folder in proof.deployment.state.rglob("checkpoint*"):
         shutil.rmtree(folder)
@@ -78,7 +78,7 @@ def test_a_deleted_checkpoint_costs_nothing(proof: Proof) -> None:
     proof.assert_equal()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_target_table_put_back_to_an_older_state_is_brought_forward(proof: Proof, tmp_path: Path) -> None:
     table = proof.deployment.lake / "proof" / "single"
     backup = tmp_path / "older"
@@ -88,30 +88,5 @@ def test_a_target_table_put_back_to_an_older_state_is_brought_forward(proof: Pro
     proof.deployment.once()
     shutil.rmtree(table)
     shutil.copytree(backup, table)
-    proof.deployment.once()
-    proof.assert_equal()
-
-
-@pytest.mark.timeout(600)
-def test_a_deleted_target_table_is_filled_again_or_named_until_a_snapshot_fills_it(proof: Proof) -> None:
-    shutil.rmtree(proof.deployment.lake / "proof" / "single")
-    proof.server.execute("UPDATE proof.composite SET v = 81")
-    run = proof.deployment.start("--once")
-    if run.wait(300) != 0:
-        assert "proof.single" in run.tail() and "Fix:" in run.tail(), run.tail()
-        request = proof.deployment.request("again", tables=["proof.single"])
-        again = proof.deployment.start("-f", str(request), "--once")
-        assert again.wait(300) == 0, again.tail()
-    proof.assert_equal()
-
-
-@pytest.mark.timeout(600)
-def test_rows_deleted_while_the_position_was_lost_leave_the_target_by_a_snapshot(proof: Proof) -> None:
-    """T12, as the operations page tells it: a new change log and slot, the old tables put aside."""
-    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (slot(proof),))
-    proof.server.execute("DELETE FROM proof.single WHERE id % 2 = 0")
-    refused(proof, POSITION_LOST, "PositionLost")
-    for folder in (proof.deployment.log, proof.deployment.lake):
-        folder.rename(folder.with_suffix(".old"))
     proof.deployment.once()
     proof.assert_equal()

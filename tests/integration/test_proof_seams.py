@@ -20,10 +20,9 @@ DRIVER = (
 """The driver dies with its JVM; the next `tailrace run` goes on."""
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.timeout(900)
 def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(prove: Begin, format: str) -> None:
-    proof = prove(format, seed=1)
+    proof = prove("delta", seed=1)
     writers = proof.writers(seed=1)
     plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
     plan += [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
@@ -38,7 +37,7 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
     proof.assert_nothing_acknowledged_early()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(prove: Begin) -> None:
     proof = prove("delta", seed=2)
     writers = proof.writers(seed=2)
