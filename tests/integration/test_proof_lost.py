@@ -11,12 +11,6 @@ from support.proof.harness import Begin, Proof
 POSITION_LOST, CONFIGURATION = 12, 10
 
 
-def refused(proof: Proof, code: int, name: str) -> None:
-    run = proof.deployment.start("--once")
-    assert run.wait(120) == code, run.tail()
-    assert name in run.tail(), run.tail()
-
-
 @pytest.fixture
 def proof(prove: Begin) -> Proof:
     """A Replicator that has copied everything once and is stopped."""
@@ -25,25 +19,21 @@ def proof(prove: Begin) -> Proof:
     return proof
 
 
-def slot(proof: Proof) -> str:
-    return str(proof.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
-
-
 @pytest.mark.timeout(900)
 def test_a_dropped_and_a_recreated_slot_are_refused(proof: Proof) -> None:
-    name = slot(proof)
+    name = proof.slot()
     proof.server.execute("SELECT pg_drop_replication_slot(%s)", (name,))
     proof.server.execute("UPDATE proof.single SET v = 77")
-    refused(proof, POSITION_LOST, "PositionLost")
+    proof.assert_refused(POSITION_LOST, "PositionLost")
     proof.server.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
-    refused(proof, POSITION_LOST, "PositionLost")
+    proof.assert_refused(POSITION_LOST, "PositionLost")
 
 
 @pytest.mark.timeout(900)
 def test_an_advanced_slot_is_refused(proof: Proof) -> None:
     proof.server.execute("UPDATE proof.single SET v = 78")
-    proof.server.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", (slot(proof),))
-    refused(proof, POSITION_LOST, "PositionLost")
+    proof.server.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", (proof.slot(),))
+    proof.assert_refused(POSITION_LOST, "PositionLost")
 
 
 @pytest.mark.timeout(900)
@@ -58,14 +48,14 @@ def test_a_source_put_back_from_a_backup_is_refused(proof: Proof, tmp_path: Path
     shutil.rmtree(proof.server.data_dir)
     subprocess.run(["cp", "-a", backup, proof.server.data_dir], check=True)
     proof.server.start()
-    refused(proof, POSITION_LOST, "PositionLost")
+    proof.assert_refused(POSITION_LOST, "PositionLost")
 
 
 @pytest.mark.timeout(900)
 def test_a_deleted_change_log_is_refused_by_the_target_that_it_filled(proof: Proof) -> None:
     shutil.rmtree(proof.deployment.log)
-    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (slot(proof),))
-    refused(proof, CONFIGURATION, "TargetRefused")
+    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (proof.slot(),))
+    proof.assert_refused(CONFIGURATION, "TargetRefused")
 
 
 @pytest.mark.timeout(900)

@@ -9,22 +9,12 @@ from support.proof.harness import Begin, Proof
 POSITION_LOST = 12
 
 
-def refused(proof: Proof, code: int, name: str) -> None:
-    run = proof.deployment.start("--once")
-    assert run.wait(120) == code, run.tail()
-    assert name in run.tail(), run.tail()
-
-
 @pytest.fixture
 def proof(prove: Begin) -> Proof:
     """A Replicator that has copied everything once and is stopped."""
     proof = prove("delta", seed=8, snapshot={"chunkRows": 150})
     proof.deployment.once()
     return proof
-
-
-def slot(proof: Proof) -> str:
-    return str(proof.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
 
 
 @pytest.mark.timeout(600)
@@ -43,9 +33,9 @@ def test_a_deleted_target_table_is_filled_again_or_named_until_a_snapshot_fills_
 @pytest.mark.timeout(600)
 def test_rows_deleted_while_the_position_was_lost_leave_the_target_by_a_snapshot(proof: Proof) -> None:
     """T12, as the operations page tells it: a new change log and slot, the old tables put aside."""
-    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (slot(proof),))
+    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (proof.slot(),))
     proof.server.execute("DELETE FROM proof.single WHERE id % 2 = 0")
-    refused(proof, POSITION_LOST, "PositionLost")
+    proof.assert_refused(POSITION_LOST, "PositionLost")
     for folder in (proof.deployment.log, proof.deployment.lake):
         folder.rename(folder.with_suffix(".old"))
     proof.deployment.once()

@@ -64,6 +64,16 @@ class Proof:
             self.server.connect, count=count, keys=2 * ROWS, seed=seed, pause=pause, truncate=truncate
         ).start()
 
+    def slot(self) -> str:
+        """Name of the server's only replication slot."""
+        return str(self.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
+
+    def assert_refused(self, code: int, name: str) -> None:
+        """The next run ends with this exit code and names the error."""
+        run = self.deployment.start("--once")
+        assert run.wait(120) == code, run.tail()
+        assert name in run.tail(), run.tail()
+
     def assert_equal(self, *more: str) -> None:
         """Every proof table (and `more`), row by row and column by column."""
         names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
