@@ -21,7 +21,7 @@ DRIVER = (
 
 
 @pytest.mark.timeout(900)
-def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(prove: Begin, format: str) -> None:
+def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(prove: Begin) -> None:
     proof = prove("delta", seed=1)
     writers = proof.writers(seed=1)
     plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
@@ -39,7 +39,7 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
 
 @pytest.mark.timeout(1500)
 def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(prove: Begin) -> None:
-    proof = prove("delta", seed=2)
+    proof = prove("iceberg", seed=2)
     writers = proof.writers(seed=2)
     for number, seam in enumerate(DRIVER):
         request = proof.deployment.request(f"again-{number}", tables=["proof.*"])
