@@ -1,0 +1,1 @@
+"""Carries out decisions: the API server and the drivers' verbs."""

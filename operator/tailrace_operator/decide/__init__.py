@@ -1,0 +1,1 @@
+"""What ought to be: pure functions of a frozen observation."""

@@ -1,0 +1,1 @@
+"""Kopf's side: watches feed the index, the scheduler runs the loop for each object that is due."""

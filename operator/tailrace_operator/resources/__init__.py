@@ -1,0 +1,1 @@
+"""Renders the objects that a Replicator owns, as plain documents. Pure."""

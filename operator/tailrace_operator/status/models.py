@@ -1,0 +1,291 @@
+"""The status subresources of the two resources; the CRDs' status schemas are generated from these models.
+
+`decide` makes them, `act.status` is the only writer. Times are RFC 3339 in UTC; everything is bounded, so that no
+object outgrows what the API server takes.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from tailrace.contract.resources import Model
+
+Text = Annotated[str, StringConstraints(max_length=1024)]
+ShortText = Annotated[str, StringConstraints(max_length=253)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Time = Annotated[str, StringConstraints(max_length=32), Field(json_schema_extra={"format": "date-time"})]
+Hash = Annotated[str, StringConstraints(max_length=64)]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=64)]
+"""A PascalCase word out of a fixed set."""
+
+MAX_WORST = 20
+MAX_CONDITIONS = 12
+_BY_TYPE: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+
+ReplicatorState = Literal["Pending", "Starting", "Running", "Failing", "Suspended", "Stopped", "Deleting"]
+RequestState = Literal["Pending", "Running", "Paused", "Completed", "Failed", "Cancelled"]
+
+
+class Condition(Model):
+    """One condition, as Kubernetes' API conventions define it."""
+
+    type: Word
+    """Name of the condition."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Word
+    """Why, in one enumerated word."""
+    message: Text = ""
+    """Why, in words: the value at fault and its fix."""
+    last_transition_time: Time
+    """When `status` last flipped."""
+    observed_generation: Annotated[int, Field(ge=-1)] = -1
+    """metadata.generation that this condition was judged for."""
+
+
+class FaultStatus(Model):
+    """A named error with its fix."""
+
+    name: ShortText
+    """Name of the error, see docs/operations.md."""
+    message: Text
+    """The value at fault."""
+    fix: Text = ""
+    """What the reader can do about it."""
+
+
+class CaptureSummary(Model):
+    """From the source's log to the change log."""
+
+    position: ShortText | None = None
+    """Position in the source's log up to which everything is durable in the change log."""
+    lag_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Seconds since the oldest commit that is not in the change log yet; 0: none."""
+    lag_bytes: Count | None = None
+    """Bytes of source log that are not in the change log yet."""
+    retained_bytes: Count | None = None
+    """Bytes of log that the source keeps for this Replicator."""
+    rows_per_second: Annotated[float, Field(ge=0)] = 0.0
+    """Row changes captured per second."""
+    waiting_for: Text | None = None
+    """What capture waits for, for example an old transaction with its pid and age."""
+
+
+class ApplySummary(Model):
+    """From the change log to the target."""
+
+    lag_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Seconds since the oldest commit that is captured and not in the target yet; 0: none."""
+    record: Count = 0
+    """Every running table contains the change log up to this record."""
+    rows_per_second: Annotated[float, Field(ge=0)] = 0.0
+    """Rows applied per second."""
+
+
+class TableSummary(Model):
+    """One of the worst tables."""
+
+    name: Annotated[str, StringConstraints(max_length=256)]
+    """`schema.table` in the source."""
+    state: Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]
+    """What happens to the table."""
+    lag_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Seconds since its oldest commit that is captured and not in the target yet."""
+    fault: FaultStatus | None = None
+    """Why it fails."""
+
+
+class TableCounts(Model):
+    """Tables by state, and the worst of them by name."""
+
+    total: Count = 0
+    """All tables that the patterns choose."""
+    waiting: Count = 0
+    """Known, nothing applied yet."""
+    snapshotting: Count = 0
+    """Present rows are being read."""
+    replicating: Count = 0
+    """Complete, and following the changes."""
+    failing: Count = 0
+    """Retried after an error."""
+    stopped: Count = 0
+    """Given up; need a person."""
+    worst: Annotated[tuple[TableSummary, ...], Field(max_length=MAX_WORST)] = ()
+    """Stopped, failing and lagging tables, worst first, at most 20."""
+    truncated: bool = False
+    """True: more tables fail or are stopped than `worst` lists; the driver's /status has them all."""
+
+
+class SnapshotProgress(Model):
+    """All snapshots under way, together."""
+
+    running: Count = 0
+    """Snapshots that are not finished."""
+    tables_done: Count = 0
+    """Tables that are read completely."""
+    tables_total: Count = 0
+    """Tables of these snapshots."""
+    rows_done: Count = 0
+    """Rows read."""
+    rows_estimated: Count = 0
+    """Rows that the source's statistics expect."""
+    rows_per_second: Annotated[float, Field(ge=0)] = 0.0
+    """Rows read per second."""
+    seconds_left: Annotated[float, Field(ge=0)] | None = None
+    """Seconds until the end at the present speed; none while it cannot be told."""
+
+
+class DriverSummary(Model):
+    """The driver's pod."""
+
+    pod: ShortText | None = None
+    """Name of the pod."""
+    pod_uid: ShortText | None = None
+    """UID of the pod; a new one means that the pod was replaced."""
+    ready: bool = False
+    """The pod is Ready."""
+    started_at: Time | None = None
+    """Start of the running container."""
+    restarts: Count = 0
+    """Container restarts since this Replicator was made."""
+    pod_restarts: Count = 0
+    """Restart count of the present pod as last seen; `restarts` grows by the difference."""
+    last_exit_code: Annotated[int, Field(ge=-1, le=255)] | None = None
+    """Exit code of the last container that ended; see the table of exit codes."""
+    last_exit_at: Time | None = None
+    """When it ended."""
+
+
+class Failures(Model):
+    """Ends of the driver since it last was healthy for a while."""
+
+    count: Count = 0
+    """How many."""
+    since: Time | None = None
+    """The first of them."""
+
+
+class Halt(Model):
+    """The operator has stopped the driver: restarting it would only meet the same fault."""
+
+    reason: Word
+    """`ConfigurationRefused`, `AuthenticationFailed`, `PositionLost`, `Fenced`, `RestartLimitExceeded`, …"""
+    message: Text
+    """The driver's last words, or what was counted."""
+    template_hash: Hash
+    """Hash of the pod template that failed; another one (new spec, Secret, restartNonce, requestedAt) starts again."""
+    at: Time
+    """When it was stopped."""
+
+
+class ReplicatorStatus(Model):
+    """Written by the operator alone."""
+
+    observed_generation: Annotated[int, Field(ge=-1)] = -1
+    """metadata.generation that the rest of this status is about."""
+    state: ReplicatorState = "Pending"
+    """One word for people; programs read the conditions."""
+    message: Text = ""
+    """Why it is in this state."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
+    """Ready, Reconciling, Stalled, Suspended, InitialSnapshotCompleted, Lagging, SlotAtRisk, SLOMet."""
+    applied_generation: Annotated[int, Field(ge=-1)] = -1
+    """metadata.generation of the spec that runs; behind observedGeneration while the newest spec is invalid."""
+    applied_spec_hash: Hash = ""
+    """Hash of the spec that runs, written before its objects are touched."""
+    applied_template_hash: Hash = ""
+    """Hash of the pod template that runs: spec, image, Secrets and ConfigMaps."""
+    last_handled_reconcile_at: Annotated[str, StringConstraints(max_length=128)] | None = None
+    """The annotation reconcile.fluxcd.io/requestedAt that was acted upon."""
+    lag: ShortText | None = None
+    """Capture and apply lag together, for people (`1.2s`, `3m`)."""
+    tables_summary: ShortText | None = None
+    """Replicating and all tables (`118/120`)."""
+    snapshot_summary: ShortText | None = None
+    """Part of the rows under way that is read (`63%`); none while no snapshot runs."""
+    source: ShortText | None = None
+    """Type, host and database of the source."""
+    target: ShortText | None = None
+    """Type of the target."""
+    capture: CaptureSummary | None = None
+    """From the source's log to the change log."""
+    apply: ApplySummary | None = None
+    """From the change log to the target."""
+    tables: TableCounts | None = None
+    """Tables by state."""
+    snapshot: SnapshotProgress | None = None
+    """Snapshots under way."""
+    driver: DriverSummary = DriverSummary()
+    """The driver's pod."""
+    failures: Failures = Failures()
+    """Ends of the driver since it was last healthy."""
+    halt: Halt | None = None
+    """Present while the operator keeps the driver stopped after an error."""
+    last_error: FaultStatus | None = None
+    """The newest fault that the driver named."""
+    deletion_started_at: Time | None = None
+    """When the operator began to clean up."""
+
+
+class RequestTable(Model):
+    """Progress of one table of a request."""
+
+    name: Annotated[str, StringConstraints(max_length=256)]
+    """`schema.table` in the source."""
+    chunks_done: Count = 0
+    """Chunks read and recorded."""
+    rows_done: Count = 0
+    """Rows read."""
+    rows_estimated: Count = 0
+    """Rows that the source's statistics expect."""
+    finished: bool = False
+    """Read completely."""
+    fault: FaultStatus | None = None
+    """Why it fails."""
+
+
+class SnapshotRequestStatus(Model):
+    """Written by the operator alone."""
+
+    observed_generation: Annotated[int, Field(ge=-1)] = -1
+    """metadata.generation that the rest of this status is about."""
+    state: RequestState = "Pending"
+    """One word for people; programs read the conditions."""
+    message: Text = ""
+    """Why it is in this state."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
+    """Ready (taken by the driver), Reconciling, Stalled, Complete, Suspended."""
+    record: Count | None = None
+    """Record of the journal that holds the plan; none until the driver has taken the request."""
+    progress: ShortText | None = None
+    """Part of the rows that is read (`63%`)."""
+    tables_summary: ShortText | None = None
+    """Finished and all tables (`3/4`)."""
+    tables_done: Count = 0
+    """Tables that are read completely."""
+    tables_total: Count = 0
+    """Tables of the request."""
+    chunks_done: Count = 0
+    """Chunks read and recorded, all tables."""
+    chunks_estimated: Count = 0
+    """Chunks in all, estimated from the rows per chunk so far."""
+    rows_done: Count = 0
+    """Rows read."""
+    rows_estimated: Count = 0
+    """Rows that the source's statistics expect."""
+    rows_per_second: Annotated[float, Field(ge=0)] = 0.0
+    """Rows read per second."""
+    estimated_end: Time | None = None
+    """When it will end at the present speed."""
+    started_at: Time | None = None
+    """When the driver took it."""
+    finished_at: Time | None = None
+    """When it was seen completed, failed or cancelled."""
+    tables: Annotated[tuple[RequestTable, ...], Field(max_length=MAX_WORST)] = ()
+    """Failing tables, then those under way, at most 20."""
+    truncated: bool = False
+    """True: there are more tables than `tables` lists."""
+    last_error: FaultStatus | None = None
+    """The newest fault."""
+    deletion_started_at: Time | None = None
+    """When the operator began to cancel it."""
