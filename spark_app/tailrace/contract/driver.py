@@ -11,7 +11,8 @@
 The last three need `Authorization: Bearer <token>`; 401 without. Errors are `Problem` documents.
 """
 
-from tailrace.contract.resources import Model, SnapshotRequestSpec
+from tailrace.contract.base import Model
+from tailrace.contract.resources import SnapshotRequestSpec
 
 STATUS = "/status"
 METRICS = "/metrics"

@@ -5,7 +5,7 @@ Times are seconds since the Unix epoch, lags seconds or bytes; None means not kn
 
 from typing import Literal
 
-from tailrace.contract.resources import Model
+from tailrace.contract.base import Model
 
 State = Literal["Starting", "Running", "Suspended", "Failing", "Stopped"]
 TableState = Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]

@@ -1,0 +1,41 @@
+"""What every document of the contract is made of: the closed base model and the bounded strings.
+
+Every string and list has an upper bound: the same models become the CRDs' schemas, and the API server accepts a CEL
+rule only where it can bound its cost.
+"""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic.alias_generators import to_camel
+
+GROUP = "tailrace.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z_][a-z0-9_]*$")]
+ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=r"^[^.]+\..+$")]
+"""`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
+Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", max_length=32)]
+"""`30s`, `15m`, `1h30m`, `7d`."""
+MemorySize = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi)$", max_length=16)]
+"""`512Mi`, `2Gi`."""
+
+
+class Model(BaseModel):
+    """Closed and frozen; camelCase outside. The text under a field is its description in the CRD."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+
+def rules(*pairs: tuple[str, str]) -> ConfigDict:
+    """CEL rules (expression, message) for the API server. A validator of the same model says the same to `tailrace
+    run`; rules with `oldSelf` have no such twin: a manifest alone knows no earlier one."""
+    return ConfigDict(
+        json_schema_extra={"x-kubernetes-validations": [{"rule": rule, "message": text} for rule, text in pairs]}
+    )

@@ -1,0 +1,158 @@
+"""Where rows come from and go to: the source database, object storage, the target with its catalog."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from tailrace.contract.base import Identifier, Model, Name, Text, rules
+
+ANEW = "delete the Replicator (deletionPolicy Retain keeps its data) and create another one"
+
+
+class Credentials(Model):
+    """Where a secret lies: never the secret itself. Exactly one of the two."""
+
+    model_config = rules(("has(self.secretName) != has(self.file)", "give exactly one of secretName and file"))
+
+    secret_name: Name | None = None
+    """Kubernetes: Secret of the Replicator's namespace. Keys: `password` (source); `accessKeyId`, `secretAccessKey` and
+    optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token` or `credential` (REST
+    catalog)."""
+    file: Text | None = None
+    """Path of a file in the process that reads it. Source: holds the password. Others: lines `name=value` with the
+    names above."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "Credentials":
+        if (self.secret_name is None) == (self.file is None):
+            raise ValueError("give exactly one of secretName and file")
+        return self
+
+
+class Tls(Model):
+    """Transport security towards the source, libpq's modes."""
+
+    model_config = rules(("!has(self.caSecretName) || !has(self.caFile)", "give caSecretName or caFile, not both"))
+
+    mode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
+    """How strict: `verify-full` checks the certificate and the host name, `prefer` takes what the server offers."""
+    ca_secret_name: Name | None = None
+    """Secret with key `ca.crt`."""
+    ca_file: Text | None = None
+    """Path of the CA certificate, outside Kubernetes."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "Tls":
+        if self.ca_secret_name is not None and self.ca_file is not None:
+            raise ValueError("give caSecretName or caFile, not both")
+        return self
+
+
+class Source(Model):
+    """The database that is read."""
+
+    model_config = rules(
+        ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
+        ("self.type == oldSelf.type", f"source.type is immutable: {ANEW}"),
+        ("self.database == oldSelf.database", f"source.database is immutable: {ANEW}"),
+        (
+            "has(self.slot) == has(oldSelf.slot) && (!has(self.slot) || self.slot == oldSelf.slot)",
+            f"source.slot is immutable: {ANEW}",
+        ),
+        (
+            "has(self.publication) == has(oldSelf.publication)"
+            " && (!has(self.publication) || self.publication == oldSelf.publication)",
+            f"source.publication is immutable: {ANEW}",
+        ),
+    )
+
+    type: Literal["postgresql"]
+    """Kind of database. Immutable."""
+    host: Text
+    """Host name or address of the primary server."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 5432
+    """TCP port."""
+    database: Text
+    """Name of the database. Immutable."""
+    username: Text
+    """Role that reads; it needs REPLICATION and SELECT."""
+    credentials: Credentials | None = None
+    """Where the password lies. Unset: no password is sent (trust, peer or certificate authentication)."""
+    password_file: Text | None = None
+    """Short form of `credentials: {file: …}`."""
+    tls: Tls = Tls()
+    """Transport security."""
+    slot: Identifier | None = None
+    """Replication slot; default `tailrace_<name>`, made if missing. One named here must exist; it is kept.
+    Immutable."""
+    publication: Identifier | None = None
+    """Publication; default `tailrace_<name>`, made and kept up to date if missing. One named here is used as it is.
+    Immutable."""
+
+    @model_validator(mode="after")
+    def _one_password(self) -> "Source":
+        if self.credentials is not None and self.password_file is not None:
+            raise ValueError("give credentials or passwordFile, not both")
+        return self
+
+
+class Storage(Model):
+    """A place on a file system or an object store."""
+
+    location: Annotated[
+        str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")
+    ]
+    """Root: `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///path`. A path must be on a volume that driver
+    and executors mount."""
+    endpoint: Text | None = None
+    """URL of an S3-compatible service; Unset: the provider's own."""
+    region: Text | None = None
+    """Region of the bucket; Unset: the environment's."""
+    path_style: bool = False
+    """Bucket in the path instead of the host name; most S3-compatible servers need it."""
+    credentials: Credentials | None = None
+    """Keys of the object store. Unset: the environment's (instance role, workload identity)."""
+
+
+class Catalog(Model):
+    """Iceberg catalog. `folder` (local files only), `rest` or `jdbc`."""
+
+    type: Literal["folder", "rest", "jdbc"] = "folder"
+    """Kind of catalog."""
+    uri: Text | None = None
+    """Address: `https://…` (rest) or `jdbc:postgresql://…` (jdbc)."""
+    warehouse: Text | None = None
+    """The catalog's warehouse; Unset: the target's location."""
+    credentials: Credentials | None = None
+    """Keys of the catalog."""
+
+
+_FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"
+
+
+class Target(Storage):
+    """Where the tables are written: `<location>/<schema>/<table>`."""
+
+    model_config = rules(
+        ("self.type != 'delta' || !has(self.catalog)", "catalog goes with type iceberg only"),
+        (
+            "self.type != 'iceberg' || self.location.startsWith('file:///')"
+            " || (has(self.catalog) && self.catalog.type != 'folder')",
+            _FOLDER,
+        ),
+        ("self.type == oldSelf.type", f"target.type is immutable: {ANEW}"),
+    )
+
+    type: Literal["delta", "iceberg"]
+    """Table format. Immutable."""
+    catalog: Catalog | None = None
+    """Iceberg only; Unset: a folder catalog at `location` (local files only)."""
+
+    @model_validator(mode="after")
+    def _catalog(self) -> "Target":
+        if self.type == "delta" and self.catalog is not None:
+            raise ValueError("catalog goes with type iceberg only")
+        folder = self.type == "iceberg" and (self.catalog is None or self.catalog.type == "folder")
+        if folder and not self.location.startswith("file:///"):
+            raise ValueError(_FOLDER)
+        return self

@@ -1,0 +1,240 @@
+"""What users may say about the driver's and the executors' pods, in Kubernetes' own words where it has them.
+
+Read by the operator when it builds the StatefulSet and the executors' pod template; `tailrace run` uses `cores` and
+`memory` of the driver and passes over the rest. Not the whole pod: what the operator sets itself (security, probes,
+commands, ports) cannot be taken away from it here, and no volume reaches the node's own files.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from tailrace.contract.base import MemorySize, Model, Name, rules
+
+LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]
+LabelValue = Annotated[
+    str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+]
+Labels = Annotated[dict[str, LabelValue], Field(max_length=50)]
+Annotations = Annotated[
+    dict[str, Annotated[str, StringConstraints(max_length=4096)]], Field(max_length=50)
+]
+VolumeName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$")]
+EnvName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+MountPath = Annotated[str, StringConstraints(min_length=2, max_length=1024, pattern=r"^/[^:]+$")]
+
+RESERVED_LABELS = ("tailrace.dev/", "app.kubernetes.io/", "spark-")
+_RESERVED = "labels that begin with tailrace.dev/, app.kubernetes.io/ or spark- are reserved"
+_ONE_VALUE = "give exactly one of value and valueFrom"
+_ONE_VOLUME = "give exactly one of persistentVolumeClaim, configMap, secret and emptyDir"
+
+
+class SecretKeyRef(Model):
+    """One key of a Secret in the Replicator's namespace."""
+
+    name: Name
+    """The Secret."""
+    key: DataKey
+    """The key in its data."""
+
+
+class EnvSource(Model):
+    """Where an environment variable's value lies."""
+
+    secret_key_ref: SecretKeyRef
+    """A key of a Secret."""
+
+
+class EnvVar(Model):
+    """An environment variable of the container."""
+
+    model_config = rules(("has(self.value) != has(self.valueFrom)", _ONE_VALUE))
+
+    name: EnvName
+    """The variable. The operator's own variables cannot be changed."""
+    value: Annotated[str, StringConstraints(max_length=4096)] | None = None
+    """The value as it is."""
+    value_from: EnvSource | None = None
+    """The value from a Secret."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "EnvVar":
+        if (self.value is None) == (self.value_from is None):
+            raise ValueError(_ONE_VALUE)
+        return self
+
+
+class ClaimVolume(Model):
+    """A PersistentVolumeClaim that exists in the Replicator's namespace."""
+
+    claim_name: Name
+    """The claim."""
+
+
+class ConfigMapVolume(Model):
+    """A ConfigMap of the Replicator's namespace, a file per key."""
+
+    name: Name
+    """The ConfigMap."""
+
+
+class SecretVolume(Model):
+    """A Secret of the Replicator's namespace, a file per key."""
+
+    secret_name: Name
+    """The Secret."""
+
+
+class EmptyDirVolume(Model):
+    """Space that lives as long as the pod."""
+
+    medium: Literal["", "Memory"] = ""
+    """Empty: the node's disk. `Memory`: counts against the container's memory."""
+    size_limit: MemorySize | None = None
+    """Most that it may hold (`10Gi`); Unset: no limit of its own."""
+
+
+class Volume(Model):
+    """A volume and where the container sees it; exactly one kind."""
+
+    model_config = rules(
+        (
+            "[has(self.persistentVolumeClaim), has(self.configMap), has(self.secret), has(self.emptyDir)]"
+            ".filter(x, x).size() == 1",
+            _ONE_VOLUME,
+        )
+    )
+
+    name: VolumeName
+    """Name, unique in the pod. The operator's own begin with `tailrace-`."""
+    mount_path: MountPath
+    """Absolute path in the container."""
+    sub_path: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
+    """Path inside the volume; Unset: its root."""
+    read_only: bool = False
+    """Mount it read-only."""
+    persistent_volume_claim: ClaimVolume | None = None
+    """An existing claim. Executors on several nodes need one that is ReadWriteMany."""
+    config_map: ConfigMapVolume | None = None
+    """A ConfigMap as files."""
+    secret: SecretVolume | None = None
+    """A Secret as files."""
+    empty_dir: EmptyDirVolume | None = None
+    """Scratch space."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "Volume":
+        given = (self.persistent_volume_claim, self.config_map, self.secret, self.empty_dir)
+        if sum(kind is not None for kind in given) != 1:
+            raise ValueError(_ONE_VOLUME)
+        return self
+
+
+class Toleration(Model):
+    """A taint that the pod may be scheduled onto; Kubernetes' own fields."""
+
+    key: LabelKey | None = None
+    """The taint's key; Unset with `Exists`: every taint."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """`Equal` compares the value, `Exists` does not."""
+    value: Annotated[str, StringConstraints(max_length=63)] | None = None
+    """The taint's value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """The taint's effect; Unset: all."""
+    toleration_seconds: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
+    """With `NoExecute`: seconds after which the pod is evicted all the same; Unset: never."""
+
+
+class NodeRequirement(Model):
+    """A condition on a node's labels; Kubernetes' own fields."""
+
+    key: LabelKey
+    """The node's label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """How it is compared with the values."""
+    values: Annotated[tuple[LabelValue, ...], Field(max_length=100)] = ()
+    """Empty with `Exists` and `DoesNotExist`, one number with `Gt` and `Lt`."""
+
+
+class Affinity(Model):
+    """Which nodes a pod wants. A short form of Kubernetes' affinity."""
+
+    required_nodes: Annotated[tuple[NodeRequirement, ...], Field(max_length=20)] = ()
+    """A node must meet all of these."""
+    preferred_nodes: Annotated[tuple[NodeRequirement, ...], Field(max_length=20)] = ()
+    """Nodes that meet more of these are preferred (weight 100 for each)."""
+    spread_over: LabelKey | None = None
+    """Node label, such as `kubernetes.io/hostname` or `topology.kubernetes.io/zone`: pods of the same Replicator prefer
+    nodes that differ in it."""
+
+
+class Pod(Model):
+    """A driver or executor pod. Outside Kubernetes only `cores` and `memory` of the driver count."""
+
+    cores: Annotated[int, Field(ge=1, le=256)] = 1
+    """CPU cores: tasks at the same time, and the container's CPU request."""
+    memory: MemorySize = "2Gi"
+    """Memory of the JVM (`512Mi`, `2Gi`)."""
+    memory_overhead: MemorySize | None = None
+    """Memory of the container beside the JVM's: Python, capture, buffers. Unset: two fifths of `memory`, at least
+    384Mi."""
+    labels: Annotated[
+        Labels,
+        Field(
+            json_schema_extra={
+                "x-kubernetes-validations": [
+                    {
+                        "rule": "self.all(k, "
+                        + " && ".join(f"!k.startsWith('{prefix}')" for prefix in RESERVED_LABELS)
+                        + ")",
+                        "message": _RESERVED,
+                    }
+                ]
+            }
+        ),
+    ] = Field(default_factory=dict)
+    """Labels of the pod, beside the operator's own."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Annotations of the pod."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that the node must have."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=50)] = ()
+    """Taints that the pod tolerates."""
+    affinity: Affinity = Affinity()
+    """Nodes that the pod wants."""
+    priority_class_name: Name | None = None
+    """PriorityClass of the pod; Unset: the cluster's default."""
+    volumes: Annotated[
+        tuple[Volume, ...],
+        Field(
+            max_length=50,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """Volumes to mount beside the operator's own."""
+    env: Annotated[
+        tuple[EnvVar, ...],
+        Field(
+            max_length=100,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """Environment variables beside the operator's own."""
+
+    @model_validator(mode="after")
+    def _names(self) -> "Pod":
+        if any(key.startswith(RESERVED_LABELS) for key in self.labels):
+            raise ValueError(_RESERVED)
+        for field, names in (("volumes", [v.name for v in self.volumes]), ("env", [e.name for e in self.env])):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{field}: {', '.join(twice)} is given twice")
+        return self
+
+
+class Executors(Pod):
+    """The executors' pods."""
+
+    count: Annotated[int, Field(ge=0, le=1000)] = 1
+    """How many executors; 0: the driver does everything itself."""

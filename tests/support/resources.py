@@ -1,0 +1,147 @@
+"""Manifests that are right and manifests that are wrong, with what the user is told: judged by the models in
+test_contract.py and by a real API server with the CRDs in test_crds.py, which must agree."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+SOURCE: Json = {
+    "type": "postgresql", "host": "db", "database": "shop", "username": "tailrace",
+    "credentials": {"secretName": "shop-db"},
+}  # fmt: skip
+SPEC: Json = {
+    "source": SOURCE,
+    "tables": {"include": ["public.*"]},
+    "target": {"type": "delta", "location": "s3://lake/shop"},
+    "storage": {"location": "s3://lake/_tailrace/shop", "endpoint": "http://s3:7070", "pathStyle": True},
+}
+REQUEST: Json = {"replicator": "shop", "tables": ["public.a"]}
+
+
+def replicator(name: str = "shop", **spec: object) -> Json:
+    document = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": name}}
+    return deepcopy(document | {"spec": SPEC | spec})
+
+
+def request(name: str = "again", **spec: object) -> Json:
+    document = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest", "metadata": {"name": name}}
+    return deepcopy(document | {"spec": REQUEST | spec})
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A wrong manifest: what the model says, and what the API server says where its words differ."""
+
+    name: str
+    document: Json
+    model: str
+    server: str = ""
+
+    @property
+    def from_server(self) -> str:
+        return self.server or self.model
+
+
+def _pod(**pod: object) -> Json:
+    return replicator(driver=pod)
+
+
+def _volume(**volume: object) -> Json:
+    return _pod(volumes=[{"name": "data", "mountPath": "/data"} | volume])
+
+
+WRONG = (
+    Refused("no-include", replicator(tables={"include": []}), "at least 1 item"),
+    Refused("pattern-without-schema", replicator(tables={"include": ["orders"]}), "include", "should match"),
+    Refused("unknown-format", replicator(target={"type": "hudi", "location": "s3://b/x"}), "'delta' or 'iceberg'",
+            'supported values: "delta", "iceberg"'),
+    Refused("folder-catalog-on-s3", replicator(target={"type": "iceberg", "location": "s3://b/x"}), "no atomic commit"),
+    Refused("folder-catalog-named-on-s3",
+            replicator(target={"type": "iceberg", "location": "s3://b/x", "catalog": {"type": "folder"}}),
+            "set catalog.type to rest or jdbc"),
+    Refused("catalog-with-delta",
+            replicator(target={"type": "delta", "location": "s3://b/x", "catalog": {"type": "rest"}}),
+            "catalog goes with type iceberg only"),
+    Refused("location-without-scheme", replicator(storage={"location": "/tmp/x"}), "location", "should match"),
+    Refused("two-passwords", replicator(source=SOURCE | {"passwordFile": "/x"}),
+            "give credentials or passwordFile, not both"),
+    Refused("no-credentials-kind", replicator(source=SOURCE | {"credentials": {}}),
+            "give exactly one of secretName and file"),
+    Refused("both-credentials-kinds", replicator(source=SOURCE | {"credentials": {"secretName": "a", "file": "/b"}}),
+            "give exactly one of secretName and file"),
+    Refused("two-certificates", replicator(source=SOURCE | {"tls": {"caSecretName": "a", "caFile": "/b"}}),
+            "give caSecretName or caFile, not both"),
+    Refused("not-a-duration", replicator(retry={"time": "soon"}), "retry.time", "should match"),
+    Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),
+    Refused("no-time-for-a-chunk", replicator(snapshot={"chunkSeconds": 0}), "greater than 0",
+            "should be greater than 0"),
+    Refused("reserved-label", _pod(labels={"tailrace.dev/replicator": "other"}), "are reserved"),
+    Refused("sparks-label", _pod(labels={"spark-app-selector": "x"}), "are reserved"),
+    Refused("memory-without-unit", _pod(memory="2048"), "memory", "should match"),
+    Refused("env-without-value", _pod(env=[{"name": "A"}]), "give exactly one of value and valueFrom"),
+    Refused("env-with-two-values",
+            _pod(env=[{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
+            "give exactly one of value and valueFrom"),
+    Refused("env-twice", _pod(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]), "given twice",
+            "Duplicate value"),
+    Refused("volume-without-kind", _volume(), "give exactly one of persistentVolumeClaim, configMap, secret"),
+    Refused("volume-of-two-kinds", _volume(emptyDir={}, secret={"secretName": "s"}), "give exactly one of persistent"),
+    Refused("volume-twice",
+            _pod(volumes=[{"name": "a", "mountPath": f"/{n}", "emptyDir": {}} for n in "ab"]), "given twice",
+            "Duplicate value"),
+    Refused("relative-mount", _volume(mountPath="data", emptyDir={}), "mountPath", "should match"),
+    Refused("where-and-keys", request(where="true", keys=[["1"]]), "give where or keys, not both"),
+    Refused("keys-of-two-tables", request(keys=[["1"]], tables=["public.a", "public.b"]),
+            "keys goes with exactly one table"),
+    Refused("no-keys", request(keys=[]), "at least 1 item"),
+)  # fmt: skip
+
+UNKNOWN = (
+    Refused("unknown-field", replicator(tabels={}), "tabels", 'unknown field "spec.tabels"'),
+    Refused("volume-of-the-node", _volume(hostPath={"path": "/"}), "hostPath",
+            'unknown field "spec.driver.volumes[0].hostPath"'),
+    Refused("unknown-field-of-a-request", request(chunks=3), "chunks", 'unknown field "spec.chunks"'),
+)  # fmt: skip
+"""The API server drops these fields unless it is asked to be strict, as kubectl asks by default."""
+
+POD: Json = {
+    "cores": 2, "memory": "4Gi", "memoryOverhead": "1Gi",
+    "labels": {"team": "data", "example.org/cost-centre": "12"}, "annotations": {"example.org/note": "any text: x"},
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+    "affinity": {
+        "requiredNodes": [{"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}],
+        "preferredNodes": [{"key": "zone", "operator": "Exists"}],
+        "spreadOver": "kubernetes.io/hostname",
+    },
+    "priorityClassName": "batch",
+    "volumes": [
+        {"name": "log", "mountPath": "/data", "persistentVolumeClaim": {"claimName": "log"}},
+        {"name": "conf", "mountPath": "/conf", "configMap": {"name": "conf"}, "readOnly": True},
+        {"name": "keys", "mountPath": "/keys", "secret": {"secretName": "keys"}, "subPath": "one"},
+        {"name": "scratch", "mountPath": "/scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+    ],
+    "env": [{"name": "A", "value": ""}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k.1"}}}],
+}  # fmt: skip
+
+RIGHT = (
+    replicator("minimal"),
+    replicator("without-password", source={k: v for k, v in SOURCE.items() if k != "credentials"}),
+    replicator("iceberg-rest", target={"type": "iceberg", "location": "s3://b/x", "catalog": {
+        "type": "rest", "uri": "https://catalog", "credentials": {"secretName": "catalog"}}}),
+    replicator("iceberg-folder", target={"type": "iceberg", "location": "file:///data/x"}),
+    replicator(
+        "everything", suspend=True, restartNonce=7, deletionPolicy="Delete", image="registry/spark:1",
+        imagePullPolicy="Always", imagePullSecrets=["pull"], serviceAccountName="lake-writer",
+        tables={"include": ["public.*", "sales.orders"], "exclude": ["public.tmp_*"]},
+        options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"]}],
+        snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
+        apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
+        driver=POD, executors=POD | {"count": 3},
+    ),
+    request("whole-table"),
+    request("filtered", where="region = 'eu'", chunkRows=1000, parallelism=4, suspend=True),
+    request("some-keys", keys=[["1", "a"], ["2", ""]]),
+)  # fmt: skip
