@@ -24,6 +24,12 @@ $(READY): pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py spark
 
 lint types imports unit integration soak bench demo: $(READY)
 
+# Only tests and the one-node cluster need Kubernetes' programs: a build of minutes, once per version.
+.PHONY: kubernetes
+integration soak: kubernetes
+kubernetes: $(READY)
+	@$(PYTHON) tools/bootstrap.py kubernetes
+
 check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
 
 lint: ## Ruff: rules and format of imports

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.kube import KubeApi
 from support.postgres import PostgresServer
 from support.s3 import S3Server
 from support.versions import major_for
@@ -46,6 +47,13 @@ def s3(s3_server: S3Server) -> S3Server:
     """An S3 server with a new, empty bucket under `s3.bucket`."""
     s3_server.new_bucket()
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
+    """A Kubernetes API without nodes, shared: a test works in a namespace, or on resources, of its own."""
+    with KubeApi(tmp_path_factory.mktemp("kube")) as api:
+        yield api
 
 
 @pytest.fixture

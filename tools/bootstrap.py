@@ -1,9 +1,10 @@
-"""Sets the project up on a fresh machine: `.venv`, PostgreSQL binaries, Spark's jars, the S3 server.
+"""Sets the project up on a fresh machine: `.venv`, PostgreSQL binaries, Spark's jars, the S3 server; Kubernetes.
 
-Called by `make setup` with the system's Python (standard library only). Every part is skipped when it is there already,
-is made in a temporary folder and then renamed, so an interrupted run leaves nothing half done, and a lock file keeps
-two runs apart. What it downloads goes to `tailrace.artifacts.cache_dir()`; the machine's own settings of pip, Maven
-and Go decide where from.
+Called by `make setup` with the system's Python (standard library only). Kubernetes takes minutes to build and serves
+only the tests and the one-node cluster: it is made when it is named, as `make integration` does. Every part is skipped
+when it is there already, is made in a temporary folder and then renamed, so an interrupted run leaves nothing half
+done, and a lock file keeps two runs apart. What it downloads goes to `tailrace.artifacts.cache_dir()`; the machine's
+own settings of pip, Maven and Go decide where from.
 """
 
 import argparse
@@ -27,6 +28,8 @@ sys.path[:0] = [str(ROOT / "spark_app"), str(ROOT / "tools")]
 sys.dont_write_bytecode = True
 
 import maven  # noqa: E402  (the path is set above: nothing is installed yet)
+from cluster import places  # noqa: E402
+from cluster.build import build_programs  # noqa: E402
 from tailrace import artifacts  # noqa: E402
 
 VENV = ROOT / ".venv"
@@ -40,7 +43,7 @@ class SetupFailed(Exception):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help="of: venv, postgres, jars, s3 (default: all)")
+    parser.add_argument("parts", nargs="*", help=f"of: {', '.join(PARTS)} (default: all but {', '.join(ON_DEMAND)})")
     parser.add_argument("--print-env", action="store_true", help="print where things are as shell assignments, and end")
     arguments = parser.parse_args()
     if arguments.print_env:
@@ -50,8 +53,9 @@ def main() -> int:
     try:
         if unknown:
             raise SetupFailed(f"unknown part {', '.join(sorted(unknown))}; use {', '.join(PARTS)}")
-        check_tools(arguments.parts or list(PARTS))
-        for name in arguments.parts or PARTS:
+        parts = arguments.parts or [name for name in PARTS if name not in ON_DEMAND]
+        check_tools(parts)
+        for name in parts:
             started = time.monotonic()
             changed = PARTS[name]()
             outcome = "made" if changed else "was there"
@@ -71,6 +75,8 @@ def check_tools(parts: list[str]) -> None:
         missing.append("Java 17 or newer for Spark and for fetching jars: apt-get install openjdk-17-jre-headless")
     if "s3" in parts and not shutil.which("go") and not artifacts.is_ready(artifacts.versitygw_path().parent):
         missing.append("Go 1.24 or newer for the S3 test server")
+    if "kubernetes" in parts and not shutil.which("go") and not artifacts.is_ready(places.kubernetes_dir()):
+        missing.append("Go 1.26 or newer for Kubernetes' programs")
     if missing:
         raise SetupFailed("this machine lacks\n  - " + "\n  - ".join(missing))
 
@@ -170,12 +176,19 @@ def make_s3() -> bool:
     return install(artifacts.versitygw_path().parent, build)
 
 
+def make_kubernetes() -> bool:
+    """The programs of a one-node cluster, built from their Go modules."""
+    return install(places.kubernetes_dir(), lambda folder: build_programs(folder, run))
+
+
 PARTS: dict[str, Callable[[], bool]] = {
     "venv": make_venv,
     "postgres": make_postgres,
     "jars": make_jars,
     "s3": make_s3,
+    "kubernetes": make_kubernetes,
 }
+ON_DEMAND = ("kubernetes",)
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> bool:
@@ -218,8 +231,8 @@ def pyspark_jars() -> Path:
     return found[0]
 
 
-def run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, env=environment, check=False)
+def run(command: list[str], environment: dict[str, str] | None = None, folder: Path | None = None) -> None:
+    done = subprocess.run(command, env=environment, cwd=folder, check=False)
     if done.returncode:
         raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}")
 
@@ -231,6 +244,7 @@ def print_env() -> None:
     for name in artifacts.JAR_SETS:
         print(f"TAILRACE_JARS_{name.upper()}={artifacts.jar_set_dir(name)}")
     print(f"TAILRACE_VERSITYGW={artifacts.versitygw_path()}")
+    print(f"TAILRACE_KUBERNETES={places.kubernetes_dir()}")
 
 
 if __name__ == "__main__":

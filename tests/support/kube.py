@@ -1,0 +1,130 @@
+"""A real Kubernetes API for tests: etcd and kube-apiserver on loopback, without nodes.
+
+What a cluster's API decides is real: schemas, defaults, pruning, CEL, conflicts, watches, server-side apply, access
+rules. Nothing runs pods, and nothing makes service accounts, unless `controllers=True` starts the controller-manager
+(it deletes children with their owner and rolls StatefulSets as far as pods without nodes go).
+"""
+
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+from kubernetes import client, config
+
+from cluster import places
+from cluster.control import ControlPlane
+
+
+class KubeApi:
+    """`kubeconfig`, `client()`, `kubectl(…)`; `stop()`/`start()` keep the data, `freeze()`/`thaw()` the processes."""
+
+    def __init__(self, folder: Path, *, controllers: bool = False) -> None:
+        api, etcd, peer, manager = _free_ports(4)
+        self.plane = ControlPlane(folder, "127.0.0.1", api, etcd, peer, manager_port=manager)
+        self.plane.certificates()
+        self.kubeconfig = self.plane.pki / "admin.conf"
+        self._controllers = controllers
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._launch("etcd", self.plane.etcd())
+        self._launch("api-server", self.plane.api_server())
+        self._wait("api-server", lambda: self.answers("/readyz"))
+        if self._controllers:
+            self._launch("controller-manager", self.plane.controller_manager())
+            self._wait("controller-manager", lambda: self.answers("/api/v1/namespaces/default/serviceaccounts/default"))
+
+    def stop(self) -> None:
+        """End everything. Killed: a graceful API server waits up to a minute for its watches."""
+        for process in reversed(self._processes.values()):
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
+    def stop_api_server(self) -> None:
+        self._processes["api-server"].kill()
+        self._processes.pop("api-server").wait()
+
+    def start_api_server(self) -> None:
+        """On the same port, with the same data."""
+        self._launch("api-server", self.plane.api_server())
+        self._wait("api-server", lambda: self.answers("/readyz"))
+
+    def freeze(self) -> None:
+        """The API server keeps its connections and answers nothing."""
+        self._processes["api-server"].send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._processes["api-server"].send_signal(signal.SIGCONT)
+
+    def client(self) -> client.ApiClient:
+        """A client of the administrator; the caller closes it, or uses it as a context manager."""
+        return config.new_client_from_config(str(self.kubeconfig))
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """What kubectl prints; with `check` off, its refusals too."""
+        command = [str(places.program("kubectl")), "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        if check and done.returncode:
+            raise AssertionError(f"kubectl {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+        return done.stdout if check else done.stdout + done.stderr
+
+    def apply(self, *documents: dict[str, Any]) -> str:
+        return self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(documents))
+
+    def answers(self, path: str) -> bool:
+        """Whether a GET by the administrator succeeds."""
+        context = ssl.create_default_context(cafile=str(self.plane.pki / "ca.crt"))
+        context.load_cert_chain(self.plane.pki / "admin.crt", self.plane.pki / "admin.key")
+        try:
+            with urllib.request.urlopen(self.plane.server + path, context=context, timeout=5):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _launch(self, name: str, command: list[str]) -> None:
+        # The kernel ends the servers with the test process, however that ends.
+        with (self.plane.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > deadline or self._processes[name].poll() is not None:
+                said = (self.plane.folder / f"{name}.log").read_text()[-3000:]
+                raise RuntimeError(f"{name} did not start: {said}")
+            time.sleep(0.1)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

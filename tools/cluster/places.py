@@ -1,0 +1,42 @@
+"""Where a cluster's parts are kept, and which versions they have: the look-up for bootstrap, the tests and the cluster.
+
+Standard library only, as `tailrace.artifacts` (whose cache folder it shares): bootstrap imports it with the system's
+Python. The versions of Kubernetes, etcd and CoreDNS are those of `programs/go.mod`, and written down nowhere else.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+from tailrace import artifacts
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+"""The Go module of the programs."""
+
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
+"""What the one program `kubernetes` is called as; links in its folder."""
+
+
+def kubernetes_version() -> str:
+    """As in go.mod, with its leading v."""
+    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (PROGRAMS / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise artifacts.ArtifactMissing(f"{PROGRAMS / 'go.mod'} requires no k8s.io/kubernetes.", "Restore the file.")
+    return found.group(1)
+
+
+def kubernetes_dir() -> Path:
+    """The folder of the built programs, whether or not it is there; it changes with their sources."""
+    sources = (PROGRAMS / name for name in ("go.mod", "kubernetes/main.go", "coredns/main.go"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:8]
+    return artifacts.cache_dir() / f"kubernetes-{kubernetes_version()}-{digest}"
+
+
+def program(name: str) -> Path:
+    """One of NAMES, or `coredns`."""
+    folder = kubernetes_dir()
+    if not artifacts.is_ready(folder):
+        raise artifacts.ArtifactMissing(
+            f"{folder} is missing or incomplete.", "Run `make setup`, or `python3 tools/bootstrap.py kubernetes`."
+        )
+    return folder / name
