@@ -28,7 +28,11 @@ lint types imports unit integration soak bench demo: $(READY)
 .PHONY: kubernetes
 integration soak: kubernetes
 kubernetes: $(READY)
-	@$(PYTHON) tools/bootstrap.py kubernetes
+	@$(PYTHON) tools/bootstrap.py kubernetes helm
+
+.PHONY: crds
+crds: $(READY) ## Write the CRDs from the models, and what is made of them
+	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
 
 check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
 

@@ -77,6 +77,8 @@ def check_tools(parts: list[str]) -> None:
         missing.append("Go 1.24 or newer for the S3 test server")
     if "kubernetes" in parts and not shutil.which("go") and not artifacts.is_ready(places.kubernetes_dir()):
         missing.append("Go 1.26 or newer for Kubernetes' programs")
+    if "helm" in parts and not shutil.which("go") and not artifacts.is_ready(places.helm_dir()):
+        missing.append("Go 1.26 or newer for Helm")
     if missing:
         raise SetupFailed("this machine lacks\n  - " + "\n  - ".join(missing))
 
@@ -181,14 +183,27 @@ def make_kubernetes() -> bool:
     return install(places.kubernetes_dir(), lambda folder: build_programs(folder, run))
 
 
+def make_helm() -> bool:
+    """Helm, built from its Go module; the linker writes the version, which `go install` leaves out."""
+    flags = f"-s -w -X {places.HELM_MODULE}/internal/version.version={places.HELM_VERSION}"
+    package = f"{places.HELM_MODULE}/cmd/helm@{places.HELM_VERSION}"
+
+    def build(folder: Path) -> None:
+        environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0", "GOFLAGS": ""}
+        run(["go", "install", "-trimpath", "-ldflags", flags, package], environment)
+
+    return install(places.helm_dir(), build)
+
+
 PARTS: dict[str, Callable[[], bool]] = {
     "venv": make_venv,
     "postgres": make_postgres,
     "jars": make_jars,
     "s3": make_s3,
     "kubernetes": make_kubernetes,
+    "helm": make_helm,
 }
-ON_DEMAND = ("kubernetes",)
+ON_DEMAND = ("kubernetes", "helm")
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> bool:
@@ -245,6 +260,7 @@ def print_env() -> None:
         print(f"TAILRACE_JARS_{name.upper()}={artifacts.jar_set_dir(name)}")
     print(f"TAILRACE_VERSITYGW={artifacts.versitygw_path()}")
     print(f"TAILRACE_KUBERNETES={places.kubernetes_dir()}")
+    print(f"TAILRACE_HELM={places.helm_dir()}")
 
 
 if __name__ == "__main__":

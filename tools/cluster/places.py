@@ -17,6 +17,11 @@ NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", 
 """What the one program `kubernetes` is called as; links in its folder."""
 
 
+HELM_MODULE = "helm.sh/helm/v4"
+HELM_VERSION = "v4.2.4"
+"""Helm is not in go.mod: it needs newer modules than Kubernetes does."""
+
+
 def kubernetes_version() -> str:
     """As in go.mod, with its leading v."""
     found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (PROGRAMS / "go.mod").read_text(), re.MULTILINE)
@@ -40,3 +45,17 @@ def program(name: str) -> Path:
             f"{folder} is missing or incomplete.", "Run `make setup`, or `python3 tools/bootstrap.py kubernetes`."
         )
     return folder / name
+
+
+def helm_dir() -> Path:
+    """The folder of the built Helm, whether or not it is there."""
+    return artifacts.cache_dir() / f"helm-{HELM_VERSION}"
+
+
+def helm() -> Path:
+    """Helm's program."""
+    if not artifacts.is_ready(helm_dir()):
+        raise artifacts.ArtifactMissing(
+            f"{helm_dir()} is missing or incomplete.", "Run `make setup`, or `python3 tools/bootstrap.py helm`."
+        )
+    return helm_dir() / "helm"
