@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from tailrace import artifacts
+from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.run import session
 from tailrace.run.folder import AlreadyRunning, NotRunning, RunFolder
@@ -36,6 +37,49 @@ def test_the_place_may_name_another_master_and_options(tmp_path: Path, monkeypat
     given = {"TAILRACE_SPARK_MASTER": "k8s://https://api", "TAILRACE_SPARK_CONF_spark_driver_host": "10.0.0.7"}
     values = session.settings(spec(), tmp_path, given)
     assert (values["spark.master"], values["spark.driver.host"]) == ("k8s://https://api", "10.0.0.7")
+
+
+IN_A_POD = {
+    "TAILRACE_SPARK_MASTER": "k8s://https://kubernetes.default.svc:443",
+    "POD_IP": "10.244.0.9",
+    "POD_NAME": "shop-driver-0",
+    "POD_NAMESPACE": "data",
+}
+
+
+def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar,/jars/b.jar")
+    values = session.settings(spec(), tmp_path, IN_A_POD, boot="0123abcd")
+    assert (values["spark.driver.host"], values["spark.driver.bindAddress"]) == ("10.244.0.9", "0.0.0.0")
+    assert (values["spark.driver.port"], values["spark.driver.blockManager.port"]) == ("7078", "7079")
+    assert values["spark.kubernetes.driver.pod.name"] == "shop-driver-0"
+    assert values["spark.kubernetes.namespace"] == "data"
+    assert values["spark.jars"] == "local:///jars/a.jar,local:///jars/b.jar"
+    assert values["spark.executor.instances"] == "1"
+    assert (values["spark.executor.cores"], values["spark.kubernetes.executor.request.cores"]) == ("3", "1")
+    assert values["spark.ui.enabled"] == "false"
+
+
+def test_without_executors_the_driver_s_pod_does_the_work_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    alone = spec().model_copy(update={"executors": Executors(count=0)})
+    assert session.settings(alone, tmp_path, IN_A_POD)["spark.master"] == "local[5]"
+
+
+def test_every_start_on_kubernetes_names_its_executors_anew_and_not_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    pod = IN_A_POD | {"POD_NAME": "a" * 37 + "-driver-0"}
+    one, two = (session.settings(spec(), tmp_path, pod, boot=boot) for boot in ("0123abcd", "4567cdef"))
+    for name in ("spark.app.id", "spark.kubernetes.executor.podNamePrefix"):
+        assert one[name] != two[name]
+    assert one["spark.kubernetes.executor.podNamePrefix"] == "a" * 37 + "-0123abcd"
+    assert "spark.app.id" not in session.settings(spec(), tmp_path, {})
 
 
 def test_no_secret_reaches_the_configuration_that_becomes_the_jvm_s_command_line(

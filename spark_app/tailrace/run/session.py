@@ -4,6 +4,7 @@ Called once by the driver. Settings are a pure function, so that they can be tes
 """
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,12 +35,19 @@ appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
-def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
+KUBERNETES = "k8s://"
+RPC_PORT, BLOCK_PORT = "7078", "7079"
+"""The driver's, on Kubernetes: executors come in through a NetworkPolicy that names them."""
+
+
+def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
     """Spark's configuration. `environment` may name a master and options of the place where the driver runs
-    (`TAILRACE_SPARK_MASTER`, `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`); they win."""
+    (`TAILRACE_SPARK_MASTER`, `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`); they win. `boot` is new with every start
+    of the driver: on Kubernetes its executors carry it in their names."""
     memory = max(size(spec.driver.memory) >> 20, 512)
+    master = _master(spec, environment)
     values = {
-        "spark.master": _master(spec, environment),
+        "spark.master": master,
         "spark.app.name": "tailrace",
         "spark.jars": artifacts.spark_jars(*jar_sets(spec)),
         "spark.ui.enabled": "false",
@@ -67,8 +75,42 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
+    if master.startswith(KUBERNETES):
+        values |= _on_kubernetes(spec, environment, boot)
     prefix = "TAILRACE_SPARK_CONF_"
     return values | {k[len(prefix) :].replace("_", "."): v for k, v in environment.items() if k.startswith(prefix)}
+
+
+def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str) -> dict[str, str]:
+    """Client mode: this pod is the driver, executors are pods that it owns and that come back to its address."""
+    pod = environment.get("POD_NAME", "tailrace")
+    executors = spec.executors
+    jars = artifacts.spark_jars(*jar_sets(spec)).split(",")
+    return {
+        # In the image, so on every executor's disk too: nobody has to ask the driver for a copy.
+        "spark.jars": ",".join(f"local://{path}" for path in jars),
+        "spark.driver.host": environment.get("POD_IP", "127.0.0.1"),
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": RPC_PORT,
+        "spark.driver.blockManager.port": BLOCK_PORT,
+        "spark.kubernetes.namespace": environment.get("POD_NAMESPACE", "default"),
+        "spark.kubernetes.driver.pod.name": pod,
+        # A container that starts again in the same pod meets the executors of its last life: other names than theirs.
+        "spark.app.id": f"tailrace-{boot}",
+        "spark.kubernetes.executor.podNamePrefix": f"{pod[:PREFIX_CHARACTERS].rstrip('-.')}-{boot}",
+        "spark.executor.instances": str(executors.count),
+        # Slots, not CPUs: as in local mode, chunks get some beyond the cores, so that they never keep changes waiting.
+        "spark.executor.cores": str(executors.cores + -(-spec.snapshot.parallelism // executors.count)),
+        "spark.kubernetes.executor.request.cores": str(executors.cores),
+        "spark.executor.memory": f"{max(size(executors.memory) >> 20, 512)}m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        # Changes go on with the first executor that is there.
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+    }
+
+
+PREFIX_CHARACTERS = 38
+"""Spark allows 47 for an executor's name before `-exec-<number>`; the boot takes nine of them."""
 
 
 def jar_sets(spec: ReplicatorSpec) -> list[str]:
@@ -80,7 +122,7 @@ def jar_sets(spec: ReplicatorSpec) -> list[str]:
 
 def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
     given = environment.get("TAILRACE_SPARK_MASTER")
-    if given is not None:
+    if given is not None and (spec.executors.count or not given.startswith(KUBERNETES)):
         return given
     # A FAIR pool does not take a slot away from a running task: slots for chunks beyond the cores keep changes going.
     return f"local[{spec.driver.cores + spec.snapshot.parallelism}]"
@@ -91,9 +133,13 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
     (run_dir / "pools.xml").write_text(POOLS)
     (run_dir / "log4j2.properties").write_text(LOG4J)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
+    if values["spark.master"].startswith(KUBERNETES):
+        os.environ["SPARK_LOCAL_IP"] = values["spark.driver.host"]
+    else:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = SparkConf(loadDefaults=False)
-    for name, value in settings(spec, run_dir, os.environ).items():
+    for name, value in values.items():
         conf.set(name, value)
     with log_file.open("ab") as sink:
         output = {"stdout": sink, "stderr": sink, "start_new_session": True}

@@ -1,0 +1,57 @@
+# syntax=docker/dockerfile:1
+# Two images from one wheel, with the exact versions of constraints.txt:
+#   docker build --target operator -t tailrace-operator:0.1.0 .
+#   docker build --target spark    -t tailrace-spark:0.1.0 .
+# Nothing in here is for one architecture: with --platform linux/amd64,linux/arm64 each gets its own wheels and JRE.
+# Both run as user 185 and write nothing outside mounted folders (run folder, /tmp), so the root may be read-only.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS base
+# The JVM and PostgreSQL's clients look the user up: a number alone has no home and no name.
+RUN groupadd --gid 185 tailrace \
+ && useradd --uid 185 --gid 185 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin tailrace
+ENV PATH=/opt/tailrace/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1
+RUN python3.11 -m venv /opt/tailrace
+WORKDIR /build
+COPY constraints.txt pyproject.toml ./
+
+FROM base AS wheel
+RUN pip install -q -c constraints.txt setuptools
+COPY README.md LICENSE ./
+COPY spark_app spark_app
+COPY operator operator
+RUN pip wheel -q --no-deps --no-build-isolation --wheel-dir /wheel .
+
+FROM base AS operator
+# What the control plane imports (tools/operator-imports.toml holds it to that): no Spark, no lake libraries.
+RUN pip install -q -c constraints.txt kopf kubernetes prometheus-client pydantic pyyaml
+COPY --from=wheel /wheel /build/wheel
+RUN pip install -q --no-deps wheel/*.whl
+WORKDIR /tmp
+USER 185:185
+ENTRYPOINT ["tailrace-operator"]
+
+FROM base AS python
+RUN command -v java && command -v tini || { apt-get update -q \
+ && apt-get install -qy --no-install-recommends openjdk-17-jre-headless tini && rm -rf /var/lib/apt/lists/*; }
+RUN python3.11 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+      > requirements.txt && pip install -q -c constraints.txt -r requirements.txt
+
+# Spark's jars of the lake formats, object storage and catalogs. A build may bring them along in place of this stage,
+# with --build-context jars=FOLDER.
+FROM python AS jars-fetched
+COPY tools/bootstrap.py tools/maven.py tools/
+COPY tools/cluster tools/cluster
+COPY spark_app/tailrace/__init__.py spark_app/tailrace/artifacts.py spark_app/tailrace/errors.py spark_app/tailrace/
+RUN ln -s /opt/tailrace .venv && TAILRACE_CACHE=/jars python3.11 tools/bootstrap.py jars
+
+FROM python AS spark
+COPY --from=jars-fetched /jars /opt/tailrace/cache
+COPY --from=wheel /wheel /build/wheel
+RUN pip install -q --no-deps wheel/*.whl
+COPY --chmod=755 tools/cluster/entrypoint.sh /opt/tailrace/bin/entrypoint
+ENV TAILRACE_CACHE=/opt/tailrace/cache SPARK_HOME=/opt/tailrace/lib/python3.11/site-packages/pyspark
+WORKDIR /tmp
+USER 185:185
+ENTRYPOINT ["entrypoint"]
+CMD ["tailrace", "--help"]
