@@ -1,36 +1,71 @@
-"""Large batches as Spark tasks: the same commit as in the driver."""
+"""Large batches as Spark tasks: the same commit as in the driver, and every file of the log read once."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from support.folder_lake import FolderTable, layout_of
+from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
 from tailrace.apply import engine
 from tailrace.apply.slice import cut
 from tailrace.apply.spread import spread
 from tailrace.apply.work import Work
 
-
 # PySpark leaves the socket of an RDD's collect() to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+def work_of(log: RandomLog, table: FolderTable) -> Work | None:
+    """The batch up to the log's end."""
+    batch = cut(log.state, TABLE, table.applied, log.record)
+    if batch is None:
+        return None
+    return Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
+
+
+@pytest.mark.parametrize("composite", [False, True], ids=["one key column", "two key columns"])
 def test_parts_worked_by_spark_tasks_make_the_same_table(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composite: bool
 ) -> None:
-    keys: list[KeyOf] = [(number,) for number in range(40)]
-    log = RandomLog(random.Random(3), tmp_path, first_schema(composite=False), keys)
-    here, there = FolderTable(tmp_path / "here", log.schema), FolderTable(tmp_path / "there", log.schema)
-    monkeypatch.setattr(engine, "PART_ROWS", 10)
-    for _ in range(4):
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(40)]
+    log = RandomLog(random.Random(seed), tmp_path, first_schema(composite), keys)
+    whole, parted = FolderTable(tmp_path / "whole", log.schema), FolderTable(tmp_path / "parted", log.schema)
+    spreads = 0
+    for _ in range(3):
         for _ in range(3):
             log.grow()
-        for table, how in ((here, None), (there, lambda work: spread(spark, work))):
-            batch = cut(log.state, TABLE, table.applied, log.record)
-            assert batch is not None
-            work = Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
-            table.commit(engine.build(work, how))
-        assert sorted(map(repr, here.rows())) == sorted(map(repr, there.rows()))
-        assert here.applied == there.applied
-    assert here.rows()
+        for table, how, rows in ((whole, None, 1_000_000), (parted, lambda work: spread(spark, work), 10)):
+            monkeypatch.setattr(engine, "PART_ROWS", rows)
+            work = work_of(log, table)
+            if work is not None:
+                change = engine.build(work, how)
+                table.commit(change)
+                spreads += len(change.add) > 1 and table is parted
+        assert sorted(map(repr, whole.rows())) == sorted(map(repr, parted.rows()))
+        assert whole.applied == parted.applied
+    assert spreads
+
+
+def test_a_segment_is_opened_no_more_often_for_many_parts_than_for_two(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = RandomLog(random.Random(5), tmp_path, first_schema(composite=False), [(number,) for number in range(200)])
+    log.access = NotedAccess(str(tmp_path))
+    for _ in range(3):
+        log.grow_by_changes(100)
+    table = FolderTable(tmp_path / "table", log.schema)
+    opened = []
+    for parts in (2, 12):
+        monkeypatch.setattr(engine, "parts_for", lambda rows, size, parts=parts: parts)
+        work = work_of(log, table)
+        assert work is not None
+        change = engine.build(replace(work), lambda work: spread(spark, work))
+        assert change.applied.applied_seq == log.seq
+        opened.append(log.access.opened())
+    assert set(opened[0]) == {segment.segment.path for segment in log.table.segments}
+    assert opened[0] == opened[1]

@@ -1,5 +1,6 @@
 """A lake table without a format: Parquet files of a folder and vectors in memory, to test apply against the rule."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,22 @@ class FolderAccess:
 
     def exists(self, path: str) -> bool:
         return self._file(path).exists()
+
+
+class NotedAccess(FolderAccess):
+    """Notes every opened file in `opened.txt`, from whatever process."""
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with (Path(self.root) / "opened.txt").open("a") as notes:
+            notes.write(f"{path}\n")
+        return super().open_input(path)
+
+    def opened(self) -> Counter[str]:
+        """How often each file was opened since this was asked last."""
+        notes = Path(self.root) / "opened.txt"
+        found = Counter(notes.read_text().splitlines()) if notes.exists() else Counter[str]()
+        notes.unlink(missing_ok=True)
+        return found
 
 
 def layout_of(schema: TableSchema) -> Layout:

@@ -70,7 +70,7 @@ class RandomLog:
     def __post_init__(self) -> None:
         logged = LoggedSchema(record=0, after_seq=0, table=self.schema)
         self.table = TableLog(table_id=TABLE, added_record=0, edge_xid=1, initial_snapshot=True, schemas=(logged,))
-        self.access = FolderAccess(str(self.folder))
+        self.access: FolderAccess = FolderAccess(str(self.folder))
 
     @property
     def state(self) -> LogState:
@@ -89,6 +89,11 @@ class RandomLog:
             self._chunk()
         if self.rnd.random() < 0.25:
             self._finish()
+
+    def grow_by_changes(self, rows: int) -> None:
+        """One more record with a segment or two, and nothing else."""
+        self.record += 1
+        self._segment(rows)
 
     def _update(self, **changes: object) -> None:
         self.table = self.table.model_copy(update=changes)

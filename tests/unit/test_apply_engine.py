@@ -2,6 +2,8 @@
 
 import random
 import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,23 @@ import pytest
 from support.folder_lake import FolderTable, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
 from tailrace.apply import engine
+from tailrace.apply.divide import Piece, arrived, divide, to_divide
 from tailrace.apply.rule import Rule, Target
 from tailrace.apply.slice import cut
-from tailrace.apply.work import Work
+from tailrace.apply.work import Outcome, Work
 
 
-def check(rnd: random.Random, folder: Path, composite: bool) -> None:
+def divided(rnd: random.Random, work: Work) -> Iterable[Outcome]:
+    """What `spread` does, without Spark; pieces come in any order."""
+    pieces = defaultdict[int, list[Piece]](list)
+    for place in rnd.sample(to_divide(work), len(to_divide(work))):
+        for part, piece in divide(work, place):
+            pieces[part].append(piece)
+    for part in range(work.parts):
+        yield engine.do_part(work, part, rows=arrived(work, pieces[part]))
+
+
+def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
     log = RandomLog(rnd, folder, first_schema(composite), keys)
     table = FolderTable(folder, log.schema)
@@ -26,7 +39,7 @@ def check(rnd: random.Random, folder: Path, composite: bool) -> None:
         target = expected(log, target, bool(batch and batch.repair))
         if batch is not None:
             work = Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
-            table.commit(engine.build(work))
+            table.commit(engine.build(work, spread))
             names = [column.name for column in log.schema.columns]
             wanted = sorted(repr(dict(zip(names, row, strict=True))) for row in target.rows.values())
             assert sorted(map(repr, table.rows())) == wanted
@@ -40,15 +53,20 @@ def expected(log: RandomLog, target: Target[KeyOf], repair: bool) -> Target[KeyO
     return Rule[KeyOf](columns).apply(before, log.batch(repair))
 
 
-def run(seed: int, composite: bool) -> None:
+def run(seed: int, composite: bool, divides: bool) -> None:
+    rnd = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        check(random.Random(seed), Path(folder), composite)
+        check(rnd, Path(folder), composite, (lambda work: divided(rnd, work)) if divides else None)
 
 
-@pytest.mark.parametrize("part_rows", [1_000_000, 4], ids=["whole", "in parts"])
+@pytest.mark.parametrize(
+    ("part_rows", "divides"), [(1_000_000, False), (4, False), (4, True)], ids=["whole", "in parts", "divided"]
+)
 @pytest.mark.parametrize("composite", [False, True], ids=["one key column", "two key columns"])
-def test_the_engine_does_what_the_rule_says(composite: bool, part_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_does_what_the_rule_says(
+    composite: bool, part_rows: int, divides: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine, "PART_ROWS", part_rows)
     for seed in [*range(112, 120), random.SystemRandom().randrange(2**32)]:
         print(f"seed {seed}")
-        run(seed, composite)
+        run(seed, composite, divides)

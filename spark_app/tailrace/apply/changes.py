@@ -1,10 +1,11 @@
 """Read the log rows that one part of a batch needs, promoted to the target's schema.
 
-New rows (above `slice.start_seq`) are read for every key of the part; older ones, which only chunks replay, for the
-chunks' keys alone: files are streamed, so what stays in memory is what is needed. Called by `apply.engine`.
+New rows (above `slice.start_seq`) are kept for every key of the part; older ones, which only chunks replay, for the
+chunks' keys alone: files are streamed, so what stays in memory is what is needed. Called by `apply.engine`; the rows of
+a large batch come divided by `apply.divide`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from tailrace.apply.work import Work
 from tailrace.changelog.records import Segment, TableSchema
 
 BATCH_ROWS = 64 * 1024
+LITTLE = 1 << 20
+"""Bytes of segments that are worked without asking what they unpack to: each is small before compression, too."""
 INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
 
 
@@ -46,6 +49,14 @@ class Block:
     keys: Columns
     table: pa.Table
 
+    @classmethod
+    def of(cls, work: Work, segment: Segment, table: pa.Table) -> "Block":
+        names = key_names(work, segment)
+        keys = typed((table[name] for name in names), work.key_types)
+        return cls(
+            segment, np.asarray(flat(table["_seq"])).astype(np.int64, copy=False), _codes(table["_op"]), keys, table
+        )
+
     def filter(self, mask: Mask) -> "Block":
         if mask.all():
             return self
@@ -57,18 +68,13 @@ class Block:
 def blocks(work: Work, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True) -> Iterator[Block]:
     """All rows of the segments, batch by batch; without `columns` the keys only."""
     for segment in segments:
-        version = work.slice.versions[segment.schema_version]
-        keys = [_name_of(version, column.attnum) for column in work.layout.schema.key_columns]
+        version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
         with work.log.open_input(segment.path) as source, pq.ParquetFile(source) as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
-                table = pa.table(batch)
-                seq = np.asarray(flat(table["_seq"])).astype(np.int64, copy=False)
-                found = typed((table[name] for name in keys), work.key_types)
-                block = Block(segment, seq, _codes(table["_op"]), found, table)
-                inside = (block.op != TRUNCATE) & (seq <= work.slice.through_seq)
-                yield block.filter(inside)
+                block = Block.of(work, segment, pa.table(batch))
+                yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
@@ -78,29 +84,54 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     return letters[np.asarray(encoded.indices)] if len(letters) else np.empty(0, np.int64)
 
 
+def unpacked_size(work: Work, segments: Sequence[Segment]) -> int:
+    """Bytes of the segments' rows before compression; of little data the size as it is."""
+    packed = sum(segment.size for segment in segments)
+    return packed if packed <= LITTLE else sum(_unpacked(work, segment) for segment in segments)
+
+
+def _unpacked(work: Work, segment: Segment) -> int:
+    with work.log.open_input(segment.path) as source, pq.ParquetFile(source) as file:
+        footer = file.metadata
+    return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+
+
+def key_names(work: Work, segment: Segment) -> list[str]:
+    """The key columns as the segment calls them."""
+    version = work.slice.versions[segment.schema_version]
+    return [_name_of(version, column.attnum) for column in work.layout.schema.key_columns]
+
+
 def _name_of(version: TableSchema, attnum: int) -> str:
     return next(column.name for column in version.columns if column.attnum == attnum)
 
 
-def read_changes(work: Work, part: int, covered: Ints) -> Changes:
-    """The part's rows; `covered` are the words of its chunks' keys."""
-    replayed = min(map(work.slice.replayed_from, work.slice.chunks), default=work.slice.through_seq + 1)
-    covered = np.unique(covered)
+def first_needed(work: Work) -> int:
+    """The first sequence of which some part may need rows."""
+    return min(work.slice.start_seq + 1, *map(work.slice.replayed_from, work.slice.chunks), work.slice.through_seq + 1)
+
+
+def read_changes(work: Work, part: int, covered: Ints, rows: Iterable[Block] | None = None) -> Changes:
+    """The part's log rows; `covered` are the words of its chunks' keys. `rows`: those at or above `first_needed`, where
+    somebody has divided them already; None: read them from the segments."""
+    first, covered = first_needed(work), np.unique(covered)
     kept: list[Block] = []
-    for block in blocks(work, [s for s in work.slice.segments if _needed(work, s, replayed, covered)]):
-        mine = (block.seq > work.slice.start_seq) | (block.seq >= replayed)
-        if work.parts > 1:
-            mine &= work.owner(block.keys) == part
+    for block in _own(work, part, first if len(covered) else work.slice.start_seq + 1) if rows is None else rows:
+        mine = block.seq >= first
         old = mine & (block.seq <= work.slice.start_seq)
         if old.any():
             mine &= ~old | np.isin(words(block.keys), covered)
         if mine.any():
             kept.append(block.filter(mine))
+    # Divided rows come segment by segment, but the segments in any order.
+    kept.sort(key=lambda block: int(block.seq[0]))
     return _promoted(work, kept)
 
 
-def _needed(work: Work, segment: Segment, replayed: int, covered: Ints) -> bool:
-    return segment.last_seq > work.slice.start_seq or (bool(len(covered)) and segment.last_seq >= replayed)
+def _own(work: Work, part: int, first: int) -> Iterator[Block]:
+    """Rows of the part, out of all."""
+    for block in blocks(work, [segment for segment in work.slice.segments if segment.last_seq >= first]):
+        yield block if work.parts == 1 else block.filter(work.owner(block.keys) == part)
 
 
 def _promoted(work: Work, kept: list[Block]) -> Changes:

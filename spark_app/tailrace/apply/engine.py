@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tailrace.apply.changes import Changes, read_changes
+from tailrace.apply.changes import Block, Changes, read_changes, unpacked_size
 from tailrace.apply.covered import ASKED, ChunkKeys, Decision, as_table, decide, read_chunk_keys
 from tailrace.apply.keys import Columns, Ints, Mask, from_text, group, joined, taken, to_text, words
 from tailrace.apply.newest import UNDER, Newest, newest
@@ -26,9 +26,9 @@ from tailrace.targets.lake.locate import CACHE, Found, locate, take_rows
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
 
 PART_ROWS = 400_000
-PART_BYTES = 64 << 20
-"""Log rows and compressed bytes that one part may have: it needs about ten times as many bytes of memory. Each part
-reads all rows of the batch to find its own, so smaller parts cost time."""
+PART_BYTES = 128 << 20
+"""Log rows, and their bytes before compression, that one part may have on average: keys are divided by a hash. A part
+needs about four times as many bytes of memory. Each part makes a data file or more: smaller ones are not better."""
 
 Spread = Callable[[Work], Iterable[Outcome]]
 
@@ -41,7 +41,7 @@ def build(work: Work, spread: Spread | None = None) -> Commit:
     """The commit of the batch. `spread` works the parts elsewhere when there is more than one."""
     new, chunks = work.slice.new_segments, work.slice.chunks
     rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
-    size = sum(segment.size for segment in new)
+    size = unpacked_size(work, new)
     for finished in work.slice.finished:
         # Only their keys are held, a fraction of a row.
         rows += sum(file.rows for file in work.files if file.path not in finished.paths) // 4
@@ -80,9 +80,9 @@ def merge(work: Work, outcomes: Sequence[Outcome]) -> Commit:
     )
 
 
-def do_part(work: Work, part: int, cache: IndexCache = CACHE) -> Outcome:
-    """Work the keys of one part."""
-    return _Part(work, part, cache).run()
+def do_part(work: Work, part: int, cache: IndexCache = CACHE, rows: Iterable[Block] | None = None) -> Outcome:
+    """Work the keys of one part; `rows` are its log rows if they have been divided (`apply.divide`)."""
+    return _Part(work, part, cache, rows).run()
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class _Rows:
 class _Part:
     """The state of one part's work. Keys are numbered: log rows', then chunk rows', then holes'."""
 
-    def __init__(self, work: Work, part: int, cache: IndexCache) -> None:
+    def __init__(self, work: Work, part: int, cache: IndexCache, rows: Iterable[Block] | None) -> None:
         self.work, self.part, self.cache = work, part, cache
         self.chunk_keys: ChunkKeys = read_chunk_keys(work, part)
-        self.changes: Changes = read_changes(work, part, words(self.chunk_keys.keys))
+        self.changes: Changes = read_changes(work, part, words(self.chunk_keys.keys), rows)
         holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
         hole_keys = from_text(holes, work.key_types)
         mine = np.flatnonzero(work.owner(hole_keys) == part).astype(np.int64)

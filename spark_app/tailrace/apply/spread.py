@@ -1,16 +1,19 @@
 """Work the parts of a large batch as Spark tasks.
 
-`apply.engine.build` gets `spread` from the stream when a batch is above its bounds. Each task is one part: the pickled
-`Work` goes out, an `Outcome` (marks, names of written files, holes) comes back; rows never pass through the driver.
+`apply.engine.build` gets `spread` from the stream when a batch is above its bounds. One task per segment divides its
+rows among the parts, a shuffle brings each part its own, one task per part works them: the pickled `Work` goes out, an
+`Outcome` (marks, names of written files, holes) comes back; rows never pass through the driver.
 """
 
 import pickle
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
+from tailrace.apply.divide import Piece, arrived, divide, to_divide
 from tailrace.apply.engine import do_part
 from tailrace.apply.work import Outcome, Work
 from tailrace.targets.lake.index import IndexCache
@@ -24,14 +27,35 @@ def spread(spark: SparkSession, work: Work) -> Iterable[Outcome]:
     wrote are in no commit, and clean-up removes them."""
     context = spark.sparkContext
     shared = context.broadcast(pickle.dumps(work))
+    segments = to_divide(work)
+    divided = context.parallelize(segments, max(1, len(segments))).mapPartitions(partial(_divide, shared))
+    pieces = divided.partitionBy(work.parts, _part)
     try:
-        answers = context.parallelize(range(work.parts), work.parts).mapPartitions(partial(_run, shared)).collect()
+        answers = pieces.mapPartitionsWithIndex(partial(_run, shared)).collect()
     finally:
+        # Spark would keep the shuffle's files until the JVM happens to collect its garbage.
+        pieces._jrdd.rdd().cleanShuffleDependencies(False)
         shared.destroy()
     return [pickle.loads(answer) for answer in answers]
 
 
-def _run(shared: Broadcast[bytes], parts: Iterator[int]) -> Iterator[bytes]:
+def _part(number: int) -> int:
+    return number
+
+
+def _divide(shared: Broadcast[bytes], places: Iterator[int]) -> Iterator[tuple[int, Piece]]:
     work: Work = pickle.loads(shared.value)
-    for part in parts:
-        yield pickle.dumps(do_part(work, part, TASK_CACHE))
+    for place in places:
+        yield from divide(work, place)
+    _give_back()
+
+
+def _run(shared: Broadcast[bytes], part: int, pieces: Iterator[tuple[int, Piece]]) -> Iterator[bytes]:
+    work: Work = pickle.loads(shared.value)
+    yield pickle.dumps(do_part(work, part, TASK_CACHE, arrived(work, (piece for _, piece in pieces))))
+    _give_back()
+
+
+def _give_back() -> None:
+    """Python workers live on between tasks; what Arrow keeps for later would count against the pod's memory."""
+    pa.default_memory_pool().release_unused()
