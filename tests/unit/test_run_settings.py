@@ -93,6 +93,19 @@ def test_no_secret_reaches_the_configuration_that_becomes_the_jvm_s_command_line
     assert values["spark.jars"] == "lake,s3"
 
 
+def test_what_a_killed_jvm_left_in_the_run_directory_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (
+        "spark/blockmgr-1/0a/shuffle_0_0_0.data",
+        "spark/spark-2/pyspark-3/broadcast",
+        "spark/metastore_db/db.lck",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    session.forget_leftovers(tmp_path)
+    assert [path.name for path in (tmp_path / "spark").iterdir()] == ["metastore_db"]
+    assert (tmp_path / "spark/metastore_db/db.lck").exists()
+
+
 def test_a_run_directory_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
     first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
     first.take()

@@ -5,6 +5,7 @@ Called once by the driver. Settings are a pure function, so that they can be tes
 
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,8 +129,17 @@ def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
     return f"local[{spec.driver.cores + spec.snapshot.parallelism}]"
 
 
+def forget_leftovers(run_dir: Path) -> None:
+    """Remove the working files (shuffled rows, broadcasts) of a JVM that was killed: it could not do so itself. The run
+    directory is ours alone."""
+    for pattern in ("blockmgr-*", "spark-*"):
+        for left in (run_dir / "spark").glob(pattern):
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
     """Start the JVM; what it prints goes to `log_file`."""
+    forget_leftovers(run_dir)
     (run_dir / "pools.xml").write_text(POOLS)
     (run_dir / "log4j2.properties").write_text(LOG4J)
     os.environ["PYSPARK_PYTHON"] = sys.executable
