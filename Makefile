@@ -30,9 +30,12 @@ integration soak: kubernetes
 kubernetes: $(READY)
 	@$(PYTHON) tools/bootstrap.py kubernetes helm
 
-.PHONY: crds
-crds: $(READY) ## Write the CRDs from the models, and what is made of them
+.PHONY: crds manifests
+crds: $(READY) ## Write the CRDs from the models
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
+
+manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain manifests
+	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_manifests.py
 
 check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
 

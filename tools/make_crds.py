@@ -23,10 +23,10 @@ PLACES = (ROOT / "crds", ROOT / "charts" / "tailrace" / "files" / "crds")
 HEADER = "# Generated from the models by `make crds`; do not edit.\n"
 Json = dict[str, Any]
 
-# It is part of the names of a Service (at most 63), of a StatefulSet (52) and of executor pods (47).
+# With `-driver` it names a StatefulSet, whose pods carry that name and a hash of 11 characters in a label of 63.
 NAME_RULE = {
-    "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 40",
-    "message": "metadata.name becomes part of host names: at most 40 of a-z, 0-9 and -, beginning with a letter",
+    "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 45",
+    "message": "metadata.name becomes part of host names: at most 45 of a-z, 0-9 and -, beginning with a letter",
 }
 
 _DROPPED = {"title", "additionalProperties", "$defs", "default", "exclusiveMinimum", "exclusiveMaximum", "const"}
