@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / "spark_app"), str(ROOT / "tools")]
 sys.dont_write_bytecode = True
 
 import maven  # noqa: E402  (the path is set above: nothing is installed yet)
-from cluster import places  # noqa: E402
+from cluster import debian, places  # noqa: E402
 from cluster.build import build_programs  # noqa: E402
 from tailrace import artifacts  # noqa: E402
 
@@ -195,15 +195,24 @@ def make_helm() -> bool:
     return install(places.helm_dir(), build)
 
 
+def make_node() -> bool:
+    """containerd and what else a node and its images need, out of Debian's packages."""
+    try:
+        return install(places.node_tools_dir(), debian.unpack)
+    except debian.NoPackages as error:
+        raise SetupFailed(str(error)) from error
+
+
 PARTS: dict[str, Callable[[], bool]] = {
     "venv": make_venv,
     "postgres": make_postgres,
     "jars": make_jars,
     "s3": make_s3,
     "kubernetes": make_kubernetes,
+    "node": make_node,
     "helm": make_helm,
 }
-ON_DEMAND = ("kubernetes", "helm")
+ON_DEMAND = ("kubernetes", "helm", "node")
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> bool:

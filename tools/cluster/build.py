@@ -12,13 +12,13 @@ from . import places
 
 
 def build_programs(folder: Path, run: Callable[[list[str], dict[str, str], Path], None]) -> None:
-    """Fill `folder` with `kubernetes`, `coredns` and the links; `run` executes a command in a folder or raises."""
+    """Fill `folder` with `kubernetes`, `coredns`, `pause` and the links; `run` executes a command in a folder or raises."""
     version = places.kubernetes_version()
     major, minor = version.removeprefix("v").split(".")[:2]
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())
     command = ["go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", f"-s -w {flags}"]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
-    run([*command, "-o", f"{folder}/", "./kubernetes", "./coredns"], environment, places.PROGRAMS)
+    run([*command, "-o", f"{folder}/", "./kubernetes", "./coredns", "./pause"], environment, places.PROGRAMS)
     for name in places.NAMES:
         (folder / name).symlink_to("kubernetes")

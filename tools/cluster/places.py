@@ -32,13 +32,13 @@ def kubernetes_version() -> str:
 
 def kubernetes_dir() -> Path:
     """The folder of the built programs, whether or not it is there; it changes with their sources."""
-    sources = (PROGRAMS / name for name in ("go.mod", "kubernetes/main.go", "coredns/main.go"))
+    sources = [PROGRAMS / "go.mod", *sorted(PROGRAMS.glob("*/main.go"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:8]
     return artifacts.cache_dir() / f"kubernetes-{kubernetes_version()}-{digest}"
 
 
 def program(name: str) -> Path:
-    """One of NAMES, or `coredns`."""
+    """One of NAMES, `coredns` or `pause`."""
     folder = kubernetes_dir()
     if not artifacts.is_ready(folder):
         raise artifacts.ArtifactMissing(
@@ -59,3 +59,24 @@ def helm() -> Path:
             f"{helm_dir()} is missing or incomplete.", "Run `make setup`, or `python3 tools/bootstrap.py helm`."
         )
     return helm_dir() / "helm"
+
+
+def node_tools_dir() -> Path:
+    """Debian's packages of `debian.py`, unpacked; another release of the system gets another folder."""
+    release = Path("/etc/os-release").read_text() if Path("/etc/os-release").exists() else ""
+    digest = hashlib.sha256("\n".join((*NODE_PACKAGES, release)).encode()).hexdigest()[:8]
+    return artifacts.cache_dir() / f"node-tools-{digest}"
+
+
+NODE_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "iptables", "buildah", "debootstrap")
+"""What a node and its images need beside Kubernetes."""
+
+
+def images_dir() -> Path:
+    """Image archives and buildah's own storage."""
+    return artifacts.cache_dir() / "cluster-images"
+
+
+def cluster_dir(name: str) -> Path:
+    """Everything that a running cluster has on disk; `down` removes it."""
+    return artifacts.cache_dir() / f"cluster-{name}"

@@ -1,0 +1,182 @@
+"""The images of the one-node cluster: built by buildah from the Dockerfile, kept as archives, imported by containerd.
+
+No registry of images is needed: the base is Debian's own packages (debootstrap), wheels come from where pip is told to
+get them, Spark's jars are those that `make setup` fetched. An image whose sources are the same is not built again.
+"""
+
+import hashlib
+import os
+import subprocess
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tailrace import artifacts
+
+from . import debian, places
+from .node_files import COREDNS_IMAGE, PAUSE_IMAGE
+
+if TYPE_CHECKING:
+    from .node import Node
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE_IMAGE = "localhost/tailrace-base:bookworm"
+BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv", "openjdk-17-jre-headless", "tini")
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+NAMES = {
+    "pause": PAUSE_IMAGE,
+    "coredns": COREDNS_IMAGE,
+    "operator": f"localhost/tailrace-operator:{VERSION}",
+    "spark": f"localhost/tailrace-spark:{VERSION}",
+}
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def build(name: str) -> bool:
+    """Make the archive of one of NAMES. False: it was there."""
+    archive, stamp = archive_of(name), archive_of(name).with_suffix(".stamp")
+    wanted = _digest(name)
+    if archive.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return False
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    if name in ("pause", "coredns"):
+        _from_program(name)
+    else:
+        _base()
+        _from_dockerfile(name)
+    stamp.unlink(missing_ok=True)
+    archive.unlink(missing_ok=True)
+    # Not compressed: the archive goes no further than to the containerd of this machine.
+    _buildah("push", "-q", "-D", NAMES[name], f"oci-archive:{archive}:{NAMES[name]}")
+    stamp.write_text(wanted)
+    return True
+
+
+def archive_of(name: str) -> Path:
+    return places.images_dir() / f"{name}.tar"
+
+
+def load(node: "Node", names: Sequence[str]) -> None:
+    """Hand the archives to the node's containerd; an image that it has already is passed over."""
+    listed = node.ctr("images", "ls").stdout
+    for name in names:
+        with tarfile.open(archive_of(name)) as archive:
+            index = archive.extractfile("index.json")
+            digest = index.read().decode().partition("sha256:")[2][:64] if index else ""
+        if f"sha256:{digest}" not in listed:
+            node.ctr("images", "import", str(archive_of(name)))
+
+
+def _digest(name: str) -> str:
+    """Of everything that the image is made from."""
+    if name in ("pause", "coredns"):
+        return places.kubernetes_dir().name
+    sources = [ROOT / file for file in ("Dockerfile", "constraints.txt", "pyproject.toml", "tools/cluster/entrypoint.sh")]
+    for folder in ("spark_app", "operator"):
+        sources += sorted(path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    found = hashlib.sha256("\n".join((*BASE_PACKAGES, *(artifacts.jar_set_dir(s).name for s in artifacts.JAR_SETS))).encode())
+    for path in sources:
+        found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def _from_program(name: str) -> None:
+    text = f'FROM scratch\nCOPY {name} /{name}\nUSER 65532:65532\nENTRYPOINT ["/{name}"]\n'
+    if name == "coredns":
+        text = text.replace("USER 65532:65532\n", "")  # it listens on port 53
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "Dockerfile").write_text(text)
+        _buildah("bud", "-q", "-t", NAMES[name], "-f", f"{scratch}/Dockerfile", str(places.kubernetes_dir()))
+
+
+def _base() -> None:
+    """Debian's Python and Java, straight into an image: owners and modes stay as debootstrap makes them."""
+    if _buildah("images", "-q", BASE_IMAGE, check=False).strip():
+        return
+    container = _buildah("from", "scratch").strip()
+    folder = _buildah("mount", container).strip()
+    packages = f"--include={','.join(BASE_PACKAGES)}"
+    _run(["debootstrap", "--variant=minbase", packages, "bookworm", folder, *_mirror()])
+    for left in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"):
+        _run(["find", f"{folder}/{left}", "-mindepth", "1", "-delete"])
+    _buildah("umount", container)
+    _buildah("config", "--env", "LANG=C.UTF-8", "--cmd", "python3", container)
+    _buildah("commit", "-q", "--rm", container, BASE_IMAGE)
+
+
+def _mirror() -> list[str]:
+    """Where this machine's apt gets Debian from; empty: debootstrap's own default."""
+    for path in (Path("/etc/apt/sources.list.d/debian.sources"),):
+        for line in path.read_text().splitlines() if path.exists() else ():
+            if line.startswith("URIs:"):
+                return [line.split()[1]]
+    return []
+
+
+def _from_dockerfile(target: str) -> None:
+    with _jars() as jars, tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "pip.conf").write_text(_pip_settings())
+        mounts = [f"{scratch}/pip.conf:/etc/pip.conf:ro"]
+        mounts += [f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
+        volumes = [part for mount in mounts for part in ("-v", mount)]
+        # No container runtime is needed to build: a changed root is enough. The network is the machine's.
+        options = ("bud", "-q", "--layers", "--isolation", "chroot", "--build-arg", f"BASE={BASE_IMAGE}")
+        context = ("--build-context", f"jars-fetched={jars}")
+        _buildah(*options, *volumes, *context, "--target", target, "-t", NAMES[target], str(ROOT))
+
+
+@contextmanager
+def _jars() -> Iterator[Path]:
+    """A folder `jars` with links to the jar sets of `make setup`: in place of the Dockerfile's stage that fetches them."""
+    with tempfile.TemporaryDirectory(dir=places.images_dir()) as scratch:
+        for name in artifacts.JAR_SETS:
+            source = artifacts.jar_set_dir(name)
+            into = Path(scratch) / "jars" / source.name
+            into.mkdir(parents=True)
+            for path in source.iterdir():
+                (into / path.name).hardlink_to(path)
+        yield Path(scratch)
+
+
+def _pip_settings() -> str:
+    """This machine's settings of pip that say where packages come from, for the pip inside."""
+    listed = subprocess.run(["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False).stdout
+    wanted = ("index-url", "extra-index-url", "trusted-host", "cert")
+    found = {}
+    for line in listed.splitlines():
+        key, _, value = line.partition("=")
+        name = key.rpartition(".")[2]
+        if name in wanted:
+            found[name] = value.strip("'")
+    return "[global]\n" + "".join(f"{name} = {value}\n" for name, value in found.items())
+
+
+def _buildah(*arguments: str, check: bool = True) -> str:
+    home = places.images_dir() / "buildah"
+    (home / "tmp").mkdir(parents=True, exist_ok=True)
+    (home / "storage.conf").write_text('[storage]\ndriver = "overlay"\n')
+    tools = places.node_tools_dir()
+    environment = {
+        "TMPDIR": str(home / "tmp"),
+        "CONTAINERS_STORAGE_CONF": str(home / "storage.conf"),
+        "CONTAINERS_CONF": str(tools / "usr/share/containers/containers.conf"),
+        "CONTAINERS_REGISTRIES_CONF": str(tools / "etc/containers/registries.conf"),
+    }
+    policy = ("--signature-policy", str(tools / "etc/containers/policy.json"))
+    command = ["buildah", "--root", str(home / "root"), "--runroot", str(home / "run"), arguments[0]]
+    if arguments[0] in ("bud", "push", "commit", "from"):
+        command += policy
+    return _run([*command, *arguments[1:]], environment, check=check)
+
+
+def _run(command: Sequence[str], more: dict[str, str] | None = None, *, check: bool = True) -> str:
+    environment = debian.environment(os.environ) | (more or {})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        said = (done.stderr + done.stdout)[-3000:]
+        raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}: {said}")
+    return done.stdout
