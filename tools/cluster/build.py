@@ -12,7 +12,7 @@ from . import places
 
 
 def build_programs(folder: Path, run: Callable[[list[str], dict[str, str], Path], None]) -> None:
-    """Fill `folder` with `kubernetes`, `coredns`, `pause` and the links; `run` executes a command in a folder or raises."""
+    """Fill `folder` with `kubernetes`, `coredns`, `pause` and the links; `run` runs a command in a folder or raises."""
     version = places.kubernetes_version()
     major, minor = version.removeprefix("v").split(".")[:2]
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}

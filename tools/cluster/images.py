@@ -75,10 +75,13 @@ def _digest(name: str) -> str:
     """Of everything that the image is made from."""
     if name in ("pause", "coredns"):
         return places.kubernetes_dir().name
-    sources = [ROOT / file for file in ("Dockerfile", "constraints.txt", "pyproject.toml", "tools/cluster/entrypoint.sh")]
+    files = ("Dockerfile", "constraints.txt", "pyproject.toml", "tools/cluster/entrypoint.sh")
+    sources = [ROOT / file for file in files]
     for folder in ("spark_app", "operator"):
-        sources += sorted(path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    found = hashlib.sha256("\n".join((*BASE_PACKAGES, *(artifacts.jar_set_dir(s).name for s in artifacts.JAR_SETS))).encode())
+        inside = sorted(path for path in (ROOT / folder).rglob("*") if path.is_file())
+        sources += [path for path in inside if "__pycache__" not in path.parts]
+    named = (*BASE_PACKAGES, *(artifacts.jar_set_dir(jars).name for jars in artifacts.JAR_SETS))
+    found = hashlib.sha256("\n".join(named).encode())
     for path in sources:
         found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
@@ -131,7 +134,7 @@ def _from_dockerfile(target: str) -> None:
 
 @contextmanager
 def _jars() -> Iterator[Path]:
-    """A folder `jars` with links to the jar sets of `make setup`: in place of the Dockerfile's stage that fetches them."""
+    """A folder `jars` with links to the jar sets of `make setup`: it replaces the Dockerfile's stage that fetches them."""
     with tempfile.TemporaryDirectory(dir=places.images_dir()) as scratch:
         for name in artifacts.JAR_SETS:
             source = artifacts.jar_set_dir(name)
@@ -144,7 +147,7 @@ def _jars() -> Iterator[Path]:
 
 def _pip_settings() -> str:
     """This machine's settings of pip that say where packages come from, for the pip inside."""
-    listed = subprocess.run(["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False).stdout
+    listed = _run(["python3", "-m", "pip", "config", "list"], check=False)
     wanted = ("index-url", "extra-index-url", "trusted-host", "cert")
     found = {}
     for line in listed.splitlines():

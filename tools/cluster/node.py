@@ -211,5 +211,6 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, input=stdin or "")
     if check and done.returncode:
-        raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
+        said = (done.stderr or done.stdout)[-2000:]
+        raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}: {said}")
     return done

@@ -24,6 +24,8 @@ DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern
 EnvName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 MountPath = Annotated[str, StringConstraints(min_length=2, max_length=1024, pattern=r"^/[^:]+$")]
 
+CpuAmount = Annotated[str, StringConstraints(max_length=8, pattern=r"^[1-9][0-9]*m?$")]
+
 RESERVED_LABELS = ("tailrace.dev/", "app.kubernetes.io/", "spark-")
 _RESERVED = "labels that begin with tailrace.dev/, app.kubernetes.io/ or spark- are reserved"
 _ONE_VALUE = "give exactly one of value and valueFrom"
@@ -173,7 +175,9 @@ class Pod(Model):
     """A driver or executor pod. Outside Kubernetes only `cores` and `memory` of the driver count."""
 
     cores: Annotated[int, Field(ge=1, le=256)] = 1
-    """CPU cores: tasks at the same time, and the container's CPU request."""
+    """CPU cores: tasks at the same time, and the container's CPU request unless `cpuRequest` is set."""
+    cpu_request: CpuAmount | None = None
+    """CPU that the container is sure to get (`500m`, `2`), for nodes with less to give than `cores`; Unset: `cores`."""
     memory: MemorySize = "2Gi"
     """Memory of the JVM (`512Mi`, `2Gi`)."""
     memory_overhead: MemorySize | None = None

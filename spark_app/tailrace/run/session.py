@@ -102,7 +102,7 @@ def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: s
         "spark.executor.instances": str(executors.count),
         # Slots, not CPUs: as in local mode, chunks get some beyond the cores, so that they never keep changes waiting.
         "spark.executor.cores": str(executors.cores + -(-spec.snapshot.parallelism // executors.count)),
-        "spark.kubernetes.executor.request.cores": str(executors.cores),
+        "spark.kubernetes.executor.request.cores": executors.cpu_request or str(executors.cores),
         "spark.executor.memory": f"{max(size(executors.memory) >> 20, 512)}m",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
         # Changes go on with the first executor that is there.
