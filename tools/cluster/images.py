@@ -134,7 +134,7 @@ def _from_dockerfile(target: str) -> None:
 
 @contextmanager
 def _jars() -> Iterator[Path]:
-    """A folder `jars` with links to the jar sets of `make setup`: it replaces the Dockerfile's stage that fetches them."""
+    """A folder `jars` with links to what `make setup` fetched: it replaces the stage of the Dockerfile that fetches."""
     with tempfile.TemporaryDirectory(dir=places.images_dir()) as scratch:
         for name in artifacts.JAR_SETS:
             source = artifacts.jar_set_dir(name)
