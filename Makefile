@@ -31,8 +31,9 @@ kubernetes: $(READY)
 	@$(PYTHON) tools/bootstrap.py kubernetes helm
 
 .PHONY: crds manifests
-crds: $(READY) ## Write the CRDs from the models
+crds: $(READY) ## Write the CRDs from the models, and Argo CD's settings
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
+	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_argocd.py
 
 manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain manifests
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_manifests.py
