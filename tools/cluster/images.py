@@ -129,7 +129,8 @@ def _from_dockerfile(target: str) -> None:
         # No container runtime is needed to build: a changed root is enough. The network is the machine's.
         options = ("bud", "-q", "--layers", "--isolation", "chroot", "--build-arg", f"BASE={BASE_IMAGE}")
         context = ("--build-context", f"jars-fetched={jars}")
-        _buildah(*options, *volumes, *context, "--target", target, "-t", NAMES[target], str(ROOT))
+        arguments = (*options, *volumes, *context, "--target", target, "-t", NAMES[target], str(ROOT))
+        _buildah(*arguments, before=_with_libraries())
 
 
 @contextmanager
@@ -158,7 +159,16 @@ def _pip_settings() -> str:
     return "[global]\n" + "".join(f"{name} = {value}\n" for name, value in found.items())
 
 
-def _buildah(*arguments: str, check: bool = True) -> str:
+def _with_libraries() -> list[str]:
+    """buildah starts itself again inside the image's root, without our environment: for that process the unpacked
+    libraries lie over the system's own, in a mount namespace that ends with it."""
+    ours = next(iter(sorted(places.node_tools_dir().glob("usr/lib/*-linux-gnu*"))))
+    system = f"/usr/lib/{ours.name}"
+    script = f'mount -t overlay overlay -o lowerdir={ours}:{system} {system} && exec "$@"'
+    return ["unshare", "--mount", "sh", "-ec", script, "sh"]
+
+
+def _buildah(*arguments: str, check: bool = True, before: Sequence[str] = ()) -> str:
     home = places.images_dir() / "buildah"
     (home / "tmp").mkdir(parents=True, exist_ok=True)
     (home / "storage.conf").write_text('[storage]\ndriver = "overlay"\n')
@@ -170,7 +180,7 @@ def _buildah(*arguments: str, check: bool = True) -> str:
         "CONTAINERS_REGISTRIES_CONF": str(tools / "etc/containers/registries.conf"),
     }
     policy = ("--signature-policy", str(tools / "etc/containers/policy.json"))
-    command = ["buildah", "--root", str(home / "root"), "--runroot", str(home / "run"), arguments[0]]
+    command = [*before, "buildah", "--root", str(home / "root"), "--runroot", str(home / "run"), arguments[0]]
     if arguments[0] in ("bud", "push", "commit", "from"):
         command += policy
     return _run([*command, *arguments[1:]], environment, check=check)

@@ -9,8 +9,10 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,16 +155,28 @@ class Node:
         """`kubeconfig` names a port of this machine's loopback; the certificate holds for it."""
         if self.services.alive("forward"):
             return
-        with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-            port = listener.getsockname()[1]
-            os.set_inheritable(listener.fileno(), True)
-            script = str(Path(__file__).with_name("forward.py"))
-            outside = Services(self.services.folder, (), self.services.environment)
-            arguments = (str(listener.fileno()), str(self.namespace), NODE_ADDRESS, str(self.plane.api_port))
-            outside.start("forward", ["python3", script, *arguments], keep=(listener.fileno(),))
+        port = self._start_forward("forward", NODE_ADDRESS, self.plane.api_port)
         text = (self.plane.pki / "admin.conf").read_text().replace(self.plane.server, f"https://127.0.0.1:{port}")
         self.kubeconfig.write_text(text)
         self.kubeconfig.chmod(0o600)
+
+    @contextmanager
+    def lend(self, host: str, port: int) -> Iterator[int]:
+        """A port on this machine's loopback that leads to an address of the cluster, as long as the block lasts."""
+        name = f"lent-{host}-{port}"
+        try:
+            yield self._start_forward(name, host, port)
+        finally:
+            self.services.stop(name)
+
+    def _start_forward(self, name: str, host: str, port: int) -> int:
+        with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+            script = str(Path(__file__).with_name("forward.py"))
+            arguments = (str(listener.fileno()), str(self.namespace), host, str(port))
+            outside = Services(self.services.folder, (), self.services.environment)
+            outside.stop(name)
+            outside.start(name, [sys.executable, "-I", script, *arguments], keep=(listener.fileno(),))
+            return int(listener.getsockname()[1])
 
     def ctr(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """containerd's own client, in the kubelet's name space of images and containers."""

@@ -1,0 +1,160 @@
+"""A cluster to work with: kubectl, Helm, the operator's chart, and the way to a pod's port.
+
+`Cluster.own(name)` is a one-node cluster of this machine (`node.py`), `Cluster.given(path)` any other one. Used by
+`make cluster` and by the tests on whole clusters.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from . import images, places, workload
+from .node import Node, Say
+from .workload import Document
+
+CHART = images.ROOT / "charts" / "tailrace"
+OPERATOR_NAMESPACE = "tailrace"
+
+
+class CommandFailed(Exception):
+    """kubectl or helm refused; the message is theirs."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    kubeconfig: Path
+    node: Node | None
+    """None: somebody else's cluster."""
+
+    @classmethod
+    def own(cls, name: str) -> Self:
+        node = Node(name)
+        return cls(node.kubeconfig, node)
+
+    @classmethod
+    def given(cls, kubeconfig: Path) -> Self:
+        return cls(kubeconfig, None)
+
+    def up(self, say: Say) -> None:
+        """Images and node; a cluster that was given is only asked whether it answers."""
+        if self.node is None:
+            self.kubectl("get", "--raw", "/readyz")
+            return
+        for name in images.NAMES:
+            if images.build(name):
+                say(f"image {images.NAMES[name]} built")
+        self.node.up(say)
+        images.load(self.node, ("operator", "spark"))
+        say("images loaded")
+        self.node.wait_for_names()
+        say("names resolve")
+
+    def install(self, *values: str) -> None:
+        """The chart, until the operator is ready; `values` as of `helm --set`."""
+        chosen = [f"image.repository={_repository('operator')}", f"sparkImage.repository={_repository('spark')}"]
+        if self.node is None:
+            chosen = []  # the cluster has, or can pull, the images that the chart names
+        settings = [part for value in (*chosen, *values) for part in ("--set", value)]
+        where = ("--namespace", OPERATOR_NAMESPACE, "--create-namespace")
+        self.helm("upgrade", "--install", "tailrace", str(CHART), *where, *settings, "--wait", "--timeout", "3m")
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 180) -> str:
+        return self._run([str(places.program("kubectl")), *arguments], stdin, check, timeout)
+
+    def helm(self, *arguments: str) -> str:
+        return self._run([str(places.helm()), *arguments], "", True, 300)
+
+    def apply(self, *documents: Document) -> None:
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(documents))
+
+    def get(self, space: str, kind: str, name: str) -> Document | None:
+        """The object; None: there is none."""
+        said = self.kubectl("-n", space, "get", kind, name, "-o", "json", "--ignore-not-found")
+        found: Document | None = json.loads(said) if said.strip() else None
+        return found
+
+    def objects(self, space: str, kind: str, *selector: str) -> list[Document]:
+        said = self.kubectl("-n", space, "get", kind, "-o", "json", *selector)
+        found: list[Document] = json.loads(said)["items"]
+        return found
+
+    def prepare(self, space: str, password: str) -> None:
+        """A namespace with PostgreSQL (`shop-db`), its Secret and a volume (`shop-data`)."""
+        if self.node is not None:
+            folder = workload.volume_folder(self.node, space)
+            folder.mkdir(parents=True, exist_ok=True)
+            os.chown(folder, workload.USER, workload.USER)
+        self.apply(
+            workload.namespace(space),
+            workload.secret("shop-db", space, password=password),
+            *workload.volume(space, self.node),
+            *workload.postgres(space, self.node),
+        )
+        self.kubectl("-n", space, "rollout", "status", "deployment/shop-db", "--timeout=180s")
+
+    @contextmanager
+    def port(self, space: str, service: str, port: int) -> Iterator[int]:
+        """A port on this machine's loopback that leads to the Service, as long as the block lasts."""
+        if self.node is not None:
+            found = self.get(space, "service", service)
+            if found is None:
+                raise CommandFailed(f"no service {service} in {space}")
+            with self.node.lend(found["spec"]["clusterIP"], port) as local:
+                yield local
+            return
+        command = [str(places.program("kubectl")), "-n", space, "port-forward", f"service/{service}", f":{port}"]
+        with subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE, text=True) as process:
+            first = process.stdout.readline() if process.stdout else ""
+            local = re.search(r"127\.0\.0\.1:(\d+)", first)
+            try:
+                if local is None:
+                    raise CommandFailed(f"kubectl port-forward said {first!r}")
+                yield int(local.group(1))
+            finally:
+                process.kill()
+
+    def down(self) -> None:
+        """An own cluster is removed; from a given one, what `up` and `install` brought."""
+        if self.node is not None:
+            self.node.down()
+            return
+        self.helm("uninstall", "tailrace", "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait")
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+
+    def _run(self, command: Sequence[str], stdin: str, check: bool, timeout: float) -> str:
+        done = subprocess.run(
+            command, env=self._environment(), input=stdin, capture_output=True, text=True, check=False, timeout=timeout
+        )
+        if check and done.returncode:
+            raise CommandFailed(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-3000:]}")
+        return done.stdout
+
+
+def condition(document: Document | None, kind: str) -> str:
+    """Status of a condition: `True`, `False`, `Unknown`, or empty."""
+    conditions: list[dict[str, Any]] = ((document or {}).get("status") or {}).get("conditions") or []
+    return next((str(one["status"]) for one in conditions if one["type"] == kind), "")
+
+
+def wait_for(what: str, seconds: float, check: Callable[[], bool], pause: float = 0.5) -> None:
+    """Until `check()`; raises with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(pause)
+
+
+def _repository(name: str) -> str:
+    return images.NAMES[name].rpartition(":")[0]
