@@ -10,7 +10,7 @@ SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
 .PHONY: help setup check lint types imports unit test integration soak bench demo clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
 
 setup: ## Make .venv and fetch PostgreSQL, Spark's jars and the S3 test server
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
@@ -25,10 +25,13 @@ $(READY): pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py spark
 lint types imports unit integration soak bench demo: $(READY)
 
 # Only tests and the one-node cluster need Kubernetes' programs: a build of minutes, once per version.
-.PHONY: kubernetes
-integration soak: kubernetes
+.PHONY: kubernetes node
+integration soak: kubernetes node
 kubernetes: $(READY)
 	@$(PYTHON) tools/bootstrap.py kubernetes helm
+
+node: $(READY)
+	@$(PYTHON) tools/bootstrap.py node
 
 .PHONY: crds manifests
 crds: $(READY) ## Write the CRDs from the models, and Argo CD's settings
@@ -65,6 +68,17 @@ soak: ## The long proving runs
 
 bench: ## Measure throughput and lag
 	$(VENV)/python -m tools.bench
+
+CLUSTER := @PYTHONPATH=spark_app:tools $(VENV)/python -m cluster
+.PHONY: cluster cluster-status cluster-down
+cluster: kubernetes node ## Tailrace on a one-node Kubernetes of its own (root), or on that of KUBECONFIG
+	$(CLUSTER) up
+
+cluster-status: ## What runs there
+	$(CLUSTER) status
+
+cluster-down: ## Remove it
+	$(CLUSTER) down
 
 demo: ## Replicate a sample database on this machine
 	$(VENV)/python -m tailrace.demo

@@ -77,7 +77,8 @@ class KubeApi:
 
     def client(self) -> client.ApiClient:
         """A client of the administrator; the caller closes it, or uses it as a context manager."""
-        return config.new_client_from_config(str(self.kubeconfig))
+        made: client.ApiClient = config.new_client_from_config(str(self.kubeconfig))  # type: ignore[no-untyped-call]
+        return made
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """What kubectl prints; with `check` off, its refusals too."""

@@ -114,11 +114,11 @@ class Cluster:
         command = [str(places.program("kubectl")), "-n", space, "port-forward", f"service/{service}", f":{port}"]
         with subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE, text=True) as process:
             first = process.stdout.readline() if process.stdout else ""
-            local = re.search(r"127\.0\.0\.1:(\d+)", first)
+            named = re.search(r"127\.0\.0\.1:(\d+)", first)
             try:
-                if local is None:
+                if named is None:
                     raise CommandFailed(f"kubectl port-forward said {first!r}")
-                yield int(local.group(1))
+                yield int(named.group(1))
             finally:
                 process.kill()
 
