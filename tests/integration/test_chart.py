@@ -11,18 +11,10 @@ import make_crds
 import make_manifests
 from cluster import places
 from make_manifests import CHART, INSTALL, rendered
-from support.helm import helm, refused
+from support.helm import helm, of_kind, only, refused
+from support.resources import EXAMPLES, examples
 
 Json = dict[str, Any]
-
-
-def of_kind(documents: list[Json], kind: str) -> list[Json]:
-    return [document for document in documents if document["kind"] == kind]
-
-
-def only(documents: list[Json], kind: str) -> Json:
-    (found,) = of_kind(documents, kind)
-    return found
 
 
 def pod(documents: list[Json]) -> Json:
@@ -190,24 +182,18 @@ def test_network_policies_protect_the_operator_and_on_request_the_drivers() -> N
     assert http["from"][0]["podSelector"]["matchLabels"] == selector
 
 
-def test_monitoring_is_off_until_it_is_asked_for() -> None:
-    assert not {"PodMonitor", "PrometheusRule", "ConfigMap"} & {document["kind"] for document in rendered()}
-
-
-def test_pod_monitors_find_operator_and_drivers_and_name_the_replicator() -> None:
-    documents = rendered("--set", "metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prometheus")
-    own, drivers = sorted(of_kind(documents, "PodMonitor"), key=lambda d: str(d["metadata"]["name"]))
-    assert own["metadata"]["labels"]["release"] == "prometheus"
-    labels = only(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    assert own["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert drivers["spec"]["namespaceSelector"] == {"any": True}
-    assert drivers["spec"]["podMetricsEndpoints"][0]["relabelings"][0]["targetLabel"] == "replicator"
-    some = rendered("--set", "metrics.podMonitor.enabled=true,watchNamespaces={shop}")
-    assert of_kind(some, "PodMonitor")[1]["spec"]["namespaceSelector"] == {"matchNames": ["shop"]}
-
-
 def test_notes_say_where_to_go_on() -> None:
     said = helm("install", "tailrace", str(CHART), "--dry-run=client", "-n", "here")
     assert "kubectl get replicators,snapshotrequests -A" in said
     kept = helm("install", "tailrace", str(CHART), "--dry-run=client", "--set", "crds.keep=false")
     assert "deletes every Replicator" in kept
+
+
+def test_the_values_of_the_examples_are_taken(tmp_path: Path) -> None:
+    (application,) = [d for d in examples("Application") if "helm" in d["spec"]["source"]]
+    (release,) = examples("HelmRelease")
+    (tmp_path / "argocd.yaml").write_text(yaml.safe_dump(application["spec"]["source"]["helm"]["valuesObject"]))
+    (tmp_path / "flux.yaml").write_text(yaml.safe_dump(release["spec"]["values"]))
+    for path in (EXAMPLES / "helm" / "values.yaml", tmp_path / "argocd.yaml", tmp_path / "flux.yaml"):
+        container = pod(rendered("-f", str(path)))["containers"][0]
+        assert container["image"] == "registry.example.org/tailrace-operator:0.1.0"

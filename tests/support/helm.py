@@ -3,6 +3,7 @@
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from cluster import places
 
@@ -27,3 +28,12 @@ def refused(*arguments: str, kubeconfig: Path | None = None) -> str:
     if not done.returncode:
         raise AssertionError(f"helm {' '.join(arguments)} did not refuse")
     return done.stderr
+
+
+def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [document for document in documents if document["kind"] == kind]
+
+
+def only(documents: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (found,) = of_kind(documents, kind)
+    return found

@@ -1,9 +1,13 @@
 """Manifests that are right and manifests that are wrong, with what the user is told: judged by the models in
 test_contract.py and by a real API server with the CRDs in test_crds.py, which must agree."""
 
+import re
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 Json = dict[str, Any]
 
@@ -145,3 +149,18 @@ RIGHT = (
     request("filtered", where="region = 'eu'", chunkRows=1000, parallelism=4, suspend=True),
     request("some-keys", keys=[["1", "a"], ["2", ""]]),
 )  # fmt: skip
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def examples(*kinds: str) -> list[Json]:
+    """Documents of examples/ of these kinds."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.rglob("*.yaml"))]
+    return [d for text in texts for d in yaml.safe_load_all(text) if d.get("kind") in kinds]
+
+
+def manifests_in(page: str) -> list[Json]:
+    """Whole Replicators and SnapshotRequests in the code blocks of a Markdown page."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    documents = [d for block in blocks if "kind: " in block for d in yaml.safe_load_all(block)]
+    return [d for d in documents if d.get("kind") in ("Replicator", "SnapshotRequest")]

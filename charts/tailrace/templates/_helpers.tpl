@@ -39,27 +39,34 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{- /* What the operator does in each namespace that it watches; nothing here reaches beyond Replicators' own objects
-       except reading Secrets and ConfigMaps that specs name. */ -}}
+{{- /* What the operator does in each namespace that it watches. It reads the Secrets and ConfigMaps that specs name to
+       notice that they changed, and ends drivers by their StatefulSets; its other objects go with their Replicator. */ -}}
 {{- define "tailrace.rules" -}}
 - apiGroups: [tailrace.dev]
   resources: [replicators, snapshotrequests]
-  verbs: [get, list, watch, patch, update]
+  verbs: [get, list, watch, patch]
 - apiGroups: [tailrace.dev]
-  resources: [replicators/status, snapshotrequests/status, replicators/finalizers, snapshotrequests/finalizers]
-  verbs: [get, patch, update]
+  resources: [replicators/status, snapshotrequests/status]
+  verbs: [patch]
+# Owner references that block deletion, where the cluster asks for this right.
+- apiGroups: [tailrace.dev]
+  resources: [replicators/finalizers]
+  verbs: [update]
 - apiGroups: [apps]
   resources: [statefulsets]
-  verbs: [get, list, watch, create, patch, update, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch, update, delete]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
-  resources: [configmaps, secrets, serviceaccounts, services]
-  verbs: [get, list, watch, create, patch, update, delete]
+  resources: [configmaps, serviceaccounts, services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch, create]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
-  verbs: [get, list, watch, create, patch, update, delete]
+  verbs: [get, list, watch, create, patch]
 # The one ClusterRole that it may hand on, to its drivers.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]
@@ -68,7 +75,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
-- apiGroups: ["", events.k8s.io]
+- apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 {{- end -}}
