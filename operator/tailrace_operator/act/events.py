@@ -1,0 +1,62 @@
+"""Events on our resources. The same event again counts up the first one: its name is made of what it says."""
+
+import hashlib
+import logging
+
+from tailrace.contract.resources import API_VERSION
+from tailrace.errors import TailraceError
+from tailrace_operator.decide.model import Say
+from tailrace_operator.kube import MERGE, Conflict, Kube, Where
+from tailrace_operator.observe.model import Key, Meta
+from tailrace_operator.resources.names import MANAGER
+from tailrace_operator.status import times
+
+log = logging.getLogger(__name__)
+
+
+class Events:
+    def __init__(self, kube: Kube, instance: str) -> None:
+        self._kube = kube
+        self._instance = instance
+
+    async def say(self, key: Key, meta: Meta, said: Say, now: float) -> None:
+        """An event that cannot be written is only logged: nothing may depend on it."""
+        level = logging.WARNING if said.type == "Warning" else logging.INFO
+        log.log(level, "%s: %s", said.reason, said.message, extra={"object": f"{key.kind}/{key.namespace}/{key.name}"})
+        try:
+            await self._write(key, meta, said, now)
+        except TailraceError as error:
+            log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
+
+    async def _write(self, key: Key, meta: Meta, said: Say, now: float) -> None:
+        digest = hashlib.sha256(f"{meta.uid}{said.type}{said.reason}{said.message}".encode()).hexdigest()[:16]
+        name = f"{meta.name[:230]}.{digest}"
+        at = times.text(now)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": meta.namespace},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": key.kind,
+                "namespace": meta.namespace,
+                "name": meta.name,
+                "uid": meta.uid,
+            },
+            "type": said.type,
+            "reason": said.reason,
+            "message": said.message,
+            "source": {"component": MANAGER},
+            "reportingComponent": MANAGER,
+            "reportingInstance": self._instance,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        try:
+            await self._kube.call("POST", Where("Event", meta.namespace), body=body)
+        except Conflict:
+            where = Where("Event", meta.namespace, name)
+            known = await self._kube.call("GET", where)
+            change = {"count": int(known.get("count", 1)) + 1, "lastTimestamp": at}
+            await self._kube.call("PATCH", where, body=change, content=MERGE)

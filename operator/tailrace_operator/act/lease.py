@@ -1,0 +1,138 @@
+"""One active operator: a coordination Lease, taken before anything is watched or written, renewed while it runs.
+
+Another process's lease is taken over when it has not been renewed for its whole duration by this process's own clock:
+clocks of nodes are never compared. A holder that cannot renew in time ends itself before anybody can take over.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from tailrace.errors import Retry, TailraceError
+from tailrace_operator import metrics
+from tailrace_operator.kube import Conflict, Document, Kube, NotFound, Where
+from tailrace_operator.resources.names import MANAGER
+from tailrace_operator.status import times
+
+log = logging.getLogger(__name__)
+
+DURATION = 15
+"""Seconds without renewal after which others may take it."""
+RENEW_EVERY = 4.0
+GIVE_UP_AFTER = 10.0
+"""Seconds without a successful renewal after which the holder ends: less than DURATION."""
+
+
+class LeaseLost(TailraceError):
+    """The lease could not be renewed in time, or another process has it."""
+
+
+class Lease:
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        identity: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._where = Where("Lease", namespace, MANAGER)
+        self._identity = identity
+        self._clock = clock
+        self._monotonic = monotonic
+        self._observed: tuple[str, float] = ("", 0.0)
+        self.turned = monotonic()
+
+    async def acquire(self) -> None:
+        """Wait until it is ours."""
+        waiting = False
+        while True:
+            self.turned = self._monotonic()
+            try:
+                if await self._try():
+                    metrics.LEADER.set(1)
+                    log.info("holds lease %s as %s", self._where.name, self._identity)
+                    return
+                if not waiting:
+                    log.info("waits: another operator holds lease %s", self._where.name)
+                    waiting = True
+            except Retry as error:
+                log.warning("lease: %s", error.message)
+            await asyncio.sleep(RENEW_EVERY / 2)
+
+    async def keep(self) -> None:
+        """Renew for ever; raises `LeaseLost`."""
+        renewed = self._monotonic()
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            self.turned = self._monotonic()
+            try:
+                async with asyncio.timeout(RENEW_EVERY):
+                    if not await self._try():
+                        raise LeaseLost("another operator has taken the lease.")
+                renewed = self._monotonic()
+            except (Retry, TimeoutError) as error:
+                log.warning("the lease is not renewed: %r", error)
+                if self._monotonic() - renewed >= GIVE_UP_AFTER:
+                    raise LeaseLost(f"the lease could not be renewed for {GIVE_UP_AFTER:.0f} s.") from error
+
+    async def release(self) -> None:
+        """Let the next one begin at once."""
+        try:
+            document = await self._kube.call("GET", self._where)
+            if document["spec"].get("holderIdentity") == self._identity:
+                document["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._kube.call("PUT", self._where, body=document)
+        except TailraceError as error:
+            log.info("the lease is left to run out: %s", error.message)
+        metrics.LEADER.set(0)
+
+    async def _try(self) -> bool:
+        try:
+            document = await self._kube.call("GET", self._where)
+        except NotFound:
+            return await self._create()
+        spec = document.setdefault("spec", {})
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self._identity) and not self._expired(document):
+            return False
+        if holder != self._identity:
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+            spec["acquireTime"] = times.micro_text(self._clock())
+        spec |= self._hold()
+        try:
+            await self._kube.call("PUT", self._where, body=document)
+        except Conflict:
+            return False  # somebody else was quicker
+        return True
+
+    async def _create(self) -> bool:
+        assert self._where.name is not None
+        body: Document = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._where.name, "namespace": self._where.namespace},
+            "spec": {**self._hold(), "acquireTime": times.micro_text(self._clock()), "leaseTransitions": 0},
+        }
+        try:
+            await self._kube.call("POST", Where("Lease", self._where.namespace), body=body)
+        except Conflict:
+            return False
+        return True
+
+    def _hold(self) -> Document:
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": DURATION,
+            "renewTime": times.micro_text(self._clock()),
+        }
+
+    def _expired(self, document: Document) -> bool:
+        version, now = document["metadata"]["resourceVersion"], self._monotonic()
+        if version != self._observed[0]:
+            self._observed = (version, now)
+        duration = float(document["spec"].get("leaseDurationSeconds") or DURATION)
+        return now - self._observed[1] > duration

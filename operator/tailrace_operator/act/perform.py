@@ -1,0 +1,161 @@
+"""Carries out a decision's actions, in their order. The status that records the intent is written before.
+
+Each action is safe to repeat: applying and deleting are idempotent, the driver's verbs are by id. Between any two of
+them the process may die; the next round sees what is and does the rest.
+"""
+
+import base64
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+
+from tailrace.contract.driver import Problem
+from tailrace.seams import seam
+from tailrace_operator.act.snapshots import DriverVerbs
+from tailrace_operator.decide.model import (
+    Action,
+    Apply,
+    Cancel,
+    Delete,
+    MakeToken,
+    Pause,
+    SetFinalizers,
+    Take,
+)
+from tailrace_operator.kube import APPLY, MERGE, ApiRefused, Conflict, Kube, NotFound, Where
+from tailrace_operator.observe import parse
+from tailrace_operator.observe.gather import Gatherer
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.memory import Memory
+from tailrace_operator.observe.model import Answer, Key, Meta, Refusal
+from tailrace_operator.resources import names, settings
+
+log = logging.getLogger(__name__)
+NAMESPACE_ENDS = "is being terminated"
+"""In the API server's refusal to make something in a namespace that is being deleted."""
+
+
+class Performer:
+    def __init__(
+        self, kube: Kube, session: aiohttp.ClientSession, index: Index, gatherer: Gatherer, memory: Memory
+    ) -> None:
+        self._kube = kube
+        self._session = session
+        self._index = index
+        self._gatherer = gatherer
+        self._memory = memory
+
+    async def perform(self, key: Key, meta: Meta, replicator: str, action: Action) -> None:
+        """`replicator`: whose driver is meant."""
+        match action:
+            case Apply():
+                await self._apply(key, meta, action)
+            case MakeToken():
+                await self._make_token(meta)
+            case Delete():
+                await self._delete(meta.namespace, action)
+            case SetFinalizers():
+                await self._finalizers(key, meta, action)
+            case Take() | Pause() | Cancel():
+                await self._tell(key, meta.namespace, replicator, action)
+        seam(f"operator.after-{type(action).__name__.lower()}")
+
+    async def _apply(self, key: Key, meta: Meta, action: Apply) -> None:
+        document = _owned(action.document, meta, action.content_hash)
+        kind, name = document["kind"], document["metadata"]["name"]
+        where = Where(kind, meta.namespace, name)
+        query = {"fieldManager": names.MANAGER, "force": "true"}
+        try:
+            made = await self._kube.call("PATCH", where, query=query, body=document, content=APPLY)
+        except ApiRefused as error:
+            if NAMESPACE_ENDS in error.message:
+                self._memory.ending.add(meta.namespace)
+                return
+            if error.code not in (400, 403, 409, 422):
+                raise
+            self._memory.refuse(key, Refusal(f"{kind} {name}", action.content_hash, error.message))
+            log.warning("%s %s/%s refused: %s", kind, meta.namespace, name, error.message)
+            return
+        self._memory.accept(key, action.content_hash)
+        self._memory.applied[kind, meta.namespace, name] = (action.content_hash, parse.version(kind, made))
+        self._index.put_owned(kind, made)
+
+    async def _make_token(self, meta: Meta) -> None:
+        plain = settings.token(meta.name, secrets.token_urlsafe(32))
+        value = plain.pop("stringData")[names.TOKEN_KEY]
+        plain["data"] = {names.TOKEN_KEY: base64.b64encode(value.encode()).decode()}
+        document = _owned(plain, meta, "")
+        try:
+            made = await self._kube.call("POST", Where("Secret", meta.namespace), body=document)
+        except Conflict:
+            # It exists without being known yet, or belongs to a Replicator of the same name that is on its way out:
+            # the next round sees which.
+            return
+        except ApiRefused as error:
+            if NAMESPACE_ENDS not in error.message:
+                raise
+            self._memory.ending.add(meta.namespace)
+            return
+        head = made["metadata"]
+        self._index.put_data("Secret", meta.namespace, head["name"], head["resourceVersion"])
+        self._index.put_owned("Secret", {"metadata": head})
+
+    async def _delete(self, namespace: str, action: Delete) -> None:
+        body = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        try:
+            await self._kube.call("DELETE", Where(action.kind, namespace, action.name), body=body)
+        except (NotFound, Conflict):
+            return  # gone already, or another one of this name
+
+    async def _finalizers(self, key: Key, meta: Meta, action: SetFinalizers) -> None:
+        # With the resourceVersion: the list is replaced as a whole, and others have finalizers too.
+        head = {"finalizers": list(action.finalizers), "resourceVersion": meta.resource_version}
+        where = Where(key.kind, meta.namespace, meta.name)
+        try:
+            document = await self._kube.call("PATCH", where, body={"metadata": head}, content=MERGE)
+        except NotFound:
+            self._index.remove(key.kind, meta.namespace, meta.name, meta.uid)
+            return
+        except Conflict:
+            self._index.put(key.kind, await self._kube.call("GET", where))
+            raise
+        self._index.put(key.kind, document)
+
+    async def _tell(self, key: Key, namespace: str, replicator: str, action: Take | Pause | Cancel) -> None:
+        pod = self._gatherer.pod(namespace, replicator)
+        token = await self._gatherer.token(namespace, replicator)
+        if pod is None or pod.ip is None or token is None:
+            missing = "the driver's pod has no address" if token is not None else "the driver has no token yet"
+            answer = Answer(accepted=False, problem=Problem(name="DriverUnreachable", message=missing))
+        else:
+            verbs = DriverVerbs(self._session, pod.ip, token)
+            match action:
+                case Take(snapshot_id=ident, spec=spec):
+                    answer = await verbs.take(ident, key.name, spec)
+                case Pause(snapshot_id=ident, suspend=suspend):
+                    answer = await verbs.pause(ident, suspend)
+                case Cancel(snapshot_id=ident):
+                    answer = await verbs.cancel(ident)
+        if isinstance(action, Take):
+            self._memory.answers[action.snapshot_id] = replace(answer, at=self._memory.clock())
+        if not answer.accepted and answer.problem is not None:
+            text = f"{answer.problem.name}: {answer.problem.message}"
+            log.warning("%s of %s/%s: %s", type(action).__name__, namespace, action.snapshot_id, text)
+
+
+def _owned(document: Mapping[str, Any], meta: Meta, content_hash: str) -> dict[str, Any]:
+    head = document["metadata"]
+    annotations = {**head.get("annotations", {}), names.CONTENT_HASH: content_hash}
+    return {
+        **document,
+        "metadata": {
+            **head,
+            "namespace": meta.namespace,
+            "annotations": annotations,
+            "ownerReferences": [names.owner(meta.name, meta.uid)],
+        },
+    }

@@ -1,0 +1,105 @@
+"""Which children a Replicator should have, and what of them has to be applied, deleted or reaped. Pure."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.decide import summary
+from tailrace_operator.decide.model import Action, Apply, Cancel, Delete, MakeToken, Wanted
+from tailrace_operator.decide.story import Story
+from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
+from tailrace_operator.resources import driver, hashing, identity, names, settings
+
+ENDED = ("Succeeded", "Failed")
+SKEW_SECONDS = 30.0
+"""Clocks of API server and nodes differ by less."""
+
+
+def actions(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> tuple[Action, ...]:
+    return (*_set_up(seen, wanted, story), *_reap(seen, story), *_strays(seen))
+
+
+def _set_up(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Iterator[Action]:
+    spec, name = wanted.spec, seen.meta.name
+    if spec is None:
+        return
+    token = f"Secret/{names.driver(name)}"
+    if token not in seen.children:
+        yield MakeToken()
+    for document in _plain(seen, spec):
+        yield from _applied(seen, document)
+    # Its template needs the hashes of everything that the pod reads; the token's comes with the next look.
+    if wanted.template_hash is not None and token in seen.data_hashes:
+        yield from _stateful_set(seen, wanted, spec, replicas(wanted, story))
+
+
+def _plain(seen: ReplicatorSeen, spec: ReplicatorSpec) -> Iterator[Mapping[str, Any]]:
+    name, namespace = seen.meta.name, seen.meta.namespace
+    yield settings.config_map(name, namespace, spec)
+    if spec.service_account_name is None:
+        yield identity.service_account(name)
+        yield identity.role_binding(name, namespace)
+    yield driver.service(name)
+
+
+def replicas(wanted: Wanted, story: Story) -> int:
+    return 0 if story.halt is not None or (wanted.spec is not None and wanted.spec.suspend) else 1
+
+
+def _applied(seen: ReplicatorSeen, document: Mapping[str, Any]) -> Iterator[Action]:
+    content = hashing.content_hash(document)
+    child = seen.children.get(f"{document['kind']}/{document['metadata']['name']}")
+    if (child is None or child.content_hash != content or child.drifted) and not _was_refused(seen, content):
+        yield Apply(document, content)
+
+
+def _stateful_set(seen: ReplicatorSeen, wanted: Wanted, spec: ReplicatorSpec, count: int) -> Iterator[Action]:
+    """Only when users or data changed: what another version of the operator would render restarts nothing."""
+    assert wanted.template_hash is not None
+    name = seen.meta.name
+    child = seen.children.get(f"StatefulSet/{names.driver(name)}")
+    same = child is not None and child.template_hash == wanted.template_hash and child.replicas == count
+    if same and child is not None and not child.drifted:
+        return
+    document = driver.stateful_set(name, spec, wanted.image, wanted.template_hash, count)
+    content = hashing.content_hash(document)
+    if not _was_refused(seen, content):
+        yield Apply(document, content)
+
+
+def _was_refused(seen: ReplicatorSeen, content: str) -> bool:
+    return seen.refusal is not None and seen.refusal.content_hash == content
+
+
+def _reap(seen: ReplicatorSeen, story: Story) -> Iterator[Action]:
+    """Executors of earlier boots: their owner, the driver's pod, lives on, so nobody else removes them."""
+    start = story.pod.running_since if story.pod is not None else None
+    if start is None:
+        return
+    for executor in seen.executors:
+        if not executor.deleting and _earlier(executor, start, seen.now):
+            yield Delete("Pod", executor.name, executor.uid)
+
+
+def _earlier(executor: PodSeen, start: float, now: float) -> bool:
+    if executor.phase in ENDED:
+        return executor.created < start or now - executor.created > 10 * SKEW_SECONDS
+    return executor.created < start - SKEW_SECONDS
+
+
+def _strays(seen: ReplicatorSeen) -> Iterable[Action]:
+    """Snapshots of SnapshotRequests that were deleted while no driver could be told. The command line's own have ids
+    that are no UUIDs."""
+    if seen.driver.status is None or seen.driver.silent_since is not None:
+        return
+    for snapshot in summary.active_requests(seen.driver.status):
+        if snapshot.id not in seen.requests and _is_uuid(snapshot.id):
+            yield Cancel(snapshot.id)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False

@@ -1,0 +1,134 @@
+"""What a decision consists of: a status, and actions that bring the cluster closer to it. Pure types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from tailrace.contract.resources import ReplicatorSpec, SnapshotRequestSpec
+from tailrace_operator.status.conditions import Reason
+from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+
+Status = TypeVar("Status", ReplicatorStatus, SnapshotRequestStatus)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Server-side apply of a child, with our owner reference and content hash."""
+
+    document: Mapping[str, Any]
+    content_hash: str
+
+
+@dataclass(frozen=True)
+class MakeToken:
+    """Create the Secret with a fresh bearer token, unless it exists."""
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete a child, if it still has this uid."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class SetFinalizers:
+    """On the object itself."""
+
+    finalizers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Take:
+    """Give a SnapshotRequest to the driver."""
+
+    snapshot_id: str
+    spec: SnapshotRequestSpec
+
+
+@dataclass(frozen=True)
+class Pause:
+    snapshot_id: str
+    suspend: bool
+
+
+@dataclass(frozen=True)
+class Cancel:
+    snapshot_id: str
+
+
+Action = Apply | MakeToken | Delete | SetFinalizers | Take | Pause | Cancel
+
+
+@dataclass(frozen=True)
+class Say:
+    """An Event on the object."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Decision(Generic[Status]):
+    status: Status
+    """Written before the actions when its intent changed, else when it is worth a write."""
+    actions: tuple[Action, ...] = ()
+    says: tuple[Say, ...] = ()
+    again: float = 300.0
+    """Seconds until the next look if nothing happens."""
+    intent: bool = False
+    """The status records something that the actions rely on: no action without it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the operator's flags may change."""
+
+    image: str
+    """Image of drivers and executors unless a spec names one."""
+    poll_seconds: float = 10.0
+    """A driver is asked this often; a dead one must show within 30 s."""
+    restart_limit: int = 5
+    """Ends of the driver before it is given up; `retry.time` must have passed too."""
+    healthy_seconds: float = 600.0
+    """After running this long, earlier ends are forgotten."""
+    start_seconds: float = 180.0
+    """A driver that has not answered for this long since its start is unreachable."""
+    silent_seconds: float = 12.0
+    """A driver that answered before and now does not is unreachable after this."""
+    lag_seconds: float = 300.0
+    """A larger lag sets `Lagging`."""
+    retained_bytes: int = 10 << 30
+    """A source that keeps more log sets `SlotAtRisk`."""
+    cleanup_seconds: float = 600.0
+    """A deletion waits this long for source and storage, then lets go and says what stays."""
+    cancel_seconds: float = 60.0
+    """The deletion of a SnapshotRequest waits this long for a driver."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the newest spec is not what runs."""
+
+    reason: Reason
+    message: str
+    stuck: bool
+    """A person must act; else it may come right by itself."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The spec that ought to run, and what is in its way."""
+
+    spec: ReplicatorSpec | None
+    """The newest valid one; None: there never was one."""
+    generation: int
+    """Of that spec."""
+    spec_hash: str
+    template_hash: str | None
+    """None: something that the pod needs does not exist."""
+    image: str
+    trouble: Trouble | None = None

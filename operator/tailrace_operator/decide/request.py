@@ -1,0 +1,243 @@
+"""Decides one round for a SnapshotRequest. Pure.
+
+    Pending --taken--> Running <--suspend--> Paused
+       |                  |                     |
+       +------------------+------> Completed | Failed | Cancelled      (these three are final)
+
+The running driver does the work; here it is only told what is wanted, idempotently by the request's uid. `Ready` means
+that the driver has taken it, so that a snapshot of a day holds up no GitOps sync; `Complete` tells the end.
+"""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from tailrace.contract.driver import Problem
+from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace.contract.status import SnapshotStatus, SnapshotTableProgress
+from tailrace_operator.decide import summary
+from tailrace_operator.decide.model import Action, Cancel, Decision, Limits, Pause, Say, SetFinalizers, Take
+from tailrace_operator.decide.wanted import faults
+from tailrace_operator.observe.model import FINALIZER, RequestSeen
+from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Claim, Reason, Truth, Verdict, bounded, conditions
+from tailrace_operator.status.models import MAX_WORST, FaultStatus, RequestState, RequestTable, SnapshotRequestStatus
+
+FINAL: tuple[RequestState, ...] = ("Completed", "Failed", "Cancelled")
+REFUSED = (404, 409, 422)
+"""Answers of the driver that asking again would not change."""
+FORGOTTEN_SECONDS = 60.0
+"""A driver that took it and does not list it after this has lost its journal: it is given again."""
+IDLE_SECONDS, BUSY_SECONDS, SOON_SECONDS = 600.0, 10.0, 3.0
+Judged = tuple[RequestState, Verdict]
+
+
+def decide(seen: RequestSeen, limits: Limits) -> Decision[SnapshotRequestStatus]:
+    if seen.meta.deleting:
+        return _delete(seen, limits)
+    if seen.status.state in FINAL:
+        return _finished(seen)
+    if FINALIZER not in seen.meta.finalizers:
+        return Decision(seen.status, (SetFinalizers((*seen.meta.finalizers, FINALIZER)),), again=SOON_SECONDS)
+    try:
+        spec = SnapshotRequestSpec.model_validate(seen.spec)
+    except ValidationError as error:
+        verdict = Verdict("False", Reason.INVALID_SPEC, f"spec: {faults(error)}", stuck=True)
+        return _write(seen, "Pending", verdict, {}, again=IDLE_SECONDS)
+    if seen.snapshot is not None:
+        return _follow(seen, spec, seen.snapshot)
+    return _offer(seen, spec)
+
+
+# ---- not with the driver yet ----
+
+
+def _offer(seen: RequestSeen, spec: SnapshotRequestSpec) -> Decision[SnapshotRequestStatus]:
+    answer = seen.answer
+    if answer is not None and not answer.accepted and answer.code in REFUSED:
+        return _refused(seen, answer.problem)
+    state, verdict = _waiting(seen, spec)
+    if not _driver_takes(seen):
+        return _write(seen, state, verdict, {}, again=BUSY_SECONDS)
+    update = {"record": answer.record} if answer is not None and answer.record is not None else {}
+    # The plan is in the journal before the answer, under our uid: dying here asks again and meets the same plan.
+    taken = answer is not None and answer.accepted and seen.now - answer.at < FORGOTTEN_SECONDS
+    actions: tuple[Action, ...] = () if taken else (Take(seen.meta.uid, spec),)
+    return _write(seen, state, verdict, update, actions=actions, again=SOON_SECONDS)
+
+
+def _driver_takes(seen: RequestSeen) -> bool:
+    said = seen.driver.status
+    if not seen.replicator or seen.replicator_idle is not None or said is None:
+        return False
+    # Before it knows the tables of the source no pattern matches.
+    return seen.driver.silent_since is None and said.state != "Starting" and said.tables_total > 0
+
+
+def _waiting(seen: RequestSeen, spec: SnapshotRequestSpec) -> Judged:
+    state: RequestState = "Pending" if seen.status.record is None else seen.status.state
+    if not seen.replicator:
+        text = f"Replicator {spec.replicator!r} does not exist in namespace {seen.meta.namespace}; create it."
+        return state, Verdict("False", Reason.REPLICATOR_NOT_FOUND, text, progress=True)
+    if seen.replicator_idle is not None:
+        text = f"Replicator {spec.replicator!r} does not run: {seen.replicator_idle}"
+        return state, Verdict("False", Reason.REPLICATOR_SUSPENDED, text, progress=True)
+    if not _driver_takes(seen):
+        text = f"waits for the driver of Replicator {spec.replicator!r}."
+        return state, Verdict("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
+    problem = seen.answer.problem if seen.answer is not None else None
+    text = f"{problem.name}: {problem.message}" if problem is not None else "the driver is taking it."
+    return state, Verdict("False", Reason.PENDING, text, progress=True)
+
+
+def _refused(seen: RequestSeen, problem: Problem | None) -> Decision[SnapshotRequestStatus]:
+    name, text, fix = (problem.name, problem.message, problem.fix) if problem is not None else ("Refused", "", "")
+    verdict = Verdict("False", Reason.REQUEST_REFUSED, f"{name}: {text} {fix}", stuck=True)
+    fault = FaultStatus(name=name[:253], message=bounded(text), fix=bounded(fix))
+    update = {"last_error": fault, "finished_at": times.text(seen.now)}
+    return _write(seen, "Failed", verdict, update, again=IDLE_SECONDS)
+
+
+# ---- with the driver ----
+
+
+def _follow(seen: RequestSeen, spec: SnapshotRequestSpec, found: SnapshotStatus) -> Decision[SnapshotRequestStatus]:
+    state, verdict = _judge(found)
+    update = _progress(seen, found)
+    actions: tuple[Action, ...] = ()
+    if state in FINAL:
+        update["finished_at"] = times.text(seen.now)
+        update["estimated_end"] = None
+    elif spec.suspend != (state == "Paused"):
+        actions = (Pause(seen.meta.uid, spec.suspend),)
+    again = IDLE_SECONDS if state in FINAL else (SOON_SECONDS if actions else BUSY_SECONDS)
+    return _write(seen, state, verdict, update, actions=actions, again=again)
+
+
+def _judge(found: SnapshotStatus) -> Judged:
+    fault = found.fault
+    why = f"{fault.name}: {fault.message} {fault.fix}".strip() if fault is not None else ""
+    match found.state:
+        case "Completed":
+            return "Completed", Verdict("True", Reason.COMPLETED, "all rows are read.")
+        case "Failed":
+            return "Failed", Verdict("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
+        case "Stopped":
+            return "Cancelled", Verdict("False", Reason.CANCELLED, "it was stopped by `tailrace stop`.", stuck=True)
+        case "Paused":
+            return "Paused", Verdict("True", Reason.PAUSED, "paused; what was read stays.")
+        case "Pending":
+            return "Running", Verdict("True", Reason.RUNNING, why or "taken, waits for its turn.")
+        case "Running":
+            return "Running", Verdict("True", Reason.RUNNING, why)
+
+
+def _progress(seen: RequestSeen, found: SnapshotStatus) -> dict[str, Any]:
+    chunks = sum(t.chunks_done for t in found.tables)
+    done = found.state == "Completed"
+    left = found.seconds_left if found.state == "Running" else None
+    bad_first = sorted(found.tables, key=lambda t: (t.fault is None, t.finished, not t.running, t.name))
+    answer = seen.answer
+    return {
+        "record": seen.status.record or (answer.record if answer is not None else None),
+        "progress": summary.percentage(found.rows_done, found.rows_estimated, done),
+        "tables_summary": f"{found.tables_done}/{found.tables_total}",
+        "tables_done": found.tables_done,
+        "tables_total": found.tables_total,
+        "chunks_done": chunks,
+        "chunks_estimated": _chunks(chunks, found),
+        "rows_done": found.rows_done,
+        "rows_estimated": found.rows_estimated,
+        "rows_per_second": max(found.rows_per_second, 0.0),
+        "estimated_end": times.text(seen.now + left) if left is not None else None,
+        "started_at": seen.status.started_at or times.text(seen.now),
+        "tables": tuple(_table(t) for t in bad_first[:MAX_WORST]),
+        "truncated": len(found.tables) > MAX_WORST,
+        "last_error": summary.fault(found.fault) or seen.status.last_error,
+    }
+
+
+def _chunks(done: int, found: SnapshotStatus) -> int:
+    """By the rows per chunk so far: chunks are cut while it runs."""
+    if found.state == "Completed" or not found.rows_done:
+        return done
+    return max(-(-done * found.rows_estimated // found.rows_done), done)
+
+
+def _table(table: SnapshotTableProgress) -> RequestTable:
+    return RequestTable(
+        name=table.name[:256],
+        chunks_done=table.chunks_done,
+        rows_done=table.rows_done,
+        rows_estimated=table.rows_estimated,
+        finished=table.finished,
+        fault=summary.fault(table.fault),
+    )
+
+
+# ---- the end ----
+
+
+def _finished(seen: RequestSeen) -> Decision[SnapshotRequestStatus]:
+    """Nothing to cancel any more: no finalizer; the generation is followed (somebody may still touch `suspend`)."""
+    rest = tuple(f for f in seen.meta.finalizers if f != FINALIZER)
+    actions = (SetFinalizers(rest),) if rest != seen.meta.finalizers else ()
+    old = seen.status
+    moved = tuple(c.model_copy(update={"observed_generation": seen.meta.generation}) for c in old.conditions)
+    status = old.model_copy(update={"observed_generation": seen.meta.generation, "conditions": moved})
+    return Decision(status, actions, again=IDLE_SECONDS)
+
+
+def _delete(seen: RequestSeen, limits: Limits) -> Decision[SnapshotRequestStatus]:
+    if FINALIZER not in seen.meta.finalizers:
+        return Decision(seen.status)
+    rest = tuple(f for f in seen.meta.finalizers if f != FINALIZER)
+    release = Decision(seen.status, (SetFinalizers(rest),), again=SOON_SECONDS)
+    active = seen.snapshot is not None and seen.snapshot.state in summary.UNDER_WAY
+    reachable = seen.driver.status is not None and seen.driver.silent_since is None
+    if seen.status.state in FINAL or not seen.replicator or seen.replicator_idle is not None:
+        # Should the driver still have it, the Replicator's own rounds stop snapshots that nobody wants any more.
+        return release
+    if reachable and not active:
+        return release
+    begun = times.seconds(seen.status.deletion_started_at) or seen.now
+    if not reachable and seen.now - begun >= limits.cancel_seconds:
+        say = Say("Warning", "CancelLater", "the driver does not answer; it is told to stop as soon as it does.")
+        return Decision(seen.status, (SetFinalizers(rest),), (say,), again=SOON_SECONDS)
+    verdict = Verdict("False", Reason.DELETING, "is being cancelled.", progress=True)
+    update = {"deletion_started_at": seen.status.deletion_started_at or times.text(seen.now)}
+    actions = (Cancel(seen.meta.uid),) if reachable else ()
+    return _write(seen, seen.status.state, verdict, update, actions=actions, again=SOON_SECONDS)
+
+
+def _write(
+    seen: RequestSeen,
+    state: RequestState,
+    verdict: Verdict,
+    update: dict[str, Any],
+    *,
+    actions: tuple[Action, ...] = (),
+    again: float,
+) -> Decision[SnapshotRequestStatus]:
+    generation, before = seen.meta.generation, seen.status
+    complete: Truth = "True" if state == "Completed" else "False"
+    reason = Reason.COMPLETED if state == "Completed" else Reason.NOT_COMPLETED
+    paused = state == "Paused"
+    claims = [
+        *verdict.claims(),
+        Claim("Complete", complete, reason),
+        Claim("Suspended", "True" if paused else "False", Reason.PAUSED if paused else Reason.NOT_SUSPENDED),
+    ]
+    fixed = {
+        "observed_generation": generation,
+        "state": state,
+        "message": bounded(verdict.message),
+        "conditions": conditions(claims, before.conditions, generation, seen.now),
+    }
+    status = before.model_copy(update={**update, **fixed})
+    was = next((c.reason for c in before.conditions if c.type == "Ready"), None)
+    changed = was != verdict.reason.value
+    text = verdict.message or f"the snapshot is {state}."
+    said = Say("Warning" if verdict.stuck else "Normal", verdict.reason.value, bounded(text))
+    says = (said,) if changed else ()
+    return Decision(status, actions, says, again=again, intent=before.observed_generation < 0)

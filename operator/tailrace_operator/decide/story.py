@@ -1,0 +1,157 @@
+"""What became of the driver's container: ends counted, errors named, and whether to stop trying. Pure.
+
+Exit codes that only a person can cure stop the driver at once; all others are left to the kubelet's back-off until the
+restart limit. The stop holds for one pod template: a new spec, Secret, image, `restartNonce` or Flux' requestedAt tries
+again.
+"""
+
+import re
+from dataclasses import dataclass
+
+from tailrace_operator.decide.model import Limits, Wanted
+from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
+from tailrace_operator.observe.parse import last_words
+from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Reason, bounded
+from tailrace_operator.status.models import DriverSummary, Failures, FaultStatus, Halt
+
+STOPPING: dict[int, tuple[Reason, str]] = {
+    2: (Reason.INVALID_MANIFEST, "Correct the spec."),
+    10: (Reason.CONFIGURATION_REFUSED, "Change what source or target refuse, then change restartNonce."),
+    11: (Reason.AUTHENTICATION_FAILED, "Correct the Secret or the role; a changed Secret starts the driver again."),
+    12: (Reason.POSITION_LOST, "See docs/operations.md, PositionLost."),
+    13: (Reason.FENCED, "Another writer owns the change log: stop it, then change restartNonce."),
+}
+FENCED = 13
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Story:
+    pod: PodSeen | None
+    """The driver's pod that counts: the newest that is not being deleted."""
+    driver: DriverSummary
+    failures: Failures
+    halt: Halt | None
+    error: FaultStatus | None
+    ended: bool
+    """The container ended since the last look."""
+
+
+def follow(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> Story:
+    before = seen.status
+    pod = current(seen.pods)
+    ends = _ends(pod) if pod is not None else 0
+    same = pod is not None and pod.uid == before.driver.pod_uid
+    new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
+    driver = _summary(before.driver, pod, ends, new_ends)
+    kept = _kept_halt(seen, wanted)
+    forgiven = before.halt is not None and kept is None
+    failures = _failures(seen, pod, new_ends, limits, Failures() if forgiven else before.failures)
+    error = _error(pod) if new_ends and pod is not None else None
+    halt = kept
+    if halt is None and new_ends and pod is not None:
+        halt = _new_halt(seen, wanted, pod, failures, limits)
+    return Story(pod, driver, failures, halt, error, new_ends > 0)
+
+
+def current(pods: tuple[PodSeen, ...]) -> PodSeen | None:
+    """A pod that is being deleted ends on purpose: its exit code says nothing."""
+    alive = [p for p in pods if not p.deleting]
+    return max(alive, key=lambda p: p.created, default=None)
+
+
+def _ends(pod: PodSeen) -> int:
+    return pod.restarts + (1 if pod.running_since is None and pod.ended is not None else 0)
+
+
+def _summary(before: DriverSummary, pod: PodSeen | None, ends: int, new_ends: int) -> DriverSummary:
+    if pod is None:
+        return before.model_copy(
+            update={"pod": None, "pod_uid": None, "ready": False, "started_at": None, "pod_restarts": 0}
+        )
+    ended = pod.ended if new_ends else None
+    return DriverSummary(
+        pod=pod.name,
+        pod_uid=pod.uid,
+        ready=pod.ready,
+        started_at=times.text(pod.running_since) if pod.running_since is not None else None,
+        restarts=before.restarts + new_ends,
+        pod_restarts=ends,
+        last_exit_code=min(max(ended.code, -1), 255) if ended is not None else before.last_exit_code,
+        last_exit_at=times.text(ended.at) if ended is not None else before.last_exit_at,
+    )
+
+
+def _failures(seen: ReplicatorSeen, pod: PodSeen | None, new_ends: int, limits: Limits, before: Failures) -> Failures:
+    if new_ends:
+        return Failures(count=before.count + new_ends, since=before.since or times.text(seen.now))
+    since = pod.running_since if pod is not None and pod.ready else None
+    healthy = since is not None and seen.now - since >= limits.healthy_seconds
+    return Failures() if healthy else before
+
+
+def _kept_halt(seen: ReplicatorSeen, wanted: Wanted) -> Halt | None:
+    halt = seen.status.halt
+    asked = seen.meta.requested_at is not None and seen.meta.requested_at != seen.status.last_handled_reconcile_at
+    if halt is None or asked:
+        return None
+    return halt if wanted.template_hash in (None, halt.template_hash) else None
+
+
+def _new_halt(seen: ReplicatorSeen, wanted: Wanted, pod: PodSeen, failures: Failures, limits: Limits) -> Halt | None:
+    if pod.ended is None or wanted.template_hash is None or pod.template_hash != wanted.template_hash:
+        return None  # it ran another template: what runs now has to fail by itself
+    words = _words(pod)
+    if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(seen, pod)):
+        reason, fix = STOPPING[pod.ended.code]
+        text = words or f"the driver ended with exit code {pod.ended.code}. {fix}"
+        return Halt(reason=reason.value, message=text, template_hash=wanted.template_hash, at=times.text(seen.now))
+    since = times.seconds(failures.since)
+    patience = seconds(wanted.spec.retry.time) if wanted.spec is not None else 0.0
+    if failures.count <= limits.restart_limit or since is None or seen.now - since < patience:
+        return None
+    span = times.span(seen.now - since)
+    text = f"the driver ended {failures.count} times in {span}, last: {words or _plain(pod)}"
+    return Halt(
+        reason=Reason.RESTART_LIMIT_EXCEEDED.value,
+        message=bounded(text),
+        template_hash=wanted.template_hash,
+        at=times.text(seen.now),
+    )
+
+
+def _own_newer(seen: ReplicatorSeen, pod: PodSeen) -> bool:
+    """A forced deletion can leave an old driver that meets the epoch of the new one."""
+    return any(other.uid != pod.uid and other.created > pod.created for other in seen.pods)
+
+
+def _words(pod: PodSeen) -> str:
+    error = _error(pod)
+    if error is None:
+        return ""
+    return bounded(f"{error.name}: {error.message}" + (f" Fix: {error.fix}" if error.fix else ""))
+
+
+def _error(pod: PodSeen) -> FaultStatus | None:
+    ended = pod.ended
+    if ended is None:
+        return None
+    said = last_words(ended.message)
+    if said is not None:
+        return FaultStatus(name=said[0], message=bounded(said[1]), fix=bounded(said[2]))
+    if ended.reason == "OOMKilled":
+        fix = "Raise spec.driver.memoryOverhead, or memory."
+        return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit.", fix=fix)
+    if ended.code == 0:
+        return None
+    return FaultStatus(name="DriverEnded", message=_plain(pod), fix="See the log of the driver's pod.")
+
+
+def _plain(pod: PodSeen) -> str:
+    return f"exit code {pod.ended.code} ({pod.ended.reason or 'no reason given'})" if pod.ended is not None else ""
+
+
+def seconds(duration: str) -> float:
+    """`1h30m` -> 5400.0."""
+    return sum(float(n) * _UNITS[u] for n, u in re.findall(r"([0-9.]+)(ms|s|m|h|d)", duration))

@@ -1,0 +1,149 @@
+"""The driver's status document in the bounded form of the Replicator's status. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
+from tailrace_operator.decide.model import Limits
+from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded
+from tailrace_operator.status.models import (
+    MAX_WORST,
+    ApplySummary,
+    CaptureSummary,
+    FaultStatus,
+    SnapshotProgress,
+    TableCounts,
+    TableSummary,
+)
+
+UNDER_WAY = ("Pending", "Running", "Paused")
+BAD = ("FAILING", "STOPPED")
+
+
+def capture(status: Status) -> CaptureSummary:
+    seen = status.capture
+    return CaptureSummary(
+        position=seen.position,
+        lag_seconds=_positive(seen.lag_seconds),
+        lag_bytes=seen.lag_bytes,
+        retained_bytes=seen.retained_bytes,
+        rows_per_second=max(seen.rows_per_second, 0.0),
+        waiting_for=bounded(seen.waiting_for) if seen.waiting_for else None,
+    )
+
+
+def apply(status: Status) -> ApplySummary:
+    seen = status.apply
+    return ApplySummary(
+        lag_seconds=_positive(seen.lag_seconds),
+        record=seen.record,
+        rows_per_second=max(seen.rows_per_second, 0.0),
+    )
+
+
+def _positive(value: float | None) -> float | None:
+    return None if value is None else round(max(value, 0.0), 3)
+
+
+def tables(status: Status) -> TableCounts:
+    by_state = Counter(t.state for t in status.tables)
+    bad = [t for t in status.tables if t.state in BAD]
+    late = [t for t in status.tables if t.state not in BAD and (t.lag_seconds or 0) > 60]
+    worst = sorted(bad, key=lambda t: (t.state != "STOPPED", t.name))
+    worst += sorted(late, key=lambda t: (-(t.lag_seconds or 0), t.name))
+    return TableCounts(
+        total=status.tables_total,
+        waiting=by_state["WAITING"],
+        snapshotting=by_state["SNAPSHOTTING"],
+        replicating=by_state["REPLICATING"],
+        failing=by_state["FAILING"],
+        stopped=by_state["STOPPED"],
+        worst=tuple(_table(t) for t in worst[:MAX_WORST]),
+        truncated=len(worst) > MAX_WORST,
+    )
+
+
+def _table(table: TableStatus) -> TableSummary:
+    return TableSummary(
+        name=table.name[:256],
+        state=table.state,
+        lag_seconds=_positive(table.lag_seconds),
+        fault=fault(table.fault),
+    )
+
+
+def fault(found: Fault | None) -> FaultStatus | None:
+    if found is None:
+        return None
+    return FaultStatus(name=found.name[:253], message=bounded(found.message), fix=bounded(found.fix))
+
+
+def snapshots(status: Status) -> SnapshotProgress | None:
+    """None: no snapshot is under way."""
+    active = [s for s in status.snapshots if s.state in UNDER_WAY]
+    if not active:
+        return None
+    left = [s.seconds_left for s in active if s.state == "Running"]
+    known = [value for value in left if value is not None]
+    return SnapshotProgress(
+        running=len(active),
+        tables_done=sum(s.tables_done for s in active),
+        tables_total=sum(s.tables_total for s in active),
+        rows_done=sum(s.rows_done for s in active),
+        rows_estimated=sum(s.rows_estimated for s in active),
+        rows_per_second=max((s.rows_per_second for s in active), default=0.0),
+        seconds_left=max(known) if known and len(known) == len(left) else None,
+    )
+
+
+def percentage(done: int, estimated: int, finished: bool) -> str:
+    """Below 100 % until it is finished: estimates are estimates."""
+    if finished:
+        return "100%"
+    return f"{min(100 * done // max(estimated, 1), 99)}%"
+
+
+def lag(status: Status) -> float | None:
+    """Seconds from a commit at the source to the target."""
+    parts = [v for v in (status.capture.lag_seconds, status.apply.lag_seconds) if v is not None]
+    return max(sum(parts), 0.0) if parts else None
+
+
+def claims(status: Status, limits: Limits) -> Iterable[Claim]:
+    """Conditions of their own, which do not feed Ready. What is not known is not claimed."""
+    if status.tables_total:
+        yield _initial(status)
+    behind = lag(status)
+    if behind is not None:
+        shown, most = times.span(behind), times.span(limits.lag_seconds)
+        late = behind > limits.lag_seconds
+        text = f"{shown} behind the source; the objective is {most}."
+        yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
+        bad = status.tables_failing
+        met = not late and not bad
+        why = "" if met else (text if late else f"{bad} tables fail.")
+        yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, why)
+    kept = status.capture.retained_bytes
+    if kept is not None:
+        risk = kept > limits.retained_bytes
+        text = f"the source keeps {kept >> 20} MiB of log for the slot; its disk may fill." if risk else ""
+        yield Claim("SlotAtRisk", _truth(risk), Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW, text)
+
+
+def _truth(value: bool) -> Truth:
+    return "True" if value else "False"
+
+
+def _initial(status: Status) -> Claim:
+    active = [s for s in status.snapshots if s.reason == "initial" and s.state in UNDER_WAY]
+    waiting = [t.name for t in status.tables if t.state == "WAITING"]
+    if active or waiting:
+        text = f"{len(active)} initial snapshots under way, {len(waiting)} tables wait."
+        return Claim("InitialSnapshotCompleted", "False", Reason.SNAPSHOTTING, text)
+    return Claim("InitialSnapshotCompleted", "True", Reason.INITIAL_SNAPSHOT_COMPLETED)
+
+
+def active_requests(status: Status) -> list[SnapshotStatus]:
+    """Ad-hoc snapshots that are not finished."""
+    return [s for s in status.snapshots if s.reason == "request" and s.state in UNDER_WAY]

@@ -1,0 +1,70 @@
+"""Which spec ought to run: the newest, or the last valid one while the newest is not. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.decide.model import Limits, Trouble, Wanted
+from tailrace_operator.observe.model import ReplicatorSeen
+from tailrace_operator.resources import hashing, names, references
+from tailrace_operator.status.conditions import Reason
+
+_NAME = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+
+
+def resolve(seen: ReplicatorSeen, limits: Limits) -> Wanted:
+    found = parse(seen.meta.name, seen.spec)
+    if isinstance(found, Trouble):
+        last = parse(seen.meta.name, seen.running_spec) if seen.running_spec is not None else found
+        if isinstance(last, Trouble):
+            return Wanted(None, -1, "", None, limits.image, found)
+        # Of the last valid spec, `suspend` is not remembered: what the newest says there may be all that is right.
+        last = last.model_copy(update={"suspend": seen.spec.get("suspend") is True})
+        runs_on = f"{found.message} Generation {seen.status.applied_generation} runs on."
+        return _with_data(seen, last, seen.status.applied_generation, limits, Trouble(found.reason, runs_on, True))
+    return _with_data(seen, found, seen.meta.generation, limits, None)
+
+
+def parse(name: str, spec: Mapping[str, Any]) -> ReplicatorSpec | Trouble:
+    if len(name) > names.MAX_NAME or not _NAME.match(name):
+        rule = f"at most {names.MAX_NAME} letters, digits and hyphens, beginning with a letter"
+        return Trouble(Reason.INVALID_SPEC, f"metadata.name is {name!r}: use {rule}.", True)
+    try:
+        return ReplicatorSpec.model_validate(spec)
+    except ValidationError as error:
+        return Trouble(Reason.INVALID_SPEC, f"spec: {faults(error)}", True)
+
+
+def faults(error: ValidationError) -> str:
+    """Path and reason of each fault; values only where they are short."""
+    parts = []
+    for item in error.errors(include_url=False):
+        path = ".".join(str(p) for p in item["loc"]) or "spec"
+        value = repr(item.get("input"))
+        shown = f" (found {value})" if len(value) <= 80 else ""
+        parts.append(f"{path}: {str(item['msg']).removeprefix('Value error, ')}{shown}.")
+    return " ".join(parts)
+
+
+def _with_data(
+    seen: ReplicatorSeen, spec: ReplicatorSpec, generation: int, limits: Limits, trouble: Trouble | None
+) -> Wanted:
+    image = spec.image or limits.image
+    token = f"Secret/{names.driver(seen.meta.name)}"
+    used = {place: seen.data_hashes.get(place) for place in references.data(spec)}
+    missing = [place for place, found in used.items() if found is None]
+    hashes = {place: found for place, found in {**used, token: seen.data_hashes.get(token)}.items() if found}
+    spec_hash = hashing.spec_hash(spec)
+    if missing:
+        return Wanted(spec, generation, spec_hash, None, image, trouble or _absent(seen, missing[0]))
+    return Wanted(spec, generation, spec_hash, hashing.template_hash(spec, image, hashes), image, trouble)
+
+
+def _absent(seen: ReplicatorSeen, place: str) -> Trouble:
+    kind, _, name = place.partition("/")
+    reason = Reason.SECRET_NOT_FOUND if kind == "Secret" else Reason.CONFIG_MAP_NOT_FOUND
+    text = f"{kind} {name!r} does not exist in namespace {seen.meta.namespace}; create it."
+    return Trouble(reason, text, False)

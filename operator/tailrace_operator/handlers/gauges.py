@@ -1,0 +1,77 @@
+"""Gauges per Replicator and SnapshotRequest, read off the index at each scrape: what the status says, as numbers."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tailrace_operator.observe.index import Index
+
+LABELS = ("namespace", "name")
+PATHS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "capture_lag_seconds": ("Age of the oldest commit not in the change log", ("capture", "lagSeconds")),
+    "capture_lag_bytes": ("Source log not in the change log", ("capture", "lagBytes")),
+    "retained_bytes": ("Log that the source keeps", ("capture", "retainedBytes")),
+    "captured_rows_per_second": ("Row changes captured per second", ("capture", "rowsPerSecond")),
+    "apply_lag_seconds": ("Age of the oldest captured commit not in the target", ("apply", "lagSeconds")),
+    "applied_rows_per_second": ("Rows applied per second", ("apply", "rowsPerSecond")),
+    "driver_ends": ("Ends of the driver's container", ("driver", "restarts")),
+    "snapshot_rows_done": ("Rows read by snapshots under way", ("snapshot", "rowsDone")),
+    "snapshot_rows_estimated": ("Rows expected by snapshots under way", ("snapshot", "rowsEstimated")),
+}
+TABLE_STATES = ("waiting", "snapshotting", "replicating", "failing", "stopped")
+
+
+class Gauges(Collector):
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        statuses = [
+            ([key.namespace, key.name], (self._index.get(key) or {}).get("status", {}))
+            for key in self._index.keys("Replicator")
+        ]
+        for name, (text, path) in PATHS.items():
+            family = GaugeMetricFamily(f"tailrace_replicator_{name}", text, labels=LABELS)
+            for labels, status in statuses:
+                value = _at(status, path)
+                if value is not None:
+                    family.add_metric(labels, float(value))
+            yield family
+        yield _tables(statuses)
+        yield _conditions("replicator", statuses)
+        yield _conditions(
+            "snapshot_request",
+            [
+                ([key.namespace, key.name], (self._index.get(key) or {}).get("status", {}))
+                for key in self._index.keys("SnapshotRequest")
+            ],
+        )
+
+
+def _tables(statuses: list[tuple[list[str], Any]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("tailrace_replicator_tables", "Tables by state", labels=(*LABELS, "state"))
+    for labels, status in statuses:
+        for state in TABLE_STATES:
+            value = _at(status, ("tables", state))
+            if value is not None:
+                family.add_metric([*labels, state], float(value))
+    return family
+
+
+def _conditions(resource: str, statuses: list[tuple[list[str], Any]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        f"tailrace_{resource}_condition", "1: the condition is True", labels=(*LABELS, "type", "reason")
+    )
+    for labels, status in statuses:
+        for condition in status.get("conditions", ()):
+            value = 1.0 if condition["status"] == "True" else 0.0
+            family.add_metric([*labels, condition["type"], condition["reason"]], value)
+    return family
+
+
+def _at(status: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        status = status.get(name) if isinstance(status, dict) else None
+    return status

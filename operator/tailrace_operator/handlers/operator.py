@@ -1,0 +1,188 @@
+"""The whole process: probes, lease, first lists, then watches, queue, canary and lease side by side until one ends."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import aiohttp
+import kopf
+
+from tailrace.errors import TailraceError
+from tailrace_operator import metrics
+from tailrace_operator.act.events import Events
+from tailrace_operator.act.lease import Lease
+from tailrace_operator.act.perform import Performer
+from tailrace_operator.act.status import StatusWriter
+from tailrace_operator.handlers import watching
+from tailrace_operator.handlers.canary import Canary
+from tailrace_operator.handlers.gauges import Gauges
+from tailrace_operator.handlers.reconcile import Parts, Reconciler
+from tailrace_operator.handlers.scheduler import Scheduler
+from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
+from tailrace_operator.kube import Kube
+from tailrace_operator.observe.drivers import Drivers
+from tailrace_operator.observe.gather import Gatherer
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.memory import Memory
+from tailrace_operator.settings import Settings
+
+log = logging.getLogger(__name__)
+LEASE_STUCK_SECONDS = 60.0
+
+
+class TaskEnded(TailraceError):
+    """A part that should run for ever has ended."""
+
+
+async def serve(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT; raises what ended it otherwise."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def arm() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+
+    arm()
+    kube = await Kube.connect(settings.kubeconfig)
+    async with _Closing(kube), _session() as session:
+        process = _Process(settings, kube, session, arm)
+        await process.probes.start(settings.host, settings.port)
+        try:
+            await _first([stop.wait(), process.run()], stop)
+        finally:
+            await process.close()
+
+
+class _Process:
+    def __init__(
+        self, settings: Settings, kube: Kube, session: aiohttp.ClientSession, rearm: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._rearm = rearm
+        self._kube = kube
+        self.scheduler = Scheduler()
+        self.index = Index(self.scheduler.wake)
+        self.lease = Lease(kube, settings.lease_namespace, settings.identity)
+        self.canary = Canary(kube, self.index, settings.namespaces)
+        memory = Memory(time.time)
+        gatherer = Gatherer(self.index, kube, Drivers(session), memory, time.time)
+        self.reconciler = Reconciler(
+            Parts(
+                kube=kube,
+                index=self.index,
+                gatherer=gatherer,
+                writer=StatusWriter(kube, time.time),
+                performer=Performer(kube, session, self.index, gatherer, memory),
+                events=Events(kube, settings.identity),
+                memory=memory,
+                limits=settings.limits,
+            )
+        )
+        metrics.REGISTRY.register(Gauges(self.index))
+        self.probes = ProbeServer(self.ailment, self.measure)
+        self._held = False
+
+    async def run(self) -> None:
+        await self.lease.acquire()
+        self._held = True
+        watches = watching.watches(self._kube, self._settings.namespaces, self.index)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_endless("the lease", self.lease.keep()))
+            await self._first_lists()
+            for watch in watches:
+                group.create_task(_endless("a watch", watch.run()))
+            # Nothing is decided before everything is known: a child that is not listed yet would be made again.
+            for watch in watches:
+                await watch.synced.wait()
+            log.info("knows %d Replicators", len(self.index.keys("Replicator")))
+            group.create_task(_endless("kopf", self._kopf()))
+            group.create_task(_endless("the canary", self.canary.run()))
+            group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
+
+    async def close(self) -> None:
+        if self._held:
+            await self.lease.release()
+        await self.probes.close()
+
+    def ailment(self) -> str | None:
+        if time.monotonic() - self.lease.turned > LEASE_STUCK_SECONDS:
+            return "the lease is not looked after"
+        if self._held and self.scheduler.overdue() > STUCK_SECONDS:
+            return f"a round is overdue for {self.scheduler.overdue():.0f} s"
+        if self.canary.stale:
+            return "the watches miss changes"
+        return None
+
+    def measure(self) -> None:
+        metrics.QUEUE.set(self.scheduler.length())
+        metrics.OVERDUE.set(self.scheduler.overdue())
+
+    async def _first_lists(self) -> None:
+        """Until they succeed: the CRDs may come after the operator."""
+        pause = 1.0
+        while True:
+            try:
+                for kind in watching.PLURALS:
+                    for namespace in self._settings.namespaces:
+                        for document in await watching.list_all(self._kube, kind, namespace):
+                            self.index.put(kind, document)
+                return
+            except TailraceError as error:
+                log.warning("cannot list yet: %s; again in %.0f s", error.message, pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 15.0)
+
+    async def _kopf(self) -> None:
+        registry = watching.registry(self.index)
+        watching.login(self._settings.kubeconfig, registry)
+        namespaces = [n for n in self._settings.namespaces if n is not None]
+        others = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
+            registry=registry,
+            settings=watching.kopf_settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+        )
+        self._rearm()  # kopf has taken the signals for itself
+        await kopf.run_tasks(tasks, ignored=others)
+
+
+async def _endless(name: str, work: Coroutine[Any, Any, None]) -> None:
+    await work
+    raise TaskEnded(f"{name} has ended.")
+
+
+async def _first(works: list[Coroutine[Any, Any, Any]], stop: asyncio.Event) -> None:
+    """Until the first ends; the others are cancelled. Raises what it raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    done = [t for t in tasks if t.done()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        error = task.exception()
+        if error is not None and not stop.is_set():
+            raise error
+
+
+class _Closing(contextlib.AbstractAsyncContextManager["_Closing"]):
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._kube.close()
+
+
+@contextlib.asynccontextmanager
+async def _session() -> AsyncIterator[aiohttp.ClientSession]:
+    """For the drivers; no proxy: their addresses are pods."""
+    connector = aiohttp.TCPConnector(limit=64, limit_per_host=2)
+    async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
+        yield session

@@ -1,0 +1,113 @@
+"""One round of the loop: observe, decide, record the intent, act. Called by the scheduler for whatever is due."""
+
+from dataclasses import dataclass
+
+from tailrace.seams import seam
+from tailrace_operator.act.events import Events
+from tailrace_operator.act.perform import Performer
+from tailrace_operator.act.status import StatusWriter
+from tailrace_operator.decide import replicator, request
+from tailrace_operator.decide.model import Decision, Limits
+from tailrace_operator.kube import Kube, NotFound, Where
+from tailrace_operator.observe.gather import Gatherer
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.memory import Memory
+from tailrace_operator.observe.model import Key, ReplicatorSeen, RequestSeen
+from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+
+REPLICATOR, REQUEST = "Replicator", "SnapshotRequest"
+FAST_SECONDS = 25.0
+"""Longest pause between two questions to a driver however many there are: a dead one must show within 30 s."""
+QUESTIONS_PER_SECOND = 50
+SOON_SECONDS = 5.0
+"""After actions: what they changed is looked at soon, even if a watch is late."""
+Seen = ReplicatorSeen | RequestSeen
+Decided = Decision[ReplicatorStatus] | Decision[SnapshotRequestStatus]
+
+
+@dataclass(frozen=True)
+class Parts:
+    kube: Kube
+    index: Index
+    gatherer: Gatherer
+    writer: StatusWriter
+    performer: Performer
+    events: Events
+    memory: Memory
+    limits: Limits
+
+
+class Reconciler:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._uids: dict[Key, str] = {}
+
+    async def round(self, key: Key) -> float | None:
+        """Seconds until the next round; None: the object is gone."""
+        try:
+            return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
+        except NotFound as error:
+            # Its status has nowhere to go: it may be deleted, and the watch has not said so yet.
+            if not await self._gone(key):
+                raise error
+            return None
+
+    async def _replicator(self, key: Key) -> float | None:
+        seen = await self._parts.gatherer.replicator(key)
+        if seen is None:
+            self._forget(key)
+            return None
+        decision = replicator.decide(seen, self._parts.limits)
+        delay = await self._carry_out(key, seen, decision, seen.meta.name)
+        running = len(self._parts.index.keys(REPLICATOR))
+        crowded = min(max(decision.again, running / QUESTIONS_PER_SECOND), FAST_SECONDS)
+        return min(delay, crowded) if decision.again <= FAST_SECONDS else delay
+
+    async def _request(self, key: Key) -> float | None:
+        seen = await self._parts.gatherer.request(key)
+        if seen is None:
+            self._forget(key)
+            return None
+        decision = request.decide(seen, self._parts.limits)
+        return await self._carry_out(key, seen, decision, str(seen.spec.get("replicator", "")))
+
+    async def _carry_out(self, key: Key, seen: Seen, decision: Decided, driver_of: str) -> float:
+        meta, now = seen.meta, seen.now
+        self._uids[key] = meta.uid
+        old, new = seen.status, decision.status
+        # The intent stands in the status before anything is touched. Dying before the write: the next process decides
+        # the same again. Dying after it: it finds the intent, sees what is missing and does the rest.
+        seam("operator.before-status")
+        written = await self._parts.writer.write(key, meta, new, old, decision.intent)
+        if written is not None:
+            self._parts.index.put(key.kind, written)
+            for said in decision.says:
+                await self._parts.events.say(key, meta, said, now)
+            seam("operator.after-status")
+        elif new == old:
+            for said in decision.says:
+                await self._parts.events.say(key, meta, said, now)
+        for action in decision.actions:
+            await self._parts.performer.perform(key, meta, driver_of, action)
+        held = self._parts.writer.wait(meta.uid, new, old) if written is None else None
+        delay = decision.again if held is None else min(decision.again, held)
+        return min(delay, SOON_SECONDS) if decision.actions else delay
+
+    async def _gone(self, key: Key) -> bool:
+        """Ask; remove it from the index if so."""
+        uid = self._uids.get(key)
+        try:
+            document = await self._parts.kube.call("GET", Where(key.kind, key.namespace, key.name))
+        except NotFound:
+            self._parts.index.remove(key.kind, key.namespace, key.name)
+            self._forget(key)
+            return True
+        if document["metadata"]["uid"] != uid:
+            self._parts.index.put(key.kind, document)
+        return False
+
+    def _forget(self, key: Key) -> None:
+        uid = self._uids.pop(key, "")
+        self._parts.writer.forget(uid)
+        self._parts.memory.forget(key, uid)
+        self._parts.index.use_data(key, set())

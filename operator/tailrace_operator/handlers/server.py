@@ -1,0 +1,39 @@
+"""`/healthz`, `/readyz` and `/metrics` of the operator. Health means that work gets done, not that a port answers."""
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from tailrace_operator import metrics
+
+STUCK_SECONDS = 180.0
+"""A due object or a round that waits longer: rounds end in much less, whatever the API server does."""
+
+
+class ProbeServer:
+    """`ailment`: why the process should be restarted, None: it is well."""
+
+    def __init__(self, ailment: Callable[[], str | None], before_scrape: Callable[[], None]) -> None:
+        self._ailment = ailment
+        self._before_scrape = before_scrape
+        app = web.Application()
+        app.add_routes(
+            [web.get("/healthz", self._health), web.get("/readyz", self._health), web.get("/metrics", self._metrics)]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def start(self, host: str, port: int) -> None:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+    async def _health(self, request: web.Request) -> web.Response:
+        ailment = self._ailment()
+        return web.Response(status=200 if ailment is None else 503, text=ailment or "ok")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self._before_scrape()
+        return web.Response(body=generate_latest(metrics.REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,149 @@
+"""Registers with kopf for our two resources, and the watches for what belongs to them. They feed the
+index and do nothing else."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import kopf
+
+from tailrace.contract.resources import GROUP, VERSION
+from tailrace_operator.kube import Kube, Where
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.watch import PAGE, Document, Sink, Watch
+from tailrace_operator.resources.names import SELECTOR
+
+PLURALS = {"Replicator": "replicators", "SnapshotRequest": "snapshotrequests"}
+OWNED = ("ConfigMap", "ServiceAccount", "RoleBinding", "Service", "StatefulSet", "Pod", "Job")
+
+
+def registry(index: Index) -> kopf.OperatorRegistry:
+    """kopf's side: events only. kopf writes nothing: no annotations, no finalizers, no status."""
+    found = kopf.OperatorRegistry()
+    for kind, plural in PLURALS.items():
+        _register(found, index, kind, plural)
+    return found
+
+
+def _register(found: kopf.OperatorRegistry, index: Index, kind: str, plural: str) -> None:
+    async def on_event(**kwargs: Any) -> None:
+        event = kwargs["event"]
+        head = event["object"]["metadata"]
+        if event["type"] == "DELETED":
+            index.remove(kind, head["namespace"], head["name"], head["uid"])
+        else:
+            index.put(kind, event["object"])
+
+    kopf.on.event(GROUP, VERSION, plural, registry=found, id=f"index-{plural}")(on_event)
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.persistence.finalizer = f"{GROUP}/kopf-unused"
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.networking.error_backoffs = _Backoffs()
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 360
+    settings.watching.reconnect_backoff = 1.0
+    return settings
+
+
+class _Backoffs(Iterable[int]):
+    """Endless: an API server that is away for an hour comes back to an operator that still watches."""
+
+    def __iter__(self) -> Any:
+        yield from (1, 1, 2, 3, 5, 8, 13, 20)
+        while True:
+            yield 30
+
+
+def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
+    """For everything that Replicators own, and for all Secrets and ConfigMaps that their specs may name."""
+    found = []
+    for namespace in namespaces:
+        for kind in OWNED:
+            found.append(Watch(kube, kind, namespace, _owned(index, kind, namespace), selector=SELECTOR))
+        # The drivers' token Secrets are ours and among all Secrets: one watch feeds both.
+        both = _both(_data(index, "Secret", namespace), _owned(index, "Secret", namespace))
+        found.append(Watch(kube, "Secret", namespace, both, metadata_only=True))
+        found.append(Watch(kube, "ConfigMap", namespace, _data(index, "ConfigMap", namespace), metadata_only=True))
+    return found
+
+
+def _owned(index: Index, kind: str, namespace: str | None) -> Sink:
+    def listed(documents: list[Document]) -> None:
+        alive = {d["metadata"]["uid"] for d in documents}
+        for known in index.all_owned(kind):
+            head = known["metadata"]
+            if namespace in (None, head["namespace"]) and head["uid"] not in alive:
+                index.remove_owned(kind, known)
+        for document in documents:
+            index.put_owned(kind, document)
+
+    return Sink(listed, lambda d: index.put_owned(kind, d), lambda d: index.remove_owned(kind, d))
+
+
+def _data(index: Index, kind: str, namespace: str | None) -> Sink:
+    def put(document: Document) -> None:
+        head = document["metadata"]
+        index.put_data(kind, head["namespace"], head["name"], head["resourceVersion"])
+
+    def gone(document: Document) -> None:
+        head = document["metadata"]
+        index.put_data(kind, head["namespace"], head["name"], None)
+
+    def listed(documents: list[Document]) -> None:
+        alive = {(d["metadata"]["namespace"], d["metadata"]["name"]) for d in documents}
+        for place in index.data_places(kind):
+            if namespace in (None, place[0]) and place not in alive:
+                index.put_data(kind, *place, None)
+        for document in documents:
+            put(document)
+
+    return Sink(listed, put, gone)
+
+
+def _both(first: Sink, second: Sink) -> Sink:
+    def listed(documents: list[Document]) -> None:
+        first.listed(documents)
+        second.listed(documents)
+
+    def changed(document: Document) -> None:
+        first.changed(document)
+        second.changed(document)
+
+    def removed(document: Document) -> None:
+        first.removed(document)
+        second.removed(document)
+
+    return Sink(listed, changed, removed)
+
+
+async def list_all(kube: Kube, kind: str, namespace: str | None, *, metadata_only: bool = False) -> list[Document]:
+    """All objects of one of our kinds."""
+    found: list[Document] = []
+    query: dict[str, str | int] = {"limit": PAGE}
+    accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1" if metadata_only else "application/json"
+    while True:
+        page = await kube.call("GET", Where(kind, namespace), query=query, accept=accept)
+        found += page.get("items", [])
+        if not page["metadata"].get("continue"):
+            return found
+        query["continue"] = page["metadata"]["continue"]
+
+
+def login(kubeconfig: str | None, found: kopf.OperatorRegistry) -> None:
+    """kopf's own connections, with the same identity as ours."""
+
+    @kopf.on.login(registry=found)
+    def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        if kubeconfig is None:
+            return kopf.login_with_service_account(**kwargs)
+        return kopf.login_with_kubeconfig(**kwargs)
+
+
+logging.getLogger("kopf.objects").setLevel(logging.WARNING)

@@ -1,0 +1,65 @@
+"""Asks drivers for their status and remembers what they said. `gather` calls it for the objects that are due.
+
+A question has little time: a driver that hangs must show within 30 s, and must not hold up others.
+"""
+
+from dataclasses import replace
+
+import aiohttp
+from pydantic import ValidationError
+
+from tailrace.contract.driver import STATUS
+from tailrace.contract.status import Status
+from tailrace_operator.observe.model import DriverSeen, PodSeen
+from tailrace_operator.resources.names import HTTP_PORT
+
+ANSWER_SECONDS = 5.0
+MAX_BYTES = 32 << 20
+"""Ten thousand tables with their counters take 5 MB."""
+
+
+def address(ip: str) -> str:
+    """The driver's URL; IPv6 addresses in brackets."""
+    return f"http://[{ip}]:{HTTP_PORT}" if ":" in ip else f"http://{ip}:{HTTP_PORT}"
+
+
+class Drivers:
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._seen: dict[tuple[str, str], tuple[str, DriverSeen]] = {}
+
+    def forget(self, namespace: str, replicator: str) -> None:
+        self._seen.pop((namespace, replicator), None)
+
+    async def fresh(self, namespace: str, replicator: str, pod: PodSeen, now: float, age: float) -> DriverSeen:
+        """The last answer of this container if it is no older than `age`, else a new one."""
+        life, known = self._seen.get((namespace, replicator), ("", DriverSeen()))
+        young = known.answered_at is not None and 0 <= now - known.answered_at < age
+        if life == _life(pod) and known.silent_since is None and young:
+            return known
+        return await self.ask(namespace, replicator, pod, now)
+
+    async def ask(self, namespace: str, replicator: str, pod: PodSeen, now: float) -> DriverSeen:
+        """What it says now, or the last answer of this container with how long it has been silent since."""
+        life = _life(pod)
+        known_life, known = self._seen.get((namespace, replicator), ("", DriverSeen()))
+        before = known if known_life == life else DriverSeen()
+        try:
+            seen = DriverSeen(await self._get(pod.ip or ""), now)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValidationError, ValueError) as error:
+            since = before.silent_since if before.silent_since is not None else now
+            seen = replace(before, silent_since=since, error=f"{type(error).__name__}: {error}"[:300])
+        self._seen[namespace, replicator] = (life, seen)
+        return seen
+
+    async def _get(self, ip: str) -> Status:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        async with self._session.get(address(ip) + STATUS, timeout=timeout) as response:
+            response.raise_for_status()
+            body = await response.content.read(MAX_BYTES)
+            return Status.model_validate_json(body)
+
+
+def _life(pod: PodSeen) -> str:
+    """One container's life: what an earlier one said is not true of this one."""
+    return f"{pod.uid}/{pod.running_since}"

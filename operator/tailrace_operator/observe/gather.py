@@ -1,0 +1,179 @@
+"""Makes the frozen observation of one object: from the index, from the driver, and, when the version of a referenced
+Secret or ConfigMap moved, from one read of it. Called at the start of each round.
+"""
+
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.kube import Kube, NotFound, Where
+from tailrace_operator.observe import parse
+from tailrace_operator.observe.drivers import Drivers
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.memory import Memory
+from tailrace_operator.observe.model import Child, DriverSeen, Key, Meta, PodSeen, ReplicatorSeen, RequestSeen
+from tailrace_operator.resources import hashing, names, references, settings
+from tailrace_operator.status.load import load
+from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+
+Document = dict[str, Any]
+FRESH_SECONDS = 2.0
+"""An answer of the driver this young is good enough."""
+
+
+class Gatherer:
+    def __init__(self, index: Index, kube: Kube, drivers: Drivers, memory: Memory, clock: Callable[[], float]) -> None:
+        self._index = index
+        self._kube = kube
+        self._drivers = drivers
+        self._memory = memory
+        self._clock = clock
+
+    # ---- Replicator ----
+
+    async def replicator(self, key: Key) -> ReplicatorSeen | None:
+        """None: it is gone."""
+        document = self._index.get(key)
+        if document is None:
+            return None
+        meta = parse.meta(document)
+        owned = self._index.owned(key.namespace, key.name)
+        pods = self._pods(key)
+        main = max((p for p in pods["driver"] if not p.deleting), key=lambda p: p.created, default=None)
+        running = settings.spec_of(owned.get(("ConfigMap", names.driver(key.name)), {}).get("data"))
+        spec = document.get("spec", {})
+        return ReplicatorSeen(
+            now=self._clock(),
+            meta=meta,
+            spec=spec,
+            status=load(ReplicatorStatus, document.get("status")),
+            running_spec=running,
+            data_hashes=await self._data(key, [s for s in (spec, running) if s is not None]),
+            children=self._children(meta, owned),
+            pods=pods["driver"],
+            executors=pods["executor"],
+            cleaners=pods["drop"],
+            driver=await self._ask(key, main),
+            requests=frozenset(r["metadata"]["uid"] for r in self._index.requests(key.namespace, key.name)),
+            refusal=self._memory.refusal(key),
+            namespace_ends=key.namespace in self._memory.ending,
+        )
+
+    def _pods(self, key: Key) -> dict[str, tuple[PodSeen, ...]]:
+        found: dict[str, list[PodSeen]] = {"driver": [], "executor": [], "drop": []}
+        for (kind, _), document in self._index.owned(key.namespace, key.name).items():
+            component = document["metadata"]["labels"].get(names.COMPONENT_LABEL)
+            if kind == "Pod" and component in found:
+                found[component].append(parse.pod(document))
+        return {component: tuple(sorted(pods, key=lambda p: p.name)) for component, pods in found.items()}
+
+    def _children(self, meta: Meta, owned: Any) -> dict[str, Child]:
+        """Only those of this very Replicator: one of the same name may have left some that are on their way out."""
+        found = {}
+        for (kind, name), document in owned.items():
+            head = document["metadata"]
+            if kind == "Pod" or all(o["uid"] != meta.uid for o in head.get("ownerReferences", ())):
+                continue
+            child = parse.child(kind, document)
+            ours = self._memory.applied.get((kind, meta.namespace, name))
+            drifted = ours is not None and ours[0] == child.content_hash and ours[1] != child.version
+            found[f"{kind}/{name}"] = replace(child, drifted=drifted)
+        return found
+
+    async def _ask(self, key: Key, pod: PodSeen | None) -> DriverSeen:
+        if pod is None or pod.running_since is None or pod.ip is None:
+            self._drivers.forget(key.namespace, key.name)
+            return DriverSeen()
+        return await self._drivers.fresh(key.namespace, key.name, pod, self._clock(), FRESH_SECONDS)
+
+    # ---- Secrets and ConfigMaps ----
+
+    async def _data(self, key: Key, specs: list[Any]) -> dict[str, str]:
+        places = {("Secret", names.driver(key.name))}
+        for spec in specs:
+            places |= {tuple(place.split("/", 1)) for place in _references(spec)}  # type: ignore[misc]
+        self._index.use_data(key, places)
+        found = {}
+        for kind, name in sorted(places):
+            value = await self._hash(kind, key.namespace, name)
+            if value is not None:
+                found[f"{kind}/{name}"] = value
+        return found
+
+    async def _hash(self, kind: str, namespace: str, name: str) -> str | None:
+        version = self._index.data_version(kind, namespace, name)
+        if version is None:
+            return None
+        known = self._memory.hashes.get((kind, namespace, name))
+        if known is not None and known[0] == version:
+            return known[1]
+        try:
+            document = await self._kube.call("GET", Where(kind, namespace, name))
+        except NotFound:
+            return None
+        value = hashing.data_hash(document)
+        self._memory.hashes[kind, namespace, name] = (document["metadata"]["resourceVersion"], value)
+        self._index.put_data(kind, namespace, name, document["metadata"]["resourceVersion"], wake=False)
+        return value
+
+    async def token(self, namespace: str, replicator: str) -> str | None:
+        """The driver's bearer token; read when a verb needs it, kept nowhere."""
+        try:
+            document = await self._kube.call("GET", Where("Secret", namespace, names.driver(replicator)))
+        except NotFound:
+            return None
+        return base64.b64decode(document.get("data", {}).get(names.TOKEN_KEY, "")).decode().strip() or None
+
+    # ---- SnapshotRequest ----
+
+    async def request(self, key: Key) -> RequestSeen | None:
+        """None: it is gone."""
+        document = self._index.get(key)
+        if document is None:
+            return None
+        meta = parse.meta(document)
+        spec = document.get("spec", {})
+        name = str(spec.get("replicator", ""))
+        parent = self._index.get(Key("Replicator", key.namespace, name))
+        alive = parent is not None and "deletionTimestamp" not in parent["metadata"]
+        driver = await self._ask_for(key.namespace, name) if alive else DriverSeen()
+        entries = driver.status.snapshots if driver.status is not None else ()
+        return RequestSeen(
+            now=self._clock(),
+            meta=meta,
+            spec=spec,
+            status=load(SnapshotRequestStatus, document.get("status")),
+            replicator=alive,
+            replicator_idle=_idle(parent) if parent is not None else None,
+            driver=driver,
+            snapshot=next((s for s in entries if s.id == meta.uid), None),
+            answer=self._memory.answers.get(meta.uid),
+        )
+
+    async def _ask_for(self, namespace: str, replicator: str) -> DriverSeen:
+        pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
+        main = max((p for p in pods if not p.deleting), key=lambda p: p.created, default=None)
+        return await self._ask(Key("Replicator", namespace, replicator), main)
+
+    def pod(self, namespace: str, replicator: str) -> PodSeen | None:
+        """The driver's pod that runs."""
+        pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
+        return max((p for p in pods if not p.deleting and p.ip), key=lambda p: p.created, default=None)
+
+
+def _references(spec: Any) -> tuple[str, ...]:
+    try:
+        return references.data(ReplicatorSpec.model_validate(spec))
+    except ValidationError:
+        return ()
+
+
+def _idle(parent: Document) -> str | None:
+    if parent.get("spec", {}).get("suspend") is True:
+        return "it is suspended."
+    halt = parent.get("status", {}).get("halt")
+    return f"{halt.get('reason')}: {halt.get('message')}" if halt else None

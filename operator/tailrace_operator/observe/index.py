@@ -1,0 +1,164 @@
+"""Everything that is watched, in memory: fed by the watches, read by `gather`. Used from one event loop only.
+
+Documents are kept trimmed (no managedFields). Contents of Secrets are never here, only their versions; hashes of the
+few that are referenced are computed by `gather` and kept beside them. Each change tells `on_change` which object of
+ours it concerns.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tailrace_operator.observe.model import Key
+from tailrace_operator.resources import names
+
+Document = dict[str, Any]
+RESOURCES = ("Replicator", "SnapshotRequest")
+DATA = ("Secret", "ConfigMap")
+Address = tuple[str, str]
+"""Namespace and name."""
+
+
+class Index:
+    def __init__(self, on_change: Callable[[Key], None]) -> None:
+        self._on_change = on_change
+        self._objects: dict[str, dict[Address, Document]] = {kind: {} for kind in RESOURCES}
+        self._owned: dict[Address, dict[tuple[str, str], Document]] = defaultdict(dict)
+        self._data: dict[tuple[str, str, str], str] = {}
+        self._users: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
+        self._uses: dict[Key, set[tuple[str, str]]] = {}
+        self._requests: dict[Address, set[Address]] = defaultdict(set)
+        self.namespaces_ending: set[str] = set()
+
+    # ---- our resources ----
+
+    def put(self, kind: str, document: Mapping[str, Any]) -> None:
+        """A Replicator or SnapshotRequest as it is now; an older version than the known one is passed over."""
+        head = document["metadata"]
+        address = (head["namespace"], head["name"])
+        known = self._objects[kind].get(address)
+        if known is not None and _older(document, known):
+            return
+        self._objects[kind][address] = trimmed(document)
+        if kind == "SnapshotRequest":
+            self._link(address, document)
+        if known is None or _intent(known) != _intent(document):
+            self._on_change(Key(kind, *address))
+        if kind == "Replicator" and (known is None or known.get("status") != document.get("status")):
+            self._tell_requests(address)
+
+    def remove(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
+        known = self._objects[kind].get((namespace, name))
+        if known is None or (uid is not None and known["metadata"]["uid"] != uid):
+            return
+        del self._objects[kind][namespace, name]
+        self._on_change(Key(kind, namespace, name))
+        if kind == "Replicator":
+            self._tell_requests((namespace, name))
+            self.use_data(Key(kind, namespace, name), set())
+        else:
+            replicator = (namespace, str(known.get("spec", {}).get("replicator", "")))
+            self._requests[replicator].discard((namespace, name))
+            self._on_change(Key("Replicator", *replicator))
+
+    def get(self, key: Key) -> Document | None:
+        return self._objects[key.kind].get((key.namespace, key.name))
+
+    def keys(self, kind: str) -> list[Key]:
+        return [Key(kind, *address) for address in self._objects[kind]]
+
+    def requests(self, namespace: str, replicator: str) -> list[Document]:
+        """SnapshotRequests that name the Replicator."""
+        found = self._objects["SnapshotRequest"]
+        return [found[a] for a in self._requests.get((namespace, replicator), ()) if a in found]
+
+    def _link(self, address: Address, document: Mapping[str, Any]) -> None:
+        name = str(document.get("spec", {}).get("replicator", ""))
+        self._requests[address[0], name].add(address)
+
+    def _tell_requests(self, replicator: Address) -> None:
+        for request in self._requests.get(replicator, ()):
+            self._on_change(Key("SnapshotRequest", *request))
+
+    # ---- what Replicators own ----
+
+    def put_owned(self, kind: str, document: Mapping[str, Any]) -> None:
+        head = document["metadata"]
+        replicator = head.get("labels", {}).get(names.REPLICATOR_LABEL)
+        if replicator is None:
+            return
+        owned = self._owned[head["namespace"], replicator]
+        known = owned.get((kind, head["name"]))
+        if known is None or not _older(document, known):
+            owned[kind, head["name"]] = trimmed(document)
+            self._on_change(Key("Replicator", head["namespace"], replicator))
+
+    def remove_owned(self, kind: str, document: Mapping[str, Any]) -> None:
+        head = document["metadata"]
+        replicator = head.get("labels", {}).get(names.REPLICATOR_LABEL)
+        if replicator is None:
+            return
+        owned = self._owned[head["namespace"], replicator]
+        known = owned.get((kind, head["name"]))
+        if known is not None and known["metadata"]["uid"] == head["uid"]:
+            del owned[kind, head["name"]]
+        if not owned:
+            del self._owned[head["namespace"], replicator]
+        self._on_change(Key("Replicator", head["namespace"], replicator))
+
+    def owned(self, namespace: str, replicator: str) -> Mapping[tuple[str, str], Document]:
+        """By kind and name."""
+        return self._owned.get((namespace, replicator), {})
+
+    def all_owned(self, kind: str) -> list[Document]:
+        return [d for owned in self._owned.values() for (k, _), d in owned.items() if k == kind]
+
+    # ---- Secrets and ConfigMaps that specs name ----
+
+    def put_data(self, kind: str, namespace: str, name: str, version: str | None, wake: bool = True) -> None:
+        """`version` None: it is gone. `wake`: tell those that use it."""
+        place = (kind, namespace, name)
+        if version is None:
+            self._data.pop(place, None)
+        else:
+            self._data[place] = version
+        for user in self._users.get(place, ()) if wake else ():
+            self._on_change(user)
+
+    def data_version(self, kind: str, namespace: str, name: str) -> str | None:
+        return self._data.get((kind, namespace, name))
+
+    def data_places(self, kind: str) -> list[Address]:
+        return [(namespace, name) for k, namespace, name in self._data if k == kind]
+
+    def use_data(self, key: Key, places: set[tuple[str, str]]) -> None:
+        """Remember which Secrets and ConfigMaps (kind, name) the object uses, so that their changes wake it."""
+        before = self._uses.pop(key, set())
+        for kind, name in before - places:
+            self._users[kind, key.namespace, name].discard(key)
+        for kind, name in places:
+            self._users[kind, key.namespace, name].add(key)
+        if places:
+            self._uses[key] = places
+
+
+def trimmed(document: Mapping[str, Any]) -> Document:
+    """Without what nobody reads: for thousands of objects it is most of the memory."""
+    head = {k: v for k, v in document["metadata"].items() if k != "managedFields"}
+    return {**document, "metadata": head}
+
+
+def _intent(document: Mapping[str, Any]) -> tuple[object, ...]:
+    """What others change: our own status writes wake nobody."""
+    head = document["metadata"]
+    names_of_interest = ("uid", "generation", "annotations", "labels", "finalizers", "deletionTimestamp")
+    return tuple(head.get(name) for name in names_of_interest)
+
+
+def _older(document: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """By resourceVersion, for one uid. Kubernetes orders them since 1.35 by contract, before that in fact."""
+    new, old = document["metadata"], known["metadata"]
+    try:
+        return bool(new["uid"] == old["uid"] and int(new["resourceVersion"]) < int(old["resourceVersion"]))
+    except (KeyError, ValueError):
+        return False

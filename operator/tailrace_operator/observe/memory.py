@@ -1,0 +1,40 @@
+"""What the process remembers between rounds and may lose: every entry saves work, none is needed to be right."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tailrace_operator.observe.model import Answer, Key, Refusal
+
+REFUSAL_SECONDS = 60.0
+"""What the API server refused is tried again after this: quotas and admission rules change."""
+
+
+@dataclass
+class Memory:
+    clock: Callable[[], float]
+    answers: dict[str, Answer] = field(default_factory=dict)
+    """By a SnapshotRequest's uid: the driver's answer to the last verb."""
+    applied: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
+    """By kind, namespace and name of a child: content hash and version after our apply."""
+    hashes: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
+    """By kind, namespace and name of a Secret or ConfigMap: version, and hash of the data."""
+    ending: set[str] = field(default_factory=set)
+    """Namespaces in which nothing can be made any more."""
+    _refusals: dict[Key, tuple[float, Refusal]] = field(default_factory=dict)
+
+    def refuse(self, key: Key, refusal: Refusal) -> None:
+        self._refusals[key] = (self.clock() + REFUSAL_SECONDS, refusal)
+
+    def refusal(self, key: Key) -> Refusal | None:
+        until, refusal = self._refusals.get(key, (0.0, None))
+        return refusal if self.clock() < until else None
+
+    def accept(self, key: Key, content_hash: str) -> None:
+        """The API server took it after all."""
+        known = self._refusals.get(key)
+        if known is not None and known[1].content_hash == content_hash:
+            del self._refusals[key]
+
+    def forget(self, key: Key, uid: str) -> None:
+        self.answers.pop(uid, None)
+        self._refusals.pop(key, None)

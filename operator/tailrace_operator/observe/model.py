@@ -1,0 +1,165 @@
+"""What one round of the loop has seen: frozen values, made by `observe.gather`, judged by `decide`. Pure types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.contract.driver import Problem
+from tailrace.contract.status import SnapshotStatus, Status
+from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+
+REQUESTED_AT = "reconcile.fluxcd.io/requestedAt"
+FINALIZER = "tailrace.dev/finalizer"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One object in the queue."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Of a resource of ours."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    resource_version: str
+    finalizers: tuple[str, ...] = ()
+    deleted_at: float | None = None
+    """When somebody asked for its deletion."""
+    requested_at: str | None = None
+    """Flux' annotation."""
+
+    @property
+    def deleting(self) -> bool:
+        return self.deleted_at is not None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A container that ended."""
+
+    code: int
+    reason: str
+    message: str
+    at: float
+
+
+@dataclass(frozen=True)
+class PodSeen:
+    name: str
+    uid: str
+    template_hash: str
+    ready: bool
+    phase: str
+    created: float
+    deleting: bool = False
+    ip: str | None = None
+    running_since: float | None = None
+    """Start of the driver's container that runs now."""
+    waiting: str | None = None
+    """Why its container waits (`CrashLoopBackOff`, `ImagePullBackOff`)."""
+    waiting_message: str = ""
+    restarts: int = 0
+    ended: Ended | None = None
+    """The newest end of its container."""
+    unscheduled: str | None = None
+    """Why no node takes it."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """An object that a Replicator owns, as far as decisions need it."""
+
+    kind: str
+    name: str
+    uid: str
+    version: str
+    """resourceVersion, or the generation of objects whose status others write."""
+    content_hash: str
+    """Our annotation: what we applied last."""
+    template_hash: str = ""
+    replicas: int | None = None
+    succeeded: bool = False
+    failed: bool = False
+    drifted: bool = False
+    """Somebody else changed it after we applied it."""
+
+
+@dataclass(frozen=True)
+class DriverSeen:
+    """What the driver said when it was last asked."""
+
+    status: Status | None = None
+    answered_at: float | None = None
+    silent_since: float | None = None
+    """The first of the questions without an answer since; None: it answers."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The API server or the driver does not take what we sent; it stands until the sent thing changes."""
+
+    what: str
+    content_hash: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ReplicatorSeen:
+    now: float
+    meta: Meta
+    spec: Mapping[str, Any]
+    status: ReplicatorStatus
+    running_spec: Mapping[str, Any] | None = None
+    """The spec in the ConfigMap: the last one that was valid. None: no driver was ever set up."""
+    data_hashes: Mapping[str, str] = field(default_factory=dict)
+    """`Secret/name` and `ConfigMap/name` -> hash of the data; those that exist."""
+    children: Mapping[str, Child] = field(default_factory=dict)
+    """By `kind/name`."""
+    pods: tuple[PodSeen, ...] = ()
+    executors: tuple[PodSeen, ...] = ()
+    cleaners: tuple[PodSeen, ...] = ()
+    """Pods of the clean-up Job."""
+    driver: DriverSeen = DriverSeen()
+    requests: frozenset[str] = frozenset()
+    """UIDs of the SnapshotRequests that name this Replicator."""
+    refusal: Refusal | None = None
+    namespace_ends: bool = False
+    """The namespace is being deleted: nothing new can be made in it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How the driver answered the last verb for a request."""
+
+    accepted: bool
+    record: int | None = None
+    problem: Problem | None = None
+    code: int = 0
+    at: float = 0.0
+    """When it answered."""
+
+
+@dataclass(frozen=True)
+class RequestSeen:
+    now: float
+    meta: Meta
+    spec: Mapping[str, Any]
+    status: SnapshotRequestStatus
+    replicator: bool = False
+    """The Replicator exists and is not being deleted."""
+    replicator_idle: str | None = None
+    """Why no driver is meant to run: suspended, or stopped after an error."""
+    driver: DriverSeen = DriverSeen()
+    snapshot: SnapshotStatus | None = None
+    """The driver's entry with our uid."""
+    answer: Answer | None = None
+    """Of this operator's last verb."""

@@ -1,0 +1,98 @@
+"""Turns documents of the API server into the views that decisions take. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, PodSeen
+from tailrace_operator.resources import names
+from tailrace_operator.status import times
+
+Document = Mapping[str, Any]
+
+
+def meta(document: Document) -> Meta:
+    head = document["metadata"]
+    return Meta(
+        namespace=head["namespace"],
+        name=head["name"],
+        uid=head["uid"],
+        generation=int(head.get("generation", 0)),
+        resource_version=head.get("resourceVersion", ""),
+        finalizers=tuple(head.get("finalizers", ())),
+        deleted_at=times.seconds(head.get("deletionTimestamp")),
+        requested_at=head.get("annotations", {}).get(REQUESTED_AT),
+    )
+
+
+def pod(document: Document) -> PodSeen:
+    head, status = document["metadata"], document.get("status", {})
+    container = _container(status.get("containerStatuses", ()))
+    state = container.get("state", {})
+    waiting = state.get("waiting", {})
+    conditions = {c["type"]: c for c in status.get("conditions", ())}
+    scheduled = conditions.get("PodScheduled", {})
+    return PodSeen(
+        name=head["name"],
+        uid=head["uid"],
+        template_hash=head.get("annotations", {}).get(names.TEMPLATE_HASH, ""),
+        ready=conditions.get("Ready", {}).get("status") == "True",
+        phase=status.get("phase", "Pending"),
+        created=times.seconds(head.get("creationTimestamp")) or 0.0,
+        deleting="deletionTimestamp" in head,
+        ip=status.get("podIP"),
+        running_since=times.seconds(state.get("running", {}).get("startedAt")),
+        waiting=waiting.get("reason"),
+        waiting_message=waiting.get("message", ""),
+        restarts=int(container.get("restartCount", 0)),
+        ended=_ended(state.get("terminated")) or _ended(container.get("lastState", {}).get("terminated")),
+        unscheduled=scheduled.get("message") if scheduled.get("status") == "False" else None,
+    )
+
+
+def _container(statuses: Sequence[Document]) -> Document:
+    return next((s for s in statuses if s["name"] == names.CONTAINER), {})
+
+
+def _ended(terminated: Document | None) -> Ended | None:
+    if not terminated:
+        return None
+    return Ended(
+        code=int(terminated.get("exitCode", 1)),
+        reason=terminated.get("reason", ""),
+        message=terminated.get("message", ""),
+        at=times.seconds(terminated.get("finishedAt")) or 0.0,
+    )
+
+
+def child(kind: str, document: Document) -> Child:
+    head, status = document["metadata"], document.get("status", {})
+    annotations = head.get("annotations", {})
+    conditions = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
+    return Child(
+        kind=kind,
+        name=head["name"],
+        uid=head["uid"],
+        version=version(kind, document),
+        content_hash=annotations.get(names.CONTENT_HASH, ""),
+        template_hash=annotations.get(names.TEMPLATE_HASH, ""),
+        replicas=document.get("spec", {}).get("replicas") if kind == "StatefulSet" else None,
+        succeeded=kind == "Job" and "Complete" in conditions,
+        failed=kind == "Job" and "Failed" in conditions,
+    )
+
+
+def version(kind: str, document: Document) -> str:
+    """What changes when somebody changes what we applied; status writes of controllers do not count."""
+    head = document["metadata"]
+    return str(head["generation"]) if kind in ("StatefulSet", "Job") else str(head.get("resourceVersion", ""))
+
+
+def last_words(message: str) -> tuple[str, str, str] | None:
+    """Name, message and fix out of a driver's last lines: `tailrace: Name: message Fix: fix`."""
+    for line in reversed(message.splitlines()):
+        if line.startswith("tailrace: "):
+            name, found, rest = line.removeprefix("tailrace: ").partition(": ")
+            if found and name.isidentifier():
+                text, _, fix = rest.partition(" Fix: ")
+                return name, text.strip(), fix.strip()
+    return None

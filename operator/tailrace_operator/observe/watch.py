@@ -1,0 +1,129 @@
+"""List and watch of one kind, for ever: a list whenever the watch cannot go on, then events from there.
+
+kopf watches our two resources; these watches are for what belongs to them. They select by label on the server, and
+take only the metadata of Secrets, so that neither the cluster's pods nor anybody's passwords pass through here.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from tailrace.errors import TailraceError
+from tailrace_operator import metrics
+from tailrace_operator.kube import ApiRefused, Kube, Where
+
+log = logging.getLogger(__name__)
+
+PAGE = 500
+SERVER_SECONDS = 300
+"""The API server ends a watch after these, plus up to as many at random, so that not all begin again together."""
+SILENCE = 150.0
+"""Seconds without a byte: bookmarks come every minute, so the connection is dead."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+Document = dict[str, Any]
+
+
+class Expired(TailraceError):
+    """The version to go on from is no longer kept: list again."""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the objects go."""
+
+    listed: Callable[[list[Document]], None]
+    """All there are; what is not among them is gone."""
+    changed: Callable[[Document], None]
+    removed: Callable[[Document], None]
+
+
+class Watch:
+    def __init__(
+        self,
+        kube: Kube,
+        kind: str,
+        namespace: str | None,
+        sink: Sink,
+        *,
+        selector: str = "",
+        metadata_only: bool = False,
+    ) -> None:
+        self._kube = kube
+        self._where = Where(kind, namespace)
+        self._sink = sink
+        self._selector = {"labelSelector": selector} if selector else {}
+        self._as = "as=PartialObjectMetadata{};g=meta.k8s.io;v=v1" if metadata_only else ""
+        self.synced = asyncio.Event()
+
+    async def run(self) -> None:
+        pause = FIRST_PAUSE
+        version: str | None = None
+        while True:
+            try:
+                if version is None:
+                    version = await self._list()
+                    self.synced.set()
+                version = await self._follow(version)
+                pause = FIRST_PAUSE
+            except Expired:
+                version = None
+            except TailraceError as error:
+                log.warning("watching %s: %s; again in %.1f s", self._where.kind, error.message, pause)
+                if isinstance(error, ApiRefused):
+                    version = None
+                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _list(self) -> str:
+        metrics.WATCH_STARTS.labels(self._where.kind).inc()
+        found: list[Document] = []
+        query: dict[str, str | int] = {"limit": PAGE, **self._selector}
+        while True:
+            page = await self._kube.call("GET", self._where, query=query, accept=self._accept("List"))
+            found += page.get("items", [])
+            head = page["metadata"]
+            if not head.get("continue"):
+                self._sink.listed(found)
+                return str(head["resourceVersion"])
+            query["continue"] = head["continue"]
+
+    async def _follow(self, version: str) -> str:
+        """Until the API server ends it; returns the version to go on from."""
+        async for event in self._events(version):
+            document = event["object"]
+            if event["type"] == "ERROR":
+                if document.get("code") == 410:
+                    raise Expired(str(document.get("message")))
+                raise ApiRefused(int(document.get("code", 0)), "", str(document.get("message")))
+            version = document["metadata"]["resourceVersion"]
+            if event["type"] == "DELETED":
+                self._sink.removed(document)
+            elif event["type"] != "BOOKMARK":
+                self._sink.changed(document)
+        return version
+
+    async def _events(self, version: str) -> AsyncIterator[Document]:
+        seconds = int(SERVER_SECONDS * random.uniform(1, 2))
+        query: dict[str, str | int] = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": seconds}
+        query |= {"resourceVersion": version, **self._selector}
+        response = await self._kube.open("GET", self._where, query=query, accept=self._accept(""), timeout=seconds + 60)
+        try:
+            while True:
+                line = await asyncio.wait_for(response.content.readline(), SILENCE)
+                if not line:
+                    return
+                yield json.loads(line)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            # Cut in the middle: every whole event was taken, so the watch goes on from the last one.
+            log.info("the watch of %s broke off: %r", self._where.kind, error)
+        finally:
+            response.close()
+
+    def _accept(self, suffix: str) -> str:
+        return f"application/json;{self._as.format(suffix)}" if self._as else "application/json"

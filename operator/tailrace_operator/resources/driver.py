@@ -1,0 +1,159 @@
+"""The driver's StatefulSet and headless Service. Pure.
+
+A StatefulSet of 0 or 1: the kubelet brings the container back while the operator is away, at most one pod exists by
+design, and its name is stable. `podManagementPolicy: Parallel` lets a new template replace a pod that never became
+ready. Readiness asks for the HTTP server only: Spark starts executors once this pod is Ready, and streaming needs them.
+"""
+
+from typing import Any
+
+from tailrace.contract.driver import HEALTH, STATUS
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.resources import names, pods
+
+GRACE_SECONDS = 60
+"""More than one micro-batch, which the driver ends before it stops."""
+EXECUTOR_TEMPLATE = f"{pods.MANIFESTS}/{names.EXECUTOR_KEY}"
+
+
+def service(name: str) -> dict[str, Any]:
+    ports = {"driver": names.RPC_PORT, "blocks": names.BLOCK_PORT, "http": names.HTTP_PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": names.selector(name, "driver"),
+            "ports": [{"name": n, "port": p, "protocol": "TCP", "targetPort": p} for n, p in ports.items()],
+        },
+    }
+
+
+def stateful_set(name: str, spec: ReplicatorSpec, image: str, template_hash: str, replicas: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": names.driver(name),
+            "labels": names.labels(name, "driver"),
+            "annotations": {names.TEMPLATE_HASH: template_hash},
+        },
+        "spec": {
+            "replicas": replicas,
+            "serviceName": names.driver(name),
+            "podManagementPolicy": "Parallel",
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": names.selector(name, "driver")},
+            "template": {
+                "metadata": {
+                    "labels": {**spec.driver.labels, **names.labels(name, "driver")},
+                    "annotations": {**spec.driver.annotations, names.TEMPLATE_HASH: template_hash},
+                },
+                "spec": pod_spec(name, spec, image),
+            },
+        },
+    }
+
+
+def pod_spec(name: str, spec: ReplicatorSpec, image: str) -> dict[str, Any]:
+    volumes, mounts = pods.volumes(spec, spec.driver.volumes)
+    volumes += [
+        {"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}},
+        {"name": "tailrace-token", "secret": {"secretName": names.driver(name), "defaultMode": 0o440}},
+    ]
+    mounts += [
+        {"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True},
+        {"name": "tailrace-token", "mountPath": pods.TOKENS, "readOnly": True},
+    ]
+    return {
+        "serviceAccountName": spec.service_account_name or names.driver(name),
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": pods.pod_security(),
+        **pods.image_fields(spec),
+        **pods.scheduling(spec.driver, name),
+        "containers": [
+            {
+                "name": names.CONTAINER,
+                "image": image,
+                "imagePullPolicy": spec.image_pull_policy,
+                "args": _arguments(),
+                "env": pods.environment(spec.driver, _environment(name, spec, image)),
+                "ports": _ports(),
+                "resources": pods.resources(spec.driver),
+                "securityContext": pods.container_security(),
+                # The driver's last lines name the error and its fix; they reach the status from here.
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                **_probes(),
+                "volumeMounts": mounts,
+            }
+        ],
+        "volumes": volumes,
+    }
+
+
+def _arguments() -> list[str]:
+    manifest = f"{pods.MANIFESTS}/{names.MANIFEST_KEY}"
+    return [
+        *("tailrace", "run", "-f", manifest, "--listen", f"0.0.0.0:{names.HTTP_PORT}"),
+        *("--token-file", f"{pods.TOKENS}/{names.TOKEN_KEY}", "--run-dir", pods.RUN_DIR, "--log-format", "json"),
+    ]
+
+
+def _ports() -> list[dict[str, Any]]:
+    numbers = {"driver": names.RPC_PORT, "blocks": names.BLOCK_PORT, "http": names.HTTP_PORT}
+    return [{"name": n, "containerPort": p, "protocol": "TCP"} for n, p in numbers.items()]
+
+
+def _probes() -> dict[str, Any]:
+    healthy = {"httpGet": {"path": HEALTH, "port": "http"}, "timeoutSeconds": 5}
+    answers = {"httpGet": {"path": STATUS, "port": "http"}, "timeoutSeconds": 5}
+    return {
+        "startupProbe": {**answers, "periodSeconds": 2, "failureThreshold": 90},
+        "readinessProbe": {**answers, "periodSeconds": 10, "failureThreshold": 3},
+        "livenessProbe": {**healthy, "periodSeconds": 20, "failureThreshold": 6},
+    }
+
+
+def _environment(name: str, spec: ReplicatorSpec, image: str) -> list[dict[str, Any]]:
+    fields = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+    own: list[dict[str, Any]] = [
+        {"name": n, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}} for n, path in fields.items()
+    ]
+    plain = {
+        "HOME": pods.RUN_DIR,
+        "TAILRACE_SECRETS": pods.SECRETS,
+        "TAILRACE_SPARK_MASTER": "k8s://https://kubernetes.default.svc:443",
+    }
+    options = {f"TAILRACE_SPARK_CONF_{k.replace('.', '_')}": v for k, v in spark_options(name, spec, image).items()}
+    return [*own, *({"name": n, "value": v} for n, v in {**plain, **options}.items())]
+
+
+def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]:
+    """Spark's configuration on Kubernetes; `$(…)` is replaced by the kubelet."""
+    executors = spec.executors
+    account = spec.service_account_name or names.driver(name)
+    return {
+        "spark.driver.host": "$(POD_IP)",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": str(names.RPC_PORT),
+        "spark.driver.blockManager.port": str(names.BLOCK_PORT),
+        "spark.driver.memory": f"{pods.mebibytes(spec.driver.memory)}m",
+        "spark.kubernetes.namespace": "$(POD_NAMESPACE)",
+        # Executors get this pod as their one owner.
+        "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
+        "spark.kubernetes.authenticate.serviceAccountName": account,
+        "spark.kubernetes.container.image": image,
+        "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
+        "spark.kubernetes.executor.podTemplateFile": EXECUTOR_TEMPLATE,
+        "spark.kubernetes.executor.podTemplateContainerName": names.EXECUTOR_CONTAINER,
+        # An executor's ConfigMap outlives a driver that is killed (SPARK-37856); ours needs none.
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.executor.request.cores": str(executors.cores),
+        "spark.executor.instances": str(executors.count),
+        "spark.executor.cores": str(executors.cores),
+        "spark.executor.memory": f"{pods.mebibytes(executors.memory)}m",
+        "spark.executor.memoryOverhead": f"{pods.overhead(executors)}m",
+    }

@@ -1,0 +1,52 @@
+"""The Job that cleans up after a deleted Replicator: the slot and publication that Tailrace made, on request its data.
+Pure. The operator has no database client; this runs the data plane's image with what the driver had mounted.
+"""
+
+from typing import Any
+
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.resources import names, pods
+
+
+def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[str, Any]:
+    """`seconds`: it is given up after these."""
+    volumes, mounts = pods.volumes(spec, spec.driver.volumes)
+    volumes.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
+    mounts.append({"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True})
+    data = ["--data"] if spec.deletion_policy == "Delete" else []
+    container = {
+        "name": names.CONTAINER,
+        "image": image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": ["tailrace", "drop", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *data, "--log-format", "json"],
+        "env": pods.environment(
+            spec.driver,
+            [{"name": "HOME", "value": pods.RUN_DIR}, {"name": "TAILRACE_SECRETS", "value": pods.SECRETS}],
+        ),
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": pods.container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "serviceAccountName": spec.service_account_name or names.driver(name),
+        # Credentials of the cloud may come by the account (workload identity), rights in the cluster are not needed.
+        "automountServiceAccountToken": spec.service_account_name is not None,
+        "enableServiceLinks": False,
+        "securityContext": pods.pod_security(),
+        **pods.image_fields(spec),
+        **pods.scheduling(spec.driver, name),
+        "containers": [container],
+        "volumes": volumes,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": names.drop(name), "labels": names.labels(name, "drop")},
+        "spec": {
+            "backoffLimit": 4,
+            "activeDeadlineSeconds": seconds,
+            "template": {"metadata": {"labels": names.labels(name, "drop")}, "spec": pod},
+        },
+    }

@@ -1,0 +1,41 @@
+"""Hashes by which the operator knows what it applied. Pure.
+
+Hashes stand for what users said, not for what this version of the operator makes of it: an upgraded operator renders
+differently and must not restart a single stream for it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tailrace.contract.resources import ReplicatorSpec
+
+NOT_THE_PODS = {"suspend", "deletion_policy"}
+"""Fields of the spec that the driver's process does not depend on."""
+LENGTH = 32
+
+
+def digest(value: object) -> str:
+    """Of any JSON value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+def spec_hash(spec: ReplicatorSpec) -> str:
+    """Defaults are left out: a field that a newer version adds changes no hash until somebody sets it."""
+    return digest(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=NOT_THE_PODS))
+
+
+def template_hash(spec: ReplicatorSpec, image: str, data_hashes: Mapping[str, str]) -> str:
+    """Of all that the driver's pod is made of. `data_hashes`: of the referenced Secrets and ConfigMaps, by name."""
+    return digest([spec_hash(spec), image, dict(data_hashes)])
+
+
+def content_hash(document: Mapping[str, Any]) -> str:
+    return digest(document)
+
+
+def data_hash(document: Mapping[str, Any]) -> str:
+    """Of a Secret's or ConfigMap's contents. The values themselves are not kept."""
+    return digest([document.get("data") or {}, document.get("binaryData") or {}])

@@ -1,0 +1,63 @@
+"""Names, labels and annotations of everything that belongs to a Replicator. Pure."""
+
+from typing import Any
+
+from tailrace.contract.resources import API_VERSION, GROUP
+
+MANAGER = "tailrace-operator"
+"""Field manager, and value of the label managed-by."""
+REPLICATOR_LABEL = f"{GROUP}/replicator"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+CONTENT_HASH = f"{GROUP}/content-hash"
+TEMPLATE_HASH = f"{GROUP}/template-hash"
+SELECTOR = f"app.kubernetes.io/managed-by={MANAGER},{REPLICATOR_LABEL}"
+"""Finds our objects and the pods of drivers and executors."""
+
+RPC_PORT, BLOCK_PORT, HTTP_PORT = 7078, 7079, 8090
+USER_ID = 185
+"""UID and GID of Spark's images."""
+CONTAINER = "tailrace"
+EXECUTOR_CONTAINER = "spark-kubernetes-executor"
+"""The name that Spark looks for in an executor's pod template."""
+MANIFEST_KEY, EXECUTOR_KEY, TOKEN_KEY = "replicator.yaml", "executor.yaml", "token"
+DRIVER_ROLE = "tailrace-driver"
+"""ClusterRole that the chart makes; the operator may bind this one only."""
+
+MAX_NAME = 45
+"""A StatefulSet's pods carry its name and an 11 character hash in a label of 63; `-driver` takes 7."""
+
+
+def driver(name: str) -> str:
+    """StatefulSet, Service, ConfigMap, token Secret, ServiceAccount and RoleBinding."""
+    return f"{name}-driver"
+
+
+def drop(name: str) -> str:
+    """The Job that cleans up source and data of a deleted Replicator."""
+    return f"{name}-drop"
+
+
+def labels(name: str, component: str) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "tailrace",
+        "app.kubernetes.io/managed-by": MANAGER,
+        COMPONENT_LABEL: component,
+        REPLICATOR_LABEL: name,
+    }
+
+
+def selector(name: str, component: str) -> dict[str, str]:
+    """What StatefulSet and Service select by; never changes."""
+    return {COMPONENT_LABEL: component, REPLICATOR_LABEL: name}
+
+
+def owner(name: str, uid: str) -> dict[str, Any]:
+    """The Replicator as the owner: Kubernetes removes its objects after it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Replicator",
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

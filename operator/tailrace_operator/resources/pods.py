@@ -1,0 +1,144 @@
+"""What pods of driver, executors and clean-up have in common: security, volumes, scheduling, environment. Pure.
+
+Everything fits the `restricted` Pod Security level; the root file system is read-only.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tailrace.contract.pods import Affinity, NodeRequirement, Pod, Volume
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.resources import names
+from tailrace_operator.resources.references import mounted_secrets
+
+SECRETS = "/etc/tailrace/secrets"
+MANIFESTS = "/etc/tailrace/replicator"
+TOKENS = "/etc/tailrace/token"
+RUN_DIR = "/var/lib/tailrace"
+_UNITS = {"Mi": 1, "Gi": 1024}
+LEAST_OVERHEAD = 384
+"""MiB, as Spark's own."""
+
+
+def pod_security() -> dict[str, Any]:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": names.USER_ID,
+        "runAsGroup": names.USER_ID,
+        "fsGroup": names.USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> dict[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def mebibytes(size: str) -> int:
+    return int(size[:-2]) * _UNITS[size[-2:]]
+
+
+def overhead(pod: Pod) -> int:
+    """MiB beside the JVM."""
+    if pod.memory_overhead is not None:
+        return mebibytes(pod.memory_overhead)
+    return max(mebibytes(pod.memory) * 2 // 5, LEAST_OVERHEAD)
+
+
+def resources(pod: Pod) -> dict[str, Any]:
+    """Memory is a bound, CPU a share: a bound on CPU only makes the JVM stutter."""
+    memory = f"{mebibytes(pod.memory) + overhead(pod)}Mi"
+    return {"requests": {"cpu": str(pod.cores), "memory": memory}, "limits": {"memory": memory}}
+
+
+def volumes(spec: ReplicatorSpec, extra: Sequence[Volume]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Volumes and mounts: scratch space, the spec's Secrets, the user's own."""
+    found: list[dict[str, Any]] = [
+        {"name": "tailrace-run", "emptyDir": {}},
+        {"name": "tailrace-tmp", "emptyDir": {}},
+    ]
+    mounts: list[dict[str, Any]] = [
+        {"name": "tailrace-run", "mountPath": RUN_DIR},
+        {"name": "tailrace-tmp", "mountPath": "/tmp"},
+    ]
+    for number, secret in enumerate(mounted_secrets(spec)):
+        volume = f"tailrace-secret-{number}"
+        found.append({"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}})
+        mounts.append({"name": volume, "mountPath": f"{SECRETS}/{secret}", "readOnly": True})
+    for one in extra:
+        found.append({"name": one.name, **_volume_source(one)})
+        mounts.append(_mount(one))
+    return found, mounts
+
+
+def _volume_source(volume: Volume) -> dict[str, Any]:
+    if volume.persistent_volume_claim is not None:
+        return {"persistentVolumeClaim": {"claimName": volume.persistent_volume_claim.claim_name}}
+    if volume.config_map is not None:
+        return {"configMap": {"name": volume.config_map.name}}
+    if volume.secret is not None:
+        return {"secret": {"secretName": volume.secret.secret_name}}
+    empty = volume.empty_dir
+    medium = {"medium": empty.medium} if empty is not None and empty.medium else {}
+    limit = {"sizeLimit": empty.size_limit} if empty is not None and empty.size_limit else {}
+    return {"emptyDir": {**medium, **limit}}
+
+
+def _mount(volume: Volume) -> dict[str, Any]:
+    sub_path = {"subPath": volume.sub_path} if volume.sub_path else {}
+    read_only = {"readOnly": True} if volume.read_only else {}
+    return {"name": volume.name, "mountPath": volume.mount_path, **sub_path, **read_only}
+
+
+def environment(pod: Pod, own: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The user's variables first; one that the operator sets itself stays the operator's."""
+    taken = {entry["name"] for entry in own}
+    theirs = [e.model_dump(by_alias=True, exclude_none=True) for e in pod.env if e.name not in taken]
+    return [*theirs, *own]
+
+
+def scheduling(pod: Pod, replicator: str) -> dict[str, Any]:
+    """Fields of a pod's spec that say where it may run."""
+    fields: dict[str, Any] = {
+        "nodeSelector": dict(pod.node_selector),
+        "tolerations": [t.model_dump(by_alias=True, exclude_none=True) for t in pod.tolerations],
+        "affinity": _affinity(pod.affinity, replicator),
+        "priorityClassName": pod.priority_class_name,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _affinity(affinity: Affinity, replicator: str) -> dict[str, Any]:
+    required = [_requirement(r) for r in affinity.required_nodes]
+    preferred = [
+        {"weight": 100, "preference": {"matchExpressions": [_requirement(r)]}} for r in affinity.preferred_nodes
+    ]
+    nodes: dict[str, Any] = {}
+    if required:
+        terms = [{"matchExpressions": required}]
+        nodes["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    if preferred:
+        nodes["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    found: dict[str, Any] = {"nodeAffinity": nodes} if nodes else {}
+    if affinity.spread_over:
+        selector = {"matchLabels": {names.REPLICATOR_LABEL: replicator}}
+        term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": affinity.spread_over}}
+        found["podAntiAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
+    return found
+
+
+def _requirement(requirement: NodeRequirement) -> dict[str, Any]:
+    found: dict[str, Any] = requirement.model_dump(mode="json", by_alias=True)
+    if not found["values"]:
+        del found["values"]
+    return found
+
+
+def image_fields(spec: ReplicatorSpec) -> dict[str, Any]:
+    """Of a pod's spec."""
+    return {"imagePullSecrets": [{"name": n} for n in spec.image_pull_secrets]} if spec.image_pull_secrets else {}

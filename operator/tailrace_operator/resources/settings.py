@@ -1,0 +1,89 @@
+"""What a driver reads: the ConfigMap with its manifest and the executors' pod template, and its token. Pure.
+
+The manifest in the ConfigMap is also the operator's own memory of the last valid spec.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tailrace.contract.resources import API_VERSION, ReplicatorSpec
+from tailrace_operator.resources import names, pods
+
+
+def manifest(name: str, namespace: str, spec: ReplicatorSpec) -> str:
+    """JSON is YAML. `suspend` is the operator's: a driver that runs is not suspended."""
+    plain = spec.model_copy(update={"suspend": False})
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": "Replicator",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": plain.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def spec_of(data: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The spec out of the ConfigMap's data; None: it is not ours, or damaged."""
+    try:
+        spec = json.loads((data or {})[names.MANIFEST_KEY])["spec"]
+    except (KeyError, ValueError, TypeError):
+        return None
+    return spec if isinstance(spec, dict) else None
+
+
+def config_map(name: str, namespace: str, spec: ReplicatorSpec) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
+        "data": {
+            names.MANIFEST_KEY: manifest(name, namespace, spec),
+            names.EXECUTOR_KEY: json.dumps(executor_template(name, spec), indent=1) + "\n",
+        },
+    }
+
+
+def executor_template(name: str, spec: ReplicatorSpec) -> dict[str, Any]:
+    """Spark fills in image, resources, commands and its own labels."""
+    volumes, mounts = pods.volumes(spec, spec.executors.volumes)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "labels": {**spec.executors.labels, **names.labels(name, "executor")},
+            "annotations": dict(spec.executors.annotations),
+        },
+        "spec": {
+            "automountServiceAccountToken": spec.service_account_name is not None,
+            "enableServiceLinks": False,
+            "securityContext": pods.pod_security(),
+            **pods.image_fields(spec),
+            **pods.scheduling(spec.executors, name),
+            "containers": [
+                {
+                    "name": names.EXECUTOR_CONTAINER,
+                    "env": pods.environment(
+                        spec.executors,
+                        [
+                            {"name": "HOME", "value": pods.RUN_DIR},
+                            {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
+                        ],
+                    ),
+                    "securityContext": pods.container_security(),
+                    "volumeMounts": mounts,
+                }
+            ],
+            "volumes": volumes,
+        },
+    }
+
+
+def token(name: str, value: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
+        "type": "Opaque",
+        "stringData": {names.TOKEN_KEY: value},
+    }

@@ -1,0 +1,92 @@
+"""The operator's command line and environment, as one frozen value."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tailrace.errors import InvalidManifest
+from tailrace_operator.decide.model import Limits
+
+IMAGE_VARIABLE = "TAILRACE_SPARK_IMAGE"
+
+
+@dataclass(frozen=True)
+class Settings:
+    namespaces: tuple[str | None, ...]
+    """Watched; `(None,)`: all."""
+    host: str
+    port: int
+    kubeconfig: str | None
+    """None: the pod's service account."""
+    lease_namespace: str
+    identity: str
+    log_level: str
+    limits: Limits
+
+
+def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Settings:
+    options = parser().parse_args(arguments)
+    host, _, port = options.listen.rpartition(":")
+    if not port.isdigit():
+        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 0.0.0.0:8080.")
+    image = environment.get(IMAGE_VARIABLE, "")
+    if not image:
+        raise InvalidManifest(f"{IMAGE_VARIABLE} is not set.", "Name the image of drivers and executors in it.")
+    in_cluster = "KUBERNETES_SERVICE_HOST" in environment and "KUBECONFIG" not in environment
+    return Settings(
+        namespaces=tuple(options.namespace) or (None,),
+        host=host or "0.0.0.0",
+        port=int(port),
+        kubeconfig=None if in_cluster else environment.get("KUBECONFIG", "~/.kube/config"),
+        lease_namespace=environment.get("POD_NAMESPACE", "default"),
+        identity=environment.get("POD_NAME", "tailrace-operator"),
+        log_level=options.log_level,
+        limits=Limits(
+            image=image,
+            lag_seconds=options.lag_objective,
+            retained_bytes=options.retained_limit << 30,
+            restart_limit=options.restart_limit,
+            cleanup_seconds=options.cleanup_timeout,
+        ),
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="tailrace-operator", description="Runs Replicators and SnapshotRequests on Kubernetes."
+    )
+    top.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="watch this namespace; repeatable (default: all)",
+    )
+    top.add_argument(
+        "--listen",
+        default="0.0.0.0:8080",
+        metavar="HOST:PORT",
+        help="/healthz, /readyz and /metrics (default: 0.0.0.0:8080)",
+    )
+    top.add_argument(
+        "--lag-objective", type=float, default=300.0, metavar="SECONDS", help="more lag sets Lagging (default: 300)"
+    )
+    top.add_argument(
+        "--retained-limit", type=int, default=10, metavar="GIB", help="more kept log sets SlotAtRisk (default: 10)"
+    )
+    top.add_argument(
+        "--restart-limit",
+        type=int,
+        default=5,
+        metavar="N",
+        help="ends of a driver within retry.time before it is given up (default: 5)",
+    )
+    top.add_argument(
+        "--cleanup-timeout",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="a deletion waits this long for source and storage (default: 600)",
+    )
+    top.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    return top

@@ -1,0 +1,155 @@
+"""Turns a judgement into conditions that kstatus, Flux, Argo CD and `kubectl wait` understand. Pure.
+
+`Reconciling` and `Stalled` are present only while true, `Ready` always; a condition's time moves only when its status
+flips. `violations` states the rules; the property tests hold every decision against it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from tailrace_operator.status import times
+from tailrace_operator.status.models import Condition
+
+MAX_MESSAGE = 1024
+Truth = Literal["True", "False", "Unknown"]
+
+
+class Reason(Enum):
+    """Every reason that the operator writes."""
+
+    STREAMING = "Streaming"
+    APPLY_SUSPENDED = "ApplySuspended"
+    SUSPENDED = "Suspended"
+    SUSPENDING = "Suspending"
+    STARTING = "Starting"
+    DRIVER_STARTING = "DriverStarting"
+    ROLLING_OUT = "RollingOut"
+    DRIVER_UNREACHABLE = "DriverUnreachable"
+    DRIVER_CRASH_LOOP = "DriverCrashLoop"
+    POD_PENDING = "PodPending"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    INVALID_SPEC = "InvalidSpec"
+    OBJECT_REFUSED = "ObjectRefused"
+    SECRET_NOT_FOUND = "SecretNotFound"
+    CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    TARGET_UNREACHABLE = "TargetUnreachable"
+    TABLES_FAILING = "TablesFailing"
+    FAILING = "Failing"
+    INVALID_MANIFEST = "InvalidManifest"
+    CONFIGURATION_REFUSED = "ConfigurationRefused"
+    AUTHENTICATION_FAILED = "AuthenticationFailed"
+    POSITION_LOST = "PositionLost"
+    FENCED = "Fenced"
+    RESTART_LIMIT_EXCEEDED = "RestartLimitExceeded"
+    DELETING = "Deleting"
+    INITIAL_SNAPSHOT_COMPLETED = "InitialSnapshotCompleted"
+    SNAPSHOTTING = "Snapshotting"
+    NOT_KNOWN = "NotKnown"
+    LAG_HIGH = "LagHigh"
+    LAG_LOW = "LagLow"
+    RETAINED_LOG_HIGH = "RetainedLogHigh"
+    RETAINED_LOG_LOW = "RetainedLogLow"
+    MET = "Met"
+    NOT_MET = "NotMet"
+    NOT_SUSPENDED = "NotSuspended"
+    PENDING = "Pending"
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    COMPLETED = "Completed"
+    NOT_COMPLETED = "NotCompleted"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+    REPLICATOR_NOT_FOUND = "ReplicatorNotFound"
+    REPLICATOR_SUSPENDED = "ReplicatorSuspended"
+    REPLICATOR_NOT_READY = "ReplicatorNotReady"
+    REQUEST_REFUSED = "RequestRefused"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One condition before its times are known."""
+
+    type: str
+    status: Truth
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How ready an object is: the one input of Ready, Reconciling and Stalled.
+
+    `progress`: the operator is on its way and expects to arrive. `stuck`: it is not and needs a person.
+    """
+
+    ready: Truth
+    reason: Reason
+    message: str = ""
+    progress: bool = False
+    stuck: bool = False
+
+    def claims(self) -> tuple[Claim, ...]:
+        found = [Claim("Ready", self.ready, self.reason, self.message)]
+        if self.stuck:
+            found.append(Claim("Stalled", "True", self.reason, self.message))
+        elif self.progress:
+            found.append(Claim("Reconciling", "True", self.reason, self.message))
+        return tuple(found)
+
+
+def conditions(
+    claims: Iterable[Claim], before: Sequence[Condition], generation: int, now: float
+) -> tuple[Condition, ...]:
+    """The new conditions; those of `before` that nobody claims any more are gone."""
+    old = {c.type: c for c in before}
+    made = []
+    for claim in claims:
+        was = old.get(claim.type)
+        since = was.last_transition_time if was is not None and was.status == claim.status else times.text(now)
+        made.append(
+            Condition(
+                type=claim.type,
+                status=claim.status,
+                reason=claim.reason.value,
+                message=bounded(claim.message),
+                last_transition_time=since,
+                observed_generation=generation,
+            )
+        )
+    return tuple(made)
+
+
+def bounded(message: str, limit: int = MAX_MESSAGE) -> str:
+    """At most `limit` characters and bytes of one line."""
+    line = " ".join(message.split())
+    cut = line.encode()[:limit].decode(errors="ignore")
+    return cut if cut == line else cut[: max(len(cut) - 4, 0)] + " …"
+
+
+def violations(found: Sequence[Condition], observed: int, generation: int) -> list[str]:
+    """Names of the rules that are broken; empty: none."""
+    by_type = {c.type: c for c in found}
+    ready = by_type.get("Ready")
+    moving, stuck = "Reconciling" in by_type, "Stalled" in by_type
+    rules = {
+        "each type once": len(by_type) == len(found),
+        "Ready is present": ready is not None,
+        "Ready is not True while Reconciling or Stalled": ready is None
+        or ready.status != "True"
+        or not (moving or stuck),
+        "never Reconciling and Stalled": not (moving and stuck),
+        "Reconciling and Stalled are present only while true": all(
+            by_type[t].status == "True" for t in ("Reconciling", "Stalled") if t in by_type
+        ),
+        "observedGeneration is not ahead": observed <= generation
+        and all(c.observed_generation <= generation for c in found),
+        "Ready is not True for an older generation": ready is None
+        or ready.status != "True"
+        or observed == generation == ready.observed_generation,
+        "Ready Unknown implies Reconciling": ready is None or ready.status != "Unknown" or moving,
+        "messages are bounded": all(len(c.message.encode()) <= MAX_MESSAGE for c in found),
+    }
+    return [name for name, holds in rules.items() if not holds]

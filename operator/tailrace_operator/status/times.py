@@ -1,0 +1,33 @@
+"""Times between floats (seconds since the Unix epoch) and RFC 3339 texts, as the API server writes them. Pure."""
+
+from datetime import UTC, datetime
+
+
+def text(seconds: float) -> str:
+    """To whole seconds, in UTC."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_text(seconds: float) -> str:
+    """With microseconds, as Leases and Events want them."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds(value: str | None) -> float | None:
+    """None for none, and for what is not a time."""
+    if not value:
+        return None
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def span(value: float) -> str:
+    """For people: `0.4s`, `12s`, `3m`, `5h`, `2d`."""
+    if value < 9.95:
+        return f"{value:.1f}s"
+    for limit, unit, letter in ((120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
+        if value < limit:
+            return f"{value / unit:.0f}{letter}"
+    return f"{value / 86400:.0f}d"
