@@ -36,5 +36,10 @@ def _first(group: BaseExceptionGroup[TailraceError]) -> TailraceError:
     return found if isinstance(found, TailraceError) else _first(found)
 
 
-if __name__ == "__main__":
+def entry() -> None:
+    """The console script."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,108 @@
+"""Observations for tests of the operator's decisions: everything well, unless told otherwise."""
+
+from dataclasses import replace
+from typing import Any
+
+from tailrace.contract.status import Status
+from tailrace_operator.decide.model import Limits
+from tailrace_operator.decide.wanted import resolve
+from tailrace_operator.observe.model import (
+    FINALIZER,
+    Child,
+    DriverSeen,
+    Ended,
+    Meta,
+    PodSeen,
+    ReplicatorSeen,
+    RequestSeen,
+)
+from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+
+NOW = 1_800_000_000.0
+LIMITS = Limits(image="registry.example/tailrace-spark:1")
+SPEC: dict[str, Any] = {
+    "source": {
+        "type": "postgresql",
+        "host": "shop-db",
+        "database": "shop",
+        "username": "tailrace",
+        "credentials": {"secretName": "shop-db"},
+    },
+    "tables": {"include": ["public.*"]},
+    "target": {"type": "delta", "location": "s3://lake/shop", "credentials": {"secretName": "lake"}},
+    "storage": {"location": "s3://lake/_tailrace/shop", "credentials": {"secretName": "lake"}},
+}
+HASHES = {"Secret/shop-db": "p1", "Secret/lake": "l1", "Secret/shop-driver": "t1"}
+
+
+def meta(**change: Any) -> Meta:
+    plain = Meta("team", "shop", "11111111-1111-4111-8111-111111111111", 1, "7", (FINALIZER,))
+    return replace(plain, **change)
+
+
+def seen(**change: Any) -> ReplicatorSeen:
+    """Nothing made yet, but everything that the spec needs exists."""
+    plain = ReplicatorSeen(now=NOW, meta=meta(), spec=SPEC, status=ReplicatorStatus(), data_hashes=HASHES)
+    return replace(plain, **change)
+
+
+def template(observed: ReplicatorSeen) -> str:
+    found = resolve(observed, LIMITS).template_hash
+    assert found is not None
+    return found
+
+
+def running(status: Status | None = None, **change: Any) -> ReplicatorSeen:
+    """A driver that runs the wanted template and answers with `status`."""
+    base = seen(**change)
+    child = Child("StatefulSet", "shop-driver", "s-uid", "1", "", template(base), 1)
+    answer = DriverSeen(status if status is not None else said(), base.now)
+    return replace(
+        base,
+        children={"StatefulSet/shop-driver": child, "Secret/shop-driver": Child("Secret", "shop-driver", "t", "1", "")},
+        pods=(pod(template_hash=template(base)),),
+        driver=answer,
+    )
+
+
+def pod(**change: Any) -> PodSeen:
+    plain = PodSeen(
+        name="shop-driver-0",
+        uid="p-uid",
+        template_hash="",
+        ready=True,
+        phase="Running",
+        created=NOW - 100,
+        ip="127.0.0.2",
+        running_since=NOW - 90,
+    )
+    return replace(plain, **change)
+
+
+def ended(code: int, message: str = "", at: float = NOW - 5, reason: str = "Error") -> Ended:
+    return Ended(code, reason, message, at)
+
+
+def said(**change: Any) -> Status:
+    plain: dict[str, Any] = {
+        "name": "shop",
+        "state": "Running",
+        "started_at": NOW - 90,
+        "updated_at": NOW,
+        "tables_total": 2,
+        "tables_replicating": 2,
+    }
+    return Status(**{**plain, **change})
+
+
+def request(**change: Any) -> RequestSeen:
+    """A new SnapshotRequest whose Replicator has a driver that answers."""
+    plain = RequestSeen(
+        now=NOW,
+        meta=meta(name="again", uid="22222222-2222-4222-8222-222222222222"),
+        spec={"replicator": "shop", "tables": ["public.orders"]},
+        status=SnapshotRequestStatus(),
+        replicator=True,
+        driver=DriverSeen(said(), NOW),
+    )
+    return replace(plain, **change)
