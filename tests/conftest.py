@@ -14,6 +14,7 @@ from support.versions import major_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cluster.deploy import Cluster
     from support.proof.harness import Begin
 
 
@@ -54,6 +55,19 @@ def kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
     """A Kubernetes API without nodes, shared: a test works in a namespace, or on resources, of its own."""
     with KubeApi(tmp_path_factory.mktemp("kube")) as api:
         yield api
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator["Cluster"]:
+    """A whole Kubernetes with one node, in a network namespace of its own, with the operator's chart in it."""
+    from cluster.deploy import Cluster
+
+    made = Cluster.own("tests")
+    made.down()  # what an interrupted run left
+    made.up(print)
+    made.install()
+    yield made
+    made.down()
 
 
 @pytest.fixture

@@ -1,0 +1,212 @@
+"""A shop in a namespace of the tests' cluster: PostgreSQL in a pod, writers that can be held, a Replicator, and the
+row by row comparison through an independent reader of the tables on the node's disk."""
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+
+from cluster import workload
+from cluster.deploy import OPERATOR_NAMESPACE, Cluster, condition, wait_for
+from cluster.workload import Document
+from tailrace.demo.compare import compare
+
+DDL = """
+CREATE TABLE accounts (id bigint PRIMARY KEY, owner text NOT NULL, balance numeric(12,2) NOT NULL, note text);
+CREATE TABLE entries (account bigint, line int, amount numeric(12,2), booked timestamptz, PRIMARY KEY (account, line));
+INSERT INTO accounts SELECT i, 'owner ' || i, i, repeat(md5(i::text), 20) FROM generate_series(1, 5000) i;
+INSERT INTO entries SELECT i / 5, i % 5, i / 100.0, timestamptz '2024-01-01 00:00+00' + i * interval '1 minute'
+    FROM generate_series(1, 20000) i;
+ANALYZE;
+"""
+TABLES = ("public.accounts", "public.entries")
+EXECUTORS = "app.kubernetes.io/component=executor"
+
+
+class Shop:
+    """`connect()`, `wait_ready()`, `assert_equal()`, pods and their processes."""
+
+    def __init__(self, cluster: Cluster, space: str, port: int, password: str) -> None:
+        self.cluster = cluster
+        self.space = space
+        self.port = port
+        self.password = password
+        self.writers = Writers(self.connect)
+
+    def connect(self) -> psycopg.Connection:
+        place = f"host=127.0.0.1 port={self.port} dbname=postgres user=postgres"
+        return psycopg.connect(place, password=self.password, autocommit=True)
+
+    def volume(self, path: str) -> Path:
+        """A path of the volume, as this process sees it."""
+        assert self.cluster.node is not None
+        return workload.volume_folder(self.cluster.node, self.space) / path
+
+    def apply(self, name: str = "shop", **more: Any) -> None:
+        self.cluster.apply(workload.replicator(self.space, name, **more))
+
+    def patch(self, kind: str, name: str, spec: str) -> None:
+        self.kubectl("patch", kind, name, "--type=merge", "-p", f'{{"spec": {spec}}}')
+
+    def kubectl(self, *arguments: str) -> str:
+        return self.cluster.kubectl("-n", self.space, *arguments)
+
+    def resource(self, kind: str, name: str) -> Document:
+        found = self.cluster.get(self.space, kind, name)
+        assert found is not None, f"{kind} {name} is gone"
+        return found
+
+    def status(self, name: str = "shop") -> dict[str, Any]:
+        found: dict[str, Any] = self.resource("replicator", name).get("status") or {}
+        return found
+
+    def wait_condition(self, kind: str, name: str, type: str, seconds: float, status: str = "True") -> None:
+        def reached() -> bool:
+            found = self.cluster.get(self.space, kind, name)
+            seen = ((found or {}).get("status") or {}).get("observedGeneration")
+            return seen == (found or {}).get("metadata", {}).get("generation") and condition(found, type) == status
+
+        try:
+            wait_for(f"{type}={status} of {kind} {name}", seconds, reached, pause=1)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from error
+
+    def wait_ready(self, name: str = "shop", seconds: float = 300) -> None:
+        self.wait_condition("replicator", name, "Ready", seconds)
+
+    def describe(self) -> str:
+        """What a person would look at when a test fails."""
+        parts = [
+            self.cluster.kubectl("-n", self.space, "get", "pods,replicators,snapshotrequests", "-o", "wide"),
+            self.cluster.kubectl("-n", self.space, "get", "replicators", "-o", "jsonpath={.items[*].status}"),
+            self.cluster.kubectl("-n", self.space, "get", "events", "--sort-by=.lastTimestamp")[-3000:],
+            self.cluster.kubectl("-n", self.space, "logs", "shop-driver-0", "--tail=30", check=False),
+            self.operator_log()[-4000:],
+        ]
+        return "\n\n".join(parts)
+
+    def operator_log(self) -> str:
+        return self.cluster.kubectl("-n", OPERATOR_NAMESPACE, "logs", "deployment/tailrace", check=False)
+
+    def pod(self, name: str) -> Document | None:
+        return self.cluster.get(self.space, "pod", name)
+
+    def executors(self, replicator: str = "shop") -> list[str]:
+        """Names of the executor pods that run."""
+        selector = f"{EXECUTORS},tailrace.dev/replicator={replicator}"
+        pods = self.cluster.objects(self.space, "pods", "-l", selector)
+        return [str(pod["metadata"]["name"]) for pod in pods if pod["status"].get("phase") == "Running"]
+
+    def kill(self, space: str, pod: str) -> None:
+        """SIGKILL to the first process of the pod's only container, as the node's kernel would."""
+        found = self.cluster.get(space, "pod", pod)
+        assert found is not None and self.cluster.node is not None
+        container = str(found["status"]["containerStatuses"][0]["containerID"]).rpartition("/")[2]
+        tasks = [line.split() for line in self.cluster.node.ctr("tasks", "ls").stdout.splitlines()]
+        os.kill(next(int(task[1]) for task in tasks if task[0] == container), signal.SIGKILL)
+
+    def assert_equal(self, name: str = "shop", seconds: float = 240) -> None:
+        """Hold the writers until the target has every row of the source as it is, and nothing else."""
+        lake = self.volume(f"lake/{name}")
+        found: list[str] = []
+
+        def equal() -> bool:
+            try:
+                with self.connect() as connection:
+                    found[:] = compare(connection, TABLES, lake, "delta")
+            except FileNotFoundError as error:
+                found[:] = [str(error)]
+            return not found
+
+        with self.writers.held():
+            try:
+                wait_for("source = target", seconds, equal, pause=2)
+            except TimeoutError as error:
+                raise AssertionError("\n".join([str(error), *found, self.describe()])) from error
+
+
+class Writers:
+    """A thread that inserts, updates, deletes and moves keys, with a connection that comes back after errors."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection], pause: float = 0.05) -> None:
+        self._connect = connect
+        self._pause = pause
+        self._end = threading.Event()
+        self._free = threading.Event()
+        self._idle = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.transactions = 0
+
+    def start(self) -> None:
+        self._free.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._end.set()
+        self._free.set()
+        self._thread.join(30)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is written while the block lasts."""
+        self._idle.clear()
+        self._free.clear()
+        assert self._idle.wait(30), "the writers do not come to rest"
+        yield
+        self._free.set()
+
+    def _run(self) -> None:
+        random = Random(7)
+        numbers = itertools.count(1_000_000)
+        while not self._end.is_set():
+            try:
+                with self._connect() as connection:
+                    while not self._end.is_set():
+                        if not self._free.is_set():
+                            self._idle.set()
+                            self._free.wait()
+                        self._one(connection, random, next(numbers))
+                        self.transactions += 1
+                        time.sleep(self._pause)
+            except psycopg.OperationalError:  # a rotated password, a server that starts again
+                time.sleep(0.5)
+
+    def _one(self, connection: psycopg.Connection, random: Random, number: int) -> None:
+        some = random.randint(1, 5000)
+        with connection.transaction():
+            match random.randrange(5):
+                case 0:
+                    connection.execute("INSERT INTO accounts VALUES (%s, 'new', 0, NULL)", (number,))
+                    connection.execute("INSERT INTO entries VALUES (%s, 0, 1.5, now())", (number,))
+                case 1:
+                    connection.execute("UPDATE accounts SET balance = balance + 1 WHERE id = %s", (some,))
+                case 2:
+                    connection.execute("DELETE FROM entries WHERE account = %s AND line = 3", (some,))
+                case 3:
+                    connection.execute("UPDATE accounts SET id = %s WHERE id = %s", (-number, some))
+                case _:
+                    connection.execute("UPDATE entries SET amount = amount * 2 WHERE account = %s", (some % 4000,))
+
+
+@contextmanager
+def open_shop(cluster: Cluster, space: str) -> Iterator[Shop]:
+    """The namespace with a filled PostgreSQL and writers at work; the namespace is removed at the end."""
+    password = "first-password"
+    cluster.prepare(space, password)
+    with cluster.port(space, "shop-db", 5432) as port:
+        shop = Shop(cluster, space, port, password)
+        with shop.connect() as connection:
+            connection.execute(DDL.encode())
+        shop.writers.start()
+        try:
+            yield shop
+        finally:
+            shop.writers.stop()
