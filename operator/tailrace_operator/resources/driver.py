@@ -151,9 +151,8 @@ def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]
         "spark.kubernetes.executor.podTemplateContainerName": names.EXECUTOR_CONTAINER,
         # An executor's ConfigMap outlives a driver that is killed (SPARK-37856); ours needs none.
         "spark.kubernetes.executor.disableConfigMap": "true",
-        "spark.kubernetes.executor.request.cores": str(executors.cores),
+        "spark.kubernetes.executor.request.cores": pods.cpu(executors),
         "spark.executor.instances": str(executors.count),
-        "spark.executor.cores": str(executors.cores),
         "spark.executor.memory": f"{pods.mebibytes(executors.memory)}m",
         "spark.executor.memoryOverhead": f"{pods.overhead(executors)}m",
     }

@@ -50,10 +50,15 @@ def overhead(pod: Pod) -> int:
     return max(mebibytes(pod.memory) * 2 // 5, LEAST_OVERHEAD)
 
 
+def cpu(pod: Pod) -> str:
+    """The share that the container is sure of."""
+    return pod.cpu_request or str(pod.cores)
+
+
 def resources(pod: Pod) -> dict[str, Any]:
     """Memory is a bound, CPU a share: a bound on CPU only makes the JVM stutter."""
     memory = f"{mebibytes(pod.memory) + overhead(pod)}Mi"
-    return {"requests": {"cpu": str(pod.cores), "memory": memory}, "limits": {"memory": memory}}
+    return {"requests": {"cpu": cpu(pod), "memory": memory}, "limits": {"memory": memory}}
 
 
 def volumes(spec: ReplicatorSpec, extra: Sequence[Volume]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
