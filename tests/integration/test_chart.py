@@ -94,7 +94,7 @@ def test_the_operator_watches_all_namespaces_with_a_cluster_role() -> None:
 
 def test_with_namespaces_the_operator_has_no_right_elsewhere() -> None:
     documents = rendered("--set", "watchNamespaces={shop,sales}")
-    assert pod(documents)["containers"][0]["args"][2:] == ["--namespace", "shop", "--namespace", "sales"]
+    assert pod(documents)["containers"][0]["args"][-4:] == ["--namespace", "shop", "--namespace", "sales"]
     assert of_kind(documents, "ClusterRoleBinding") == []
     assert "tailrace-operator" not in names(documents, "ClusterRole")
     bound = [(d["metadata"]["namespace"], d["roleRef"]["name"]) for d in of_kind(documents, "RoleBinding")]
@@ -127,6 +127,13 @@ def test_users_of_a_namespace_may_read_or_write_the_resources_by_the_clusters_ow
     labels = {d["metadata"]["name"]: d["metadata"]["labels"] for d in of_kind(rendered(), "ClusterRole")}
     assert labels["tailrace-operator-view"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
     assert labels["tailrace-operator-edit"]["rbac.authorization.k8s.io/aggregate-to-admin"] == "true"
+
+
+def test_the_operators_own_settings_reach_its_command_line() -> None:
+    values = "settings={\"lagObjective\":0.5,\"cleanupTimeout\":3000000,\"logLevel\":\"debug\"}"
+    documents = rendered("--set-json", values)
+    arguments = pod(documents)["containers"][0]["args"]
+    assert {"--lag-objective=0.5", "--cleanup-timeout=3000000", "--log-level=debug"} <= set(arguments)
 
 
 def test_images_are_named_by_tag_or_digest() -> None:
