@@ -42,6 +42,7 @@ class Services:
             )
         with suppress(OSError):  # it ended at once: whoever waits for it shows its log
             (self.folder / f"{name}.pid").write_text(f"{process.pid} {_begun(process.pid)}")
+        process.returncode = 0  # from here on the pid file stands for it, also for processes that come after us
 
     def pid(self, name: str) -> int | None:
         """None: it does not run."""

@@ -1,0 +1,100 @@
+"""The parts of the one-node cluster that need no cluster."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster import cgroups, node_files, places, workload
+from cluster.node import Node
+from cluster.services import NotReady, Services
+from tailrace.contract.resources import Replicator, SnapshotRequest
+
+ENTRYPOINT = Path(places.__file__).with_name("entrypoint.sh")
+
+
+def services(folder: Path) -> Services:
+    return Services(folder, (), dict(os.environ))
+
+
+def test_a_started_program_is_found_again_left_alone_and_ended(tmp_path: Path) -> None:
+    one = services(tmp_path)
+    one.start("sleeper", ["sleep", "60"])
+    pid = one.pid("sleeper")
+    assert pid is not None
+    services(tmp_path).start("sleeper", ["sleep", "60"])
+    assert services(tmp_path).pid("sleeper") == pid
+    one.stop("sleeper", patience=5)
+    assert not one.alive("sleeper")
+    assert not (tmp_path / "sleeper.pid").exists()
+
+
+def test_a_number_that_went_to_another_process_is_not_touched(tmp_path: Path) -> None:
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        (tmp_path / "etcd.pid").write_text(f"{stranger.pid} 1")  # began with the system: it cannot be this one
+        services(tmp_path).stop("etcd", patience=0.2)
+        assert stranger.poll() is None
+    finally:
+        stranger.send_signal(signal.SIGKILL)
+        stranger.wait()
+
+
+def test_what_does_not_come_up_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+    one = services(tmp_path)
+    one.start("broken", ["sh", "-c", "echo no such flag; exit 3"])
+    with pytest.raises(NotReady, match="no such flag"):
+        one.wait("broken", lambda: False, 1, "broken")
+
+
+def test_control_groups_of_version_1_get_the_cpus_of_their_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    (tmp_path / "cpuset" / "mine").mkdir(parents=True)
+    for folder, value in ((tmp_path / "cpuset", "0-1\n"), (tmp_path / "cpuset" / "mine", "\n")):
+        (folder / "cpuset.cpus").write_text(value)
+    cgroups.make("mine")
+    assert (tmp_path / "cpuset" / "mine" / "cpuset.cpus").read_text() == "0-1\n"
+
+
+def test_two_clusters_share_no_file_no_namespace_and_no_control_group() -> None:
+    one, two = Node("one"), Node("two")
+    assert one.state != two.state
+    assert one.namespace != two.namespace
+    assert one.cgroup != two.cgroup
+    assert json.loads(node_files.kubelet(one.state, one.cgroup))["cgroupRoot"] == f"/{one.cgroup}"
+
+
+def test_the_documents_of_the_workload_are_valid_resources() -> None:
+    Replicator.model_validate(workload.replicator("shop", deletionPolicy="Delete"))
+    SnapshotRequest.model_validate(workload.snapshot_request("shop", "again", ["public.*"], chunkRows=10))
+
+
+def entrypoint(folder: Path, environment: dict[str, str], *arguments: str) -> list[str]:
+    """What the image's entry point would run, a word per line."""
+    tini = folder / "tini"
+    tini.write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\n')
+    tini.chmod(0o755)
+    plain = {"PATH": f"{folder}:{os.environ['PATH']}", **environment}
+    done = subprocess.run(["sh", str(ENTRYPOINT), *arguments], env=plain, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_entry_point_runs_a_command_as_it_is(tmp_path: Path) -> None:
+    assert entrypoint(tmp_path, {}, "tailrace", "run", "-f", "a b") == ["-s", "--", "tailrace", "run", "-f", "a b"]
+
+
+def test_the_entry_point_gives_the_executor_its_options_in_order_and_unsplit(tmp_path: Path) -> None:
+    options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number} x" for number in range(12)}
+    names = ("DRIVER_URL", "EXECUTOR_ID", "EXECUTOR_CORES", "APPLICATION_ID", "EXECUTOR_POD_IP", "EXECUTOR_MEMORY")
+    described = {f"SPARK_{name}": name.lower() for name in (*names, "RESOURCE_PROFILE_ID", "EXECUTOR_POD_NAME")}
+    words = entrypoint(tmp_path, {**options, **described, "SPARK_HOME": "/spark"}, "executor")
+    assert words[:3] == ["-s", "--", "java"]
+    assert words[3:15] == [f"-Dn={number} x" for number in range(12)]
+    assert "-Xmxexecutor_memory" in words
+    assert words[words.index("-cp") + 1] == "/spark/jars/*"
+    assert words[words.index("--podName") + 1] == "executor_pod_name"
