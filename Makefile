@@ -34,8 +34,9 @@ node: $(READY)
 	@$(PYTHON) tools/bootstrap.py node
 
 .PHONY: crds manifests
-crds: $(READY) ## Write the CRDs from the models, and Argo CD's settings
+crds: $(READY) ## Write the CRDs from the models, the reference, and Argo CD's settings
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
+	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_reference.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_argocd.py
 
 manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain manifests

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import make_crds
+import make_reference
 
 DEFINITIONS = make_crds.definitions()
 KINDS = sorted(DEFINITIONS)
@@ -90,3 +91,7 @@ def test_defaults_of_blocks_are_left_to_their_fields() -> None:
         "description": "Chunk size aims at this many seconds of reading.",
         "type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 3600, "default": 10.0,
     }  # fmt: skip
+
+
+def test_the_reference_is_what_the_models_say() -> None:
+    assert make_reference.PAGE.read_text(encoding="utf-8") == make_reference.text(), "run `make crds`"

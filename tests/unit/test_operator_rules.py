@@ -5,8 +5,8 @@ from typing import Any, get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, request, said, seen, template
 
+from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, request, said, seen, template
 from tailrace.contract.driver import Problem
 from tailrace.contract.status import Fault, SnapshotStatus, State
 from tailrace_operator.decide import replicator, summary

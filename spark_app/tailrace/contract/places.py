@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from tailrace.contract.base import Identifier, Model, Name, Text, rules
 
-ANEW = "delete the Replicator (deletionPolicy Retain keeps its data) and create another one"
+ANEW = "create another Replicator, with locations of its own"
 
 
 class Credentials(Model):
@@ -105,9 +105,9 @@ class Storage(Model):
     """Root: `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///path`. A path must be on a volume that driver
     and executors mount."""
     endpoint: Text | None = None
-    """URL of an S3-compatible service; Unset: the provider's own."""
+    """URL of an S3-compatible service; unset: the provider's own."""
     region: Text | None = None
-    """Region of the bucket; Unset: the environment's."""
+    """Region of the bucket; unset: the environment's."""
     path_style: bool = False
     """Bucket in the path instead of the host name; most S3-compatible servers need it."""
     credentials: Credentials | None = None
@@ -122,7 +122,7 @@ class Catalog(Model):
     uri: Text | None = None
     """Address: `https://…` (rest) or `jdbc:postgresql://…` (jdbc)."""
     warehouse: Text | None = None
-    """The catalog's warehouse; Unset: the target's location."""
+    """The catalog's warehouse; unset: the target's location."""
     credentials: Credentials | None = None
     """Keys of the catalog."""
 
@@ -146,7 +146,7 @@ class Target(Storage):
     type: Literal["delta", "iceberg"]
     """Table format. Immutable."""
     catalog: Catalog | None = None
-    """Iceberg only; Unset: a folder catalog at `location` (local files only)."""
+    """Iceberg only; unset: a folder catalog at `location` (local files only)."""
 
     @model_validator(mode="after")
     def _catalog(self) -> "Target":

@@ -94,7 +94,7 @@ class EmptyDirVolume(Model):
     medium: Literal["", "Memory"] = ""
     """Empty: the node's disk. `Memory`: counts against the container's memory."""
     size_limit: MemorySize | None = None
-    """Most that it may hold (`10Gi`); Unset: no limit of its own."""
+    """Most that it may hold (`10Gi`); unset: no limit of its own."""
 
 
 class Volume(Model):
@@ -113,7 +113,7 @@ class Volume(Model):
     mount_path: MountPath
     """Absolute path in the container."""
     sub_path: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
-    """Path inside the volume; Unset: its root."""
+    """Path inside the volume; unset: its root."""
     read_only: bool = False
     """Mount it read-only."""
     persistent_volume_claim: ClaimVolume | None = None
@@ -143,9 +143,9 @@ class Toleration(Model):
     value: Annotated[str, StringConstraints(max_length=63)] | None = None
     """The taint's value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """The taint's effect; Unset: all."""
+    """The taint's effect; unset: all."""
     toleration_seconds: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
-    """With `NoExecute`: seconds after which the pod is evicted all the same; Unset: never."""
+    """With `NoExecute`: seconds after which the pod is evicted all the same; unset: never."""
 
 
 class NodeRequirement(Model):
@@ -177,7 +177,7 @@ class Pod(Model):
     cores: Annotated[int, Field(ge=1, le=256)] = 1
     """CPU cores: tasks at the same time, and the container's CPU request unless `cpuRequest` is set."""
     cpu_request: CpuAmount | None = None
-    """CPU that the container is sure to get (`500m`, `2`), for nodes with less to give than `cores`; Unset: `cores`."""
+    """CPU that the container is sure to get (`500m`, `2`), for nodes with less to give than `cores`; unset: `cores`."""
     memory: MemorySize = "2Gi"
     """Memory of the JVM (`512Mi`, `2Gi`)."""
     memory_overhead: MemorySize | None = None
@@ -208,7 +208,7 @@ class Pod(Model):
     affinity: Affinity = Affinity()
     """Nodes that the pod wants."""
     priority_class_name: Name | None = None
-    """PriorityClass of the pod; Unset: the cluster's default."""
+    """PriorityClass of the pod; unset: the cluster's default."""
     volumes: Annotated[
         tuple[Volume, ...],
         Field(

@@ -60,7 +60,7 @@ class Snapshot(Model):
     chunk_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Chunk size aims at this many seconds of reading."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
-    """Fixed chunk size in rows instead; Unset: adaptive."""
+    """Fixed chunk size in rows instead; unset: adaptive."""
     parallelism: Annotated[int, Field(ge=1, le=256)] = 2
     """Chunks read at the same time, all tables together."""
 
@@ -94,7 +94,7 @@ class TableOptions(Model):
     match: TablePattern
     """Pattern `schema.table` as in `tables`."""
     columns: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] | None = None
-    """Keep only these columns (the key is always kept); Unset: all."""
+    """Keep only these columns (the key is always kept); unset: all."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """Columns to copy as exact text, whatever their type."""
 
@@ -136,7 +136,7 @@ class ReplicatorSpec(Model):
     executors: Executors = Executors()
     """The executors' pods."""
     image: Text | None = None
-    """Image of driver and executors; Unset: the operator's default. Ignored outside Kubernetes."""
+    """Image of driver and executors; unset: the operator's default. Ignored outside Kubernetes."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When nodes fetch the image. Ignored outside Kubernetes."""
     image_pull_secrets: Annotated[tuple[Name, ...], Field(max_length=10)] = ()
@@ -192,9 +192,9 @@ class SnapshotRequestSpec(Model):
     ) = None
     """Only these keys: the text of the key columns in key order. Goes with exactly one table."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
-    """Fixed chunk size in rows; Unset: the Replicator's."""
+    """Fixed chunk size in rows; unset: the Replicator's."""
     parallelism: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Chunks of this snapshot read at the same time; Unset: the Replicator's."""
+    """Chunks of this snapshot read at the same time; unset: the Replicator's."""
     suspend: bool = False
     """Pause the snapshot; chunks being read are finished. The only field that may be changed."""
 
