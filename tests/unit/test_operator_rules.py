@@ -12,6 +12,7 @@ from tailrace.contract.status import Fault, SnapshotStatus, State
 from tailrace_operator.decide import replicator, summary
 from tailrace_operator.decide import request as requests
 from tailrace_operator.decide.model import Apply
+from tailrace_operator.decide.wanted import resolve
 from tailrace_operator.observe.model import FINALIZER, Answer, Child, DriverSeen, Refusal, ReplicatorSeen
 from tailrace_operator.status.conditions import bounded, violations
 from tailrace_operator.status.models import ReplicatorStatus
@@ -29,7 +30,7 @@ def worlds(draw: st.DrawFn, generation: int, now: float) -> ReplicatorSeen:
     hashes = {place: draw(st.sampled_from(["a", "b"])) for place in HASHES if draw(st.integers(0, 9))}
     head = meta(generation=generation, requested_at=draw(st.sampled_from([None, "x", "y"])))
     base = seen(now=now, meta=head, spec=spec, data_hashes=hashes, running_spec=draw(st.sampled_from([None, SPEC])))
-    wanted = replicator.resolve(base, LIMITS).template_hash or "none"
+    wanted = resolve(base, LIMITS).template_hash or "none"
     template_hash = draw(st.sampled_from([wanted, wanted, "other"]))
     pods = draw(st.lists(pods_of(template_hash, now), max_size=2))
     children = {}

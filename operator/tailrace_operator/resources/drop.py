@@ -18,12 +18,16 @@ def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[st
         "name": names.CONTAINER,
         "image": image,
         "imagePullPolicy": spec.image_pull_policy,
-        "args": ["tailrace", "drop", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *data, "--log-format", "json"],
+        "args": [
+            *("tailrace", "drop", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *data),
+            *("--run-dir", pods.RUN_DIR, "--log-format", "json"),
+        ],
         "env": pods.environment(
             spec.driver,
             [{"name": "HOME", "value": pods.RUN_DIR}, {"name": "TAILRACE_SECRETS", "value": pods.SECRETS}],
         ),
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        # As the driver's: an Iceberg catalog is spoken to through the same JVM.
+        "resources": pods.resources(spec.driver),
         "securityContext": pods.container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,

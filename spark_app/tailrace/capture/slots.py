@@ -80,6 +80,15 @@ def drop_slot(connection: Connection, name: str) -> None:
         connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", (name,))
 
 
+def drop_publication(connection: Connection, name: str) -> bool:
+    """False: there is none."""
+    with source_errors(f"dropping publication {name!r}"):
+        row = connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", (name,)).fetchone()
+        if row is not None:
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+    return row is not None
+
+
 def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
     """What the backend with this application name waits for: the oldest transaction in its way."""
     with source_errors("looking for what the slot waits for"):

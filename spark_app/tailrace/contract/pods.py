@@ -12,13 +12,9 @@ from pydantic import Field, StringConstraints, model_validator
 from tailrace.contract.base import MemorySize, Model, Name, rules
 
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]
-LabelValue = Annotated[
-    str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
-]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
 Labels = Annotated[dict[str, LabelValue], Field(max_length=50)]
-Annotations = Annotated[
-    dict[str, Annotated[str, StringConstraints(max_length=4096)]], Field(max_length=50)
-]
+Annotations = Annotated[dict[str, Annotated[str, StringConstraints(max_length=4096)]], Field(max_length=50)]
 VolumeName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$")]
 EnvName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

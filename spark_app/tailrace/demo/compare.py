@@ -121,9 +121,7 @@ def _short(value: object) -> str:
     return text if len(text) < 60 else f"{text[:40]}… ({len(text)} characters)"
 
 
-def compare_by(
-    connection: psycopg.Connection, names: Sequence[str], read: Callable[[str, str], pa.Table]
-) -> list[str]:
+def compare_by(connection: psycopg.Connection, names: Sequence[str], read: Callable[[str, str], pa.Table]) -> list[str]:
     """Compare the tables `schema.name` with what `read(schema, table)` finds; the first ten differences of each table,
     empty: all equal."""
     found: list[str] = []

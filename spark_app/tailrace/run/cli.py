@@ -1,4 +1,4 @@
-"""The command line: `tailrace run | status | snapshot | pause | resume | stop | doctor`.
+"""The command line: `tailrace run | status | snapshot | pause | resume | stop | doctor | drop`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or
 target, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other modules of this
@@ -83,6 +83,9 @@ def parser() -> argparse.ArgumentParser:
     _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns").set_defaults(
         act=commands.doctor
     )
+    sub = _verb(verbs, "drop", "drop the slot and publication that Tailrace made; with --data the copies too")
+    sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
+    sub.set_defaults(act=commands.drop)
     return top
 
 

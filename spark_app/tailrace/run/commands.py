@@ -140,6 +140,20 @@ def change_snapshot(options: argparse.Namespace) -> int:
     return 0
 
 
+def drop(options: argparse.Namespace) -> int:
+    from tailrace.run.drop import drop as drop_all  # brings the database client
+
+    replicator = manifest_of(options).replicator(options.name)
+    folder = RunFolder.of(replicator.metadata.name, options.run_dir)
+    folder.take()  # the slot of a Replicator that runs here is in use
+    try:
+        for line in drop_all(replicator, secrets_folder(), folder.path, data=options.data):
+            print(line)
+    finally:
+        folder.release()
+    return 0
+
+
 def doctor(options: argparse.Namespace) -> int:
     from tailrace.run.doctor import examine  # brings the database client, which `status` does without
 

@@ -87,16 +87,22 @@ class DeltaTable:
     def refresh(self) -> AppliedState:
         snapshot = self._open.update()
         if snapshot is None:
-            raise TargetChanged(self._name, f"{self.location} is no longer a Delta table",
-                                "Put the table back, or order a snapshot to make it anew.")
+            raise TargetChanged(
+                self._name,
+                f"{self.location} is no longer a Delta table",
+                "Put the table back, or order a snapshot to make it anew.",
+            )
         at = self._at
         same = at is not None and at.snapshot.version == snapshot.version
         if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
             return at.stored.applied
         stored = self._stored(snapshot)
         if stored is None or stored.applied.log_id != self._log_id:
-            raise TargetChanged(self._name, f"{self.location} no longer carries the state of change log {self._log_id}",
-                                "Put the table back, or delete it and order a snapshot.")
+            raise TargetChanged(
+                self._name,
+                f"{self.location} no longer carries the state of change log {self._log_id}",
+                "Put the table back, or delete it and order a snapshot.",
+            )
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored)
 
@@ -156,8 +162,11 @@ class DeltaTable:
                 if not delta_foreign.is_ours(actions) and (fault := delta_foreign.judge(self._name, version, actions)):
                     raise fault
         except Gap as error:
-            raise TargetChanged(self._name, f"versions {first} to {last} are others', and {error.message}",
-                                "Order a snapshot: nothing proves that the rows are unchanged.") from error
+            raise TargetChanged(
+                self._name,
+                f"versions {first} to {last} are others', and {error.message}",
+                "Order a snapshot: nothing proves that the rows are unchanged.",
+            ) from error
 
     def _stored(self, snapshot: Snapshot) -> Stored | None:
         text = snapshot.domain(DOMAIN)
@@ -221,8 +230,11 @@ class DeltaTable:
         stored = Stored(applied, at.snapshot.version + 1, nonce, at.stored.holes_file)
         text, holes_file = delta_state.encode(stored, self._save)
         # For people and other tools; we ourselves go by the domain.
-        transaction = {"appId": f"tailrace-{applied.log_id}", "version": applied.applied_record,
-                       "lastUpdated": self._now_ms}
+        transaction = {
+            "appId": f"tailrace-{applied.log_id}",
+            "version": applied.applied_record,
+            "lastUpdated": self._now_ms,
+        }
         return Stored(applied, stored.version, nonce, holes_file), [_domain(text), {"txn": transaction}]
 
     def _save(self, path: str, data: bytes) -> None:

@@ -112,8 +112,14 @@ def _plain(add: Action) -> Action:
 
 
 def _remove(add: Action, data_change: bool, now_ms: int) -> Action:
-    out = {"path": add["path"], "deletionTimestamp": now_ms, "dataChange": data_change, "extendedFileMetadata": True,
-           "partitionValues": add.get("partitionValues") or {}, "size": add["size"]}
+    out = {
+        "path": add["path"],
+        "deletionTimestamp": now_ms,
+        "dataChange": data_change,
+        "extendedFileMetadata": True,
+        "partitionValues": add.get("partitionValues") or {},
+        "size": add["size"],
+    }
     if add.get("deletionVector"):
         # The descriptor is part of the removed file's identity.
         out["deletionVector"] = add["deletionVector"]
@@ -122,5 +128,11 @@ def _remove(add: Action, data_change: bool, now_ms: int) -> Action:
 
 def new_add(file: NewFile, footer: pq.FileMetaData, columns: Sequence[pa.Field], location: str, now_ms: int) -> Action:
     """The `add` action of a file that is not in the table yet."""
-    return {"path": path_of(file.path, location), "partitionValues": {}, "size": file.size, "modificationTime": now_ms,
-            "dataChange": True, "stats": file_stats(footer, columns, tight=True)}
+    return {
+        "path": path_of(file.path, location),
+        "partitionValues": {},
+        "size": file.size,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": file_stats(footer, columns, tight=True),
+    }

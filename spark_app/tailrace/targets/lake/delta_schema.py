@@ -60,9 +60,14 @@ def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, A
     """The `metaData` action of a new table."""
     check_names(schema)
     configuration = PROPERTIES | {"delta.dataSkippingStatsColumns": _stats_columns(schema)}
-    empty = {"id": table_id, "format": {"provider": "parquet", "options": {}}, "partitionColumns": [],
-             "configuration": configuration, "createdTime": now_ms,
-             "schemaString": json.dumps({"type": "struct", "fields": []})}
+    empty = {
+        "id": table_id,
+        "format": {"provider": "parquet", "options": {}},
+        "partitionColumns": [],
+        "configuration": configuration,
+        "createdTime": now_ms,
+        "schemaString": json.dumps({"type": "struct", "fields": []}),
+    }
     return evolved(empty, schema) or empty
 
 
@@ -77,8 +82,14 @@ def evolved(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any] 
         field = present.get(column.name.lower())
         if field is None:
             last += 1
-            added.append({"name": column.name, "type": delta_type(column.type), "nullable": True,
-                          "metadata": {_ID: last, _PHYSICAL: f"c{last}"}})
+            added.append(
+                {
+                    "name": column.name,
+                    "type": delta_type(column.type),
+                    "nullable": True,
+                    "metadata": {_ID: last, _PHYSICAL: f"c{last}"},
+                }
+            )
         else:
             _same(schema, column, field)
     if not added:
@@ -99,8 +110,11 @@ def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema) -> pa.Schema:
     for column in schema.columns:
         field = present.get(column.name.lower())
         if field is None:
-            raise TargetChanged(schema.name, f"the target has no column {column.name!r}",
-                                "Add it back with its old physical name (restore the table), or re-create the table.")
+            raise TargetChanged(
+                schema.name,
+                f"the target has no column {column.name!r}",
+                "Add it back with its old physical name (restore the table), or re-create the table.",
+            )
         _same(schema, column, field)
         physical = field["metadata"].get(_PHYSICAL, field["name"])
         out.append(physical_field(physical, column.type, int(field["metadata"].get(_ID, 0))))
@@ -125,15 +139,19 @@ def check_names(schema: TableSchema) -> None:
         other = seen.setdefault(column.name.lower(), column.name)
         if other != column.name:
             raise SchemaChangeUnsupported(
-                schema.name, f"columns {other!r} and {column.name!r} differ only in case, which Delta cannot hold",
-                "Leave one of them out with options[].columns.")
+                schema.name,
+                f"columns {other!r} and {column.name!r} differ only in case, which Delta cannot hold",
+                "Leave one of them out with options[].columns.",
+            )
 
 
 def _same(schema: TableSchema, column: Column, field: Mapping[str, Any]) -> None:
     if field["type"] != delta_type(column.type):
         raise SchemaChangeUnsupported(
-            schema.name, f"column {column.name!r} is {field['type']} in the target and {column.type} in the source",
-            "Rename the column in the target or re-create the table by a snapshot.")
+            schema.name,
+            f"column {column.name!r} is {field['type']} in the target and {column.type} in the source",
+            "Rename the column in the target or re-create the table by a snapshot.",
+        )
 
 
 def _fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:

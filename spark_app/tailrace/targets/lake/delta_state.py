@@ -37,9 +37,15 @@ def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str
         path = f"_tailrace/holes-{hashlib.sha256(holes.encode()).hexdigest()}.json"
         if path != stored.holes_file:
             save(path, holes.encode())
-    document = {"logId": applied.log_id, "appliedSeq": applied.applied_seq, "appliedRecord": applied.applied_record,
-                "schemaVersion": applied.schema_version, "tableId": applied.table_id, "version": stored.version,
-                "nonce": stored.nonce} | ({"holesFile": path} if path else {"holes": json.loads(holes)})
+    document = {
+        "logId": applied.log_id,
+        "appliedSeq": applied.applied_seq,
+        "appliedRecord": applied.applied_record,
+        "schemaVersion": applied.schema_version,
+        "tableId": applied.table_id,
+        "version": stored.version,
+        "nonce": stored.nonce,
+    } | ({"holesFile": path} if path else {"holes": json.loads(holes)})
     return json.dumps(document, ensure_ascii=False), path
 
 
@@ -50,9 +56,17 @@ def decode(text: str, load: Callable[[str], bytes]) -> Stored:
         path = document.get("holesFile")
         holes: list[list[str]] = json.loads(load(path)) if path else document["holes"]
         keys: frozenset[Key] = frozenset(tuple(key) for key in holes)
-        applied = AppliedState(document["logId"], document["appliedSeq"], document["appliedRecord"], keys,
-                               document["schemaVersion"], document["tableId"])
+        applied = AppliedState(
+            document["logId"],
+            document["appliedSeq"],
+            document["appliedRecord"],
+            keys,
+            document["schemaVersion"],
+            document["tableId"],
+        )
         return Stored(applied, document["version"], document["nonce"], path)
     except (KeyError, ValueError, TypeError) as error:
-        raise TargetRefused(f"the table's {DOMAIN} is not readable: {text[:200]!r}",
-                            "Restore the table, or delete it and let a snapshot create it anew.") from error
+        raise TargetRefused(
+            f"the table's {DOMAIN} is not readable: {text[:200]!r}",
+            "Restore the table, or delete it and let a snapshot create it anew.",
+        ) from error

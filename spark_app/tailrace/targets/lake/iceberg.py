@@ -31,6 +31,7 @@ from tailrace.targets.lake.vectors import puffin_file
 def _random_id() -> str:
     return uuid.uuid4().hex
 
+
 KEPT_VERSIONS = 20
 """Snapshots that stay, however old."""
 

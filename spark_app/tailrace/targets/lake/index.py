@@ -61,8 +61,9 @@ class FileIndex:
             rows, which = rows[same], which[same]
         return rows, which
 
-    def _proven(self, wanted: Sequence[pa.Array], rows: npt.NDArray[np.int64],
-                which: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _proven(
+        self, wanted: Sequence[pa.Array], rows: npt.NDArray[np.int64], which: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
         same = np.ones(len(rows), np.bool_)
         for column, keys in zip(self.values, wanted, strict=True):
             have, want = column.take(pa.array(rows)), keys.take(pa.array(which))

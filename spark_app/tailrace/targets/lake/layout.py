@@ -31,8 +31,10 @@ class Layout:
     def __post_init__(self) -> None:
         if len(self.schema.columns) != len(self.arrow):
             raise SchemaChangeUnsupported(
-                self.schema.name, f"{len(self.schema.columns)} source columns, {len(self.arrow)} in the target",
-                "Report this: the target's schema was not evolved before its use.")
+                self.schema.name,
+                f"{len(self.schema.columns)} source columns, {len(self.arrow)} in the target",
+                "Report this: the target's schema was not evolved before its use.",
+            )
 
     @cached_property
     def fields(self) -> dict[str, pa.Field]:

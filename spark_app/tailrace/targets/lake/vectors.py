@@ -61,8 +61,10 @@ def encode(dead: BitMap64) -> bytes:
 
 def decode(data: bytes, where: str) -> BitMap64:
     if data[:4] != MAGIC:
-        raise TargetRefused(f"deletion vector in {where} starts with {data[:4].hex()}, expected {MAGIC.hex()}",
-                            "The table uses a vector encoding that Tailrace does not know.")
+        raise TargetRefused(
+            f"deletion vector in {where} starts with {data[:4].hex()}, expected {MAGIC.hex()}",
+            "The table uses a vector encoding that Tailrace does not know.",
+        )
     return BitMap64.deserialize(data[4:])
 
 
@@ -77,8 +79,10 @@ def unframe(data: bytes, where: str) -> BitMap64:
     (length,) = struct.unpack_from(">I", data)
     body = data[4 : 4 + length]
     if len(data) < length + 8 or struct.unpack_from(">I", data, 4 + length)[0] != zlib.crc32(body):
-        raise TargetRefused(f"deletion vector in {where} is damaged (length or checksum)",
-                            "Restore the file, or re-create the table by a snapshot.")
+        raise TargetRefused(
+            f"deletion vector in {where} is damaged (length or checksum)",
+            "Restore the file, or re-create the table by a snapshot.",
+        )
     return decode(body, where)
 
 
@@ -96,12 +100,21 @@ class DeltaVector:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "DeltaVector":
-        return cls(value["storageType"], value["pathOrInlineDv"], value.get("offset"), value["sizeInBytes"],
-                   value["cardinality"])
+        return cls(
+            value["storageType"],
+            value["pathOrInlineDv"],
+            value.get("offset"),
+            value["sizeInBytes"],
+            value["cardinality"],
+        )
 
     def to_json(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"storageType": self.storage, "pathOrInlineDv": self.path_or_inline,
-                               "sizeInBytes": self.size, "cardinality": self.cardinality}
+        out: dict[str, Any] = {
+            "storageType": self.storage,
+            "pathOrInlineDv": self.path_or_inline,
+            "sizeInBytes": self.size,
+            "cardinality": self.cardinality,
+        }
         return out if self.offset is None else out | {"offset": self.offset}
 
     def path(self, location: str) -> str:
@@ -146,8 +159,10 @@ def read_delta(vector: DeltaVector, location: str, read: Callable[[str, int, int
 
 def _counted(dead: BitMap64, vector: DeltaVector, where: str) -> BitMap64:
     if len(dead) != vector.cardinality:
-        raise TargetRefused(f"deletion vector in {where} has {len(dead)} rows, the log says {vector.cardinality}",
-                            "Restore the file, or re-create the table by a snapshot.")
+        raise TargetRefused(
+            f"deletion vector in {where} has {len(dead)} rows, the log says {vector.cardinality}",
+            "Restore the file, or re-create the table by a snapshot.",
+        )
     return dead
 
 
@@ -169,9 +184,17 @@ def puffin_file(vectors: Mapping[str, BitMap64], created_by: str = "tailrace") -
         blob = frame(dead)
         where[path] = PuffinBlob(len(out), len(blob), len(dead))
         # Snapshot and sequence number are not known before the commit: -1 says that they are inherited.
-        blobs.append({"type": "deletion-vector-v1", "fields": [ROW_POSITION_FIELD], "snapshot-id": -1,
-                      "sequence-number": -1, "offset": len(out), "length": len(blob),
-                      "properties": {"referenced-data-file": path, "cardinality": str(len(dead))}})
+        blobs.append(
+            {
+                "type": "deletion-vector-v1",
+                "fields": [ROW_POSITION_FIELD],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": len(out),
+                "length": len(blob),
+                "properties": {"referenced-data-file": path, "cardinality": str(len(dead))},
+            }
+        )
         out += blob
     footer = json.dumps({"blobs": blobs, "properties": {"created-by": created_by}}).encode()
     out += PUFFIN_MAGIC + footer + struct.pack("<I", len(footer)) + b"\0\0\0\0" + PUFFIN_MAGIC

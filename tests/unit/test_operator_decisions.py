@@ -1,0 +1,321 @@
+"""What the operator does about a Replicator, case by case, on frozen observations."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, running, said, seen, template
+from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, TableStatus
+from tailrace_operator.decide.model import Action, Apply, Cancel, Decision, Delete, MakeToken, SetFinalizers
+from tailrace_operator.decide.replicator import decide
+from tailrace_operator.observe.model import FINALIZER, Child, DriverSeen, ReplicatorSeen
+from tailrace_operator.status.models import Condition, DriverSummary, Failures, Halt, ReplicatorStatus
+
+STATEFUL_SET = "StatefulSet/shop-driver"
+
+
+def condition(decision: Decision[ReplicatorStatus], kind: str) -> Condition | None:
+    return next((c for c in decision.status.conditions if c.type == kind), None)
+
+
+def reason(decision: Decision[ReplicatorStatus]) -> str:
+    ready = condition(decision, "Ready")
+    assert ready is not None
+    return ready.reason
+
+
+def applied(actions: tuple[Action, ...]) -> dict[str, Any]:
+    return {str(a.document["kind"]): a.document for a in actions if isinstance(a, Apply)}
+
+
+def with_driver(observed: ReplicatorSeen, **status: Any) -> ReplicatorSeen:
+    """The operator has seen this driver before."""
+    driver = DriverSummary(pod="shop-driver-0", pod_uid="p-uid")
+    return replace(observed, status=ReplicatorStatus(driver=driver, **status))
+
+
+def test_the_finalizer_comes_before_anything_that_has_to_be_cleaned_up() -> None:
+    decision = decide(seen(meta=meta(finalizers=("other/one",))), LIMITS)
+    assert decision.actions == (SetFinalizers(("other/one", FINALIZER)),)
+
+
+def test_a_new_replicator_gets_its_token_before_the_driver_that_reads_it() -> None:
+    without = {k: v for k, v in HASHES.items() if k != "Secret/shop-driver"}
+    decision = decide(seen(data_hashes=without), LIMITS)
+    assert MakeToken() in decision.actions
+    assert set(applied(decision.actions)) == {"ConfigMap", "ServiceAccount", "RoleBinding", "Service"}
+    assert decision.intent, "what runs is recorded before it is made"
+    later = decide(seen(), LIMITS)
+    assert applied(later.actions)["StatefulSet"]["spec"]["replicas"] == 1
+
+
+def test_a_running_driver_is_left_alone_and_ready() -> None:
+    decision = decide(running(), LIMITS)
+    assert "StatefulSet" not in applied(decision.actions)
+    assert (reason(decision), decision.status.state) == ("Streaming", "Running")
+    assert condition(decision, "Reconciling") is None
+    assert decision.status.tables_summary == "2/2"
+
+
+def test_another_version_of_the_operator_renders_differently_and_restarts_nothing() -> None:
+    observed = running()
+    other = replace(observed.children[STATEFUL_SET], content_hash="of another version")
+    decision = decide(replace(observed, children={**observed.children, STATEFUL_SET: other}), LIMITS)
+    assert "StatefulSet" not in applied(decision.actions)
+
+
+@pytest.mark.parametrize("place", ["Secret/shop-db", "Secret/lake", "Secret/shop-driver"])
+def test_a_rotated_secret_rolls_the_driver(place: str) -> None:
+    observed = running()
+    decision = decide(replace(observed, data_hashes={**HASHES, place: "new"}), LIMITS)
+    assert "StatefulSet" in applied(decision.actions)
+    assert reason(decision) == "RollingOut"
+    assert condition(decision, "Reconciling") is not None
+
+
+def test_a_missing_secret_is_named_and_what_runs_runs_on() -> None:
+    decision = decide(replace(running(), data_hashes={"Secret/shop-driver": "t1"}), LIMITS)
+    assert reason(decision) == "SecretNotFound"
+    assert "'lake' does not exist in namespace team" in decision.status.message
+    assert "StatefulSet" not in applied(decision.actions)
+
+
+def test_an_invalid_spec_keeps_the_last_valid_one_running_and_says_so() -> None:
+    observed = running(spec={**SPEC, "retry": {"time": "soon"}}, running_spec=SPEC, meta=meta(generation=3))
+    observed = with_driver(observed, applied_generation=2)
+    decision = decide(observed, LIMITS)
+    stalled = condition(decision, "Stalled")
+    assert stalled is not None and stalled.reason == "InvalidSpec"
+    assert "retry.time" in stalled.message and "Generation 2 runs on." in stalled.message
+    assert decision.status.observed_generation == 3
+    assert decision.status.applied_generation == 2
+    assert "StatefulSet" not in applied(decision.actions)
+
+
+def test_a_name_that_kubernetes_cannot_use_for_a_driver_is_refused_before_anything_is_made() -> None:
+    decision = decide(seen(meta=meta(name="a" * 46)), LIMITS)
+    assert reason(decision) == "InvalidSpec"
+    assert decision.actions == ()
+
+
+def test_suspend_is_ready_once_the_pod_is_gone() -> None:
+    observed = running(spec={**SPEC, "suspend": True})
+    going = decide(observed, LIMITS)
+    assert applied(going.actions)["StatefulSet"]["spec"]["replicas"] == 0
+    assert (reason(going), going.status.state) == ("Suspending", "Suspended")
+    gone = decide(replace(observed, pods=()), LIMITS)
+    ready, suspended = condition(gone, "Ready"), condition(gone, "Suspended")
+    assert ready is not None and (ready.status, ready.reason) == ("True", "Suspended")
+    assert suspended is not None and suspended.status == "True"
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (2, "InvalidManifest"),
+        (10, "ConfigurationRefused"),
+        (11, "AuthenticationFailed"),
+        (12, "PositionLost"),
+        (13, "Fenced"),
+    ],
+)
+def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, word: str) -> None:
+    observed = with_driver(running())
+    words = "noise\ntailrace: SourceRefused: wal_level is replica. Fix: Set wal_level = logical.\n"
+    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(code, words))
+    decision = decide(replace(observed, pods=(dead,), driver=DriverSeen()), LIMITS)
+    stalled = condition(decision, "Stalled")
+    assert stalled is not None and stalled.reason == word
+    assert "Set wal_level = logical." in stalled.message
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 0
+    assert decision.intent
+    assert decision.status.driver.last_exit_code == code
+    assert decision.status.state == "Stopped"
+
+
+def test_a_driver_fenced_by_its_own_successor_is_no_reason_to_stop() -> None:
+    observed = with_driver(running())
+    old = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(13))
+    newer = pod(uid="p2", name="shop-driver-0", created=NOW, deleting=True, running_since=None)
+    decision = decide(replace(observed, pods=(old, newer)), LIMITS)
+    assert decision.status.halt is None
+
+
+def test_any_other_end_is_left_to_the_kubelets_back_off_until_the_limit() -> None:
+    observed = with_driver(running(spec={**SPEC, "retry": {"time": "10m"}}))
+    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(1), restarts=0)
+    first = decide(replace(observed, pods=(dead,), driver=DriverSeen()), LIMITS)
+    assert reason(first) == "DriverCrashLoop"
+    assert first.status.halt is None and first.status.failures.count == 1
+    many = first.status.model_copy(update={"failures": Failures(count=6, since=first.status.failures.since)})
+    sooner = replace(observed, status=many, pods=(replace(dead, restarts=1),), now=NOW + 300, driver=DriverSeen())
+    assert decide(sooner, LIMITS).status.halt is None, "the retry time has not passed"
+    later = replace(sooner, now=NOW + 700)
+    halt = decide(later, LIMITS).status.halt
+    assert halt is not None and halt.reason == "RestartLimitExceeded"
+
+
+def test_ends_are_counted_once_however_often_they_are_seen() -> None:
+    observed = with_driver(running())
+    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(137, reason="OOMKilled"))
+    first = decide(replace(observed, pods=(dead,), driver=DriverSeen()), LIMITS).status
+    again = decide(replace(observed, pods=(dead,), driver=DriverSeen(), status=first), LIMITS).status
+    back = replace(dead, restarts=1, running_since=NOW, ready=True)
+    restarted = decide(replace(observed, pods=(back,), status=again), LIMITS).status
+    assert (first.driver.restarts, again.driver.restarts, restarted.driver.restarts) == (1, 1, 1)
+    assert restarted.last_error is not None and restarted.last_error.name == "OutOfMemory"
+
+
+def test_a_healthy_while_forgets_earlier_ends() -> None:
+    observed = with_driver(running(), failures=Failures(count=3, since="2027-01-01T00:00:00Z"))
+    old = replace(observed.pods[0], running_since=NOW - 700)
+    assert decide(replace(observed, pods=(old,)), LIMITS).status.failures == Failures()
+
+
+HALT = Halt(reason="PositionLost", message="gone", template_hash="", at="2027-01-01T00:00:00Z")
+
+
+def halted(**change: Any) -> ReplicatorSeen:
+    observed = seen(**change)
+    return replace(observed, status=ReplicatorStatus(halt=HALT.model_copy(update={"template_hash": template(seen())})))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {**SPEC, "restartNonce": 1}},
+        {"data_hashes": {**HASHES, "Secret/shop-db": "new"}},
+        {"meta": meta(requested_at="2027-01-02T00:00:00Z")},
+    ],
+)
+def test_a_stopped_driver_is_tried_again_when_somebody_changed_something(change: dict[str, Any]) -> None:
+    stays = decide(halted(), LIMITS)
+    assert applied(stays.actions)["StatefulSet"]["spec"]["replicas"] == 0
+    decision = decide(halted(**change), LIMITS)
+    assert decision.status.halt is None
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 1
+
+
+def test_a_request_of_flux_is_handled_once() -> None:
+    decision = decide(halted(meta=meta(requested_at="x")), LIMITS)
+    assert decision.status.last_handled_reconcile_at == "x"
+    again = halted(meta=meta(requested_at="x"))
+    again = replace(again, status=again.status.model_copy(update={"last_handled_reconcile_at": "x"}))
+    assert decide(again, LIMITS).status.halt is not None
+
+
+def test_a_silent_driver_shows_within_half_a_minute() -> None:
+    observed = running()
+    last = DriverSeen(said(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    decision = decide(replace(observed, driver=last, now=NOW + 25), LIMITS)
+    ready = condition(decision, "Ready")
+    assert ready is not None and (ready.status, ready.reason) == ("Unknown", "DriverUnreachable")
+    assert decision.status.lag is None, "a lag that nobody measures is not shown"
+    assert decision.again <= 10
+
+
+def test_failing_tables_are_named_worst_first_and_bounded() -> None:
+    fault = Fault(name="NoKey", message="no key", fix="add one")
+    tables = [TableStatus(name=f"public.t{n:02}", state="FAILING", fault=fault) for n in range(30)]
+    tables.append(TableStatus(name="public.stopped", state="STOPPED", fault=fault))
+    status = said(state="Failing", message="31 tables fail", tables=tuple(tables), tables_total=31, tables_failing=31)
+    decision = decide(running(status), LIMITS)
+    counts = decision.status.tables
+    assert counts is not None
+    assert (len(counts.worst), counts.truncated, counts.worst[0].name) == (20, True, "public.stopped")
+    assert (counts.failing, counts.stopped) == (30, 1)
+    assert reason(decision) == "TablesFailing"
+    assert condition(decision, "Stalled") is None
+
+
+def test_lag_and_snapshots_have_conditions_of_their_own_and_do_not_feed_ready() -> None:
+    snapshot = SnapshotStatus(id="initial-1", reason="initial", state="Running", rows_done=63, rows_estimated=100)
+    status = said(
+        capture=CaptureStatus(alive=True, lag_seconds=900.0, retained_bytes=20 << 30),
+        snapshots=(snapshot,),
+        tables=(TableStatus(name="public.a", state="SNAPSHOTTING"),),
+    )
+    decision = decide(running(status), LIMITS)
+    truths = {c.type: c.status for c in decision.status.conditions}
+    assert truths["Ready"] == "True"
+    assert truths["Lagging"] == "True" and truths["SlotAtRisk"] == "True" and truths["SLOMet"] == "False"
+    assert truths["InitialSnapshotCompleted"] == "False"
+    assert decision.status.snapshot_summary == "63%"
+    assert decision.status.lag == "15m"
+
+
+def test_executors_of_an_earlier_boot_are_reaped_and_those_of_this_one_are_not() -> None:
+    observed = running()
+    old = pod(name="old", uid="e1", created=NOW - 300, phase="Succeeded")
+    hanging = pod(name="hanging", uid="e2", created=NOW - 300)
+    new = pod(name="new", uid="e3", created=NOW - 60)
+    decision = decide(replace(observed, executors=(old, hanging, new)), LIMITS)
+    assert [a for a in decision.actions if isinstance(a, Delete)] == [
+        Delete("Pod", "old", "e1"),
+        Delete("Pod", "hanging", "e2"),
+    ]
+
+
+def test_a_snapshot_whose_request_is_gone_is_stopped_and_those_of_the_command_line_are_not() -> None:
+    gone, kept = "33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"
+    snapshots = tuple(
+        SnapshotStatus(id=i, reason="request", state="Running") for i in (gone, kept, "orders-again-1f2e3d4c")
+    )
+    decision = decide(running(said(snapshots=snapshots), requests=frozenset({kept})), LIMITS)
+    assert [a for a in decision.actions if isinstance(a, Cancel)] == [Cancel(gone)]
+
+
+# ---- deletion ----
+
+
+def deleting(**change: Any) -> ReplicatorSeen:
+    observed = running(meta=meta(deleted_at=NOW), **change)
+    return replace(observed, status=ReplicatorStatus(applied_template_hash="x", deletion_started_at=None))
+
+
+def test_a_deleted_replicators_driver_ends_before_its_slot_is_dropped() -> None:
+    first = decide(deleting(), LIMITS)
+    assert [type(a) for a in first.actions] == [Delete]
+    assert first.intent and first.status.deletion_started_at is not None
+    gone = replace(deleting(), pods=(), children={}, status=first.status)
+    second = decide(gone, LIMITS)
+    job = applied(second.actions)["Job"]
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][1] == "drop"
+    assert "--data" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_deletion_policy_delete_takes_the_data_too() -> None:
+    observed = deleting(spec={**SPEC, "deletionPolicy": "Delete"})
+    job = applied(decide(replace(observed, pods=(), children={}), LIMITS).actions)["Job"]
+    assert "--data" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_the_end_of_the_clean_up_releases_the_object() -> None:
+    done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
+    decision = decide(replace(deleting(), pods=(), children={"Job/shop-drop": done}), LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert decision.says[0].reason == "CleanedUp"
+
+
+@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
+def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(how: str) -> None:
+    observed = replace(deleting(), pods=(), children={})
+    match how:
+        case "failed":
+            job = Child("Job", "shop-drop", "j", "1", "", failed=True)
+            observed = replace(observed, children={"Job/shop-drop": job})
+        case "late":
+            begun = ReplicatorStatus(applied_template_hash="x", deletion_started_at="2027-01-01T00:00:00Z")
+            observed = replace(observed, status=begun)
+        case "namespace":
+            observed = replace(observed, namespace_ends=True)
+    decision = decide(observed, LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert decision.says[0].reason == "LeftBehind"
+    assert "slot tailrace_shop" in decision.says[0].message
+
+
+def test_a_replicator_that_never_had_a_driver_is_released_at_once() -> None:
+    observed = replace(deleting(), status=ReplicatorStatus())
+    assert decide(observed, LIMITS).actions == (SetFinalizers(()),)
