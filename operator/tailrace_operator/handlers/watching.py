@@ -130,7 +130,7 @@ async def list_all(kube: Kube, kind: str, namespace: str | None, *, metadata_onl
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1" if metadata_only else "application/json"
     while True:
         page = await kube.call("GET", Where(kind, namespace), query=query, accept=accept)
-        found += page.get("items", [])
+        found += page.get("items") or []
         if not page["metadata"].get("continue"):
             return found
         query["continue"] = page["metadata"]["continue"]

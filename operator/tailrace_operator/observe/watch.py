@@ -86,7 +86,7 @@ class Watch:
         query: dict[str, str | int] = {"limit": PAGE, **self._selector}
         while True:
             page = await self._kube.call("GET", self._where, query=query, accept=self._accept("List"))
-            found += page.get("items", [])
+            found += page.get("items") or []
             head = page["metadata"]
             if not head.get("continue"):
                 self._sink.listed(found)
