@@ -12,7 +12,7 @@ from tailrace.contract.resources import Model
 
 Text = Annotated[str, StringConstraints(max_length=1024)]
 ShortText = Annotated[str, StringConstraints(max_length=253)]
-Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
 Time = Annotated[str, StringConstraints(max_length=32), Field(json_schema_extra={"format": "date-time"})]
 Hash = Annotated[str, StringConstraints(max_length=64)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=64)]
