@@ -6,6 +6,8 @@ import pytest
 
 from support.proof.harness import Begin
 
+START = ("capture.after-publication", "capture.after-slot", "capture.after-origin")
+"""Capture dies at its very first start, half way through making what it needs."""
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
 """Capture dies; the driver lives on and starts it again."""
 CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
@@ -25,6 +27,7 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
     proof = prove("delta", seed=1)
     writers = proof.writers(seed=1)
     plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
+    plan += [f"{seam}=kill" for seam in START]
     plan += [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
     run = proof.deployment.start(seams=",".join(plan))
     run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 200, f"all of {plan} to be reached")

@@ -39,7 +39,8 @@ SEAMS = (
 def test_random_kills_leave_no_wrong_row(tmp_path: Path, number: int) -> None:
     random = Random(number)
     with PostgresServer((14, 18)[number % 2]) as server:
-        proof = Proof.begin(server, tmp_path, ("delta", "iceberg")[number // 2 % 2], seed=number)
+        format = ("delta", "iceberg")[number // 2 % 2]
+        proof = Proof.begin(server, tmp_path, format, seed=number, retention={"time": "5s"})
         writers = proof.writers(seed=number, count=6, truncate=True)
         stalls = StalledCommits(server.connect, seed=number)
         stalls.start()

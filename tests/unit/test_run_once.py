@@ -56,6 +56,30 @@ def test_withheld_rows_and_open_requests_hold_it_up() -> None:
     assert check.look(state, at(9), 0).done
 
 
+def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None:
+    check = OnceCheck(100)
+    state = log(table(), outcome="completed")
+    assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
+    verdict = check.look(state, at(10, holes=frozenset({("2",)})), 0)
+    assert (verdict.done, verdict.withheld) == (True, ("s.t7 (1 rows)",))
+
+
+def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repair_of_it_is_applied() -> None:
+    check = OnceCheck(100)
+    state = log(table(), outcome="completed")
+    hot = frozenset({("1",)})
+    assert not check.look(state, at(9, holes=hot), 0).done
+    plan = SnapshotPlanned(snapshot_id="repair-7-6", reason="repair", tables=(7,), keys=(("1",),))
+    repair = SnapshotState(plan=plan, record=6, tables={7: SnapshotTable(table_id=7)})
+    running = state.model_copy(update={"number": 6, "snapshots": state.snapshots | {plan.snapshot_id: repair}})
+    assert not check.look(running, at(12, holes=hot), 0).done
+    ended = SnapshotEnded.model_validate({"snapshot_id": plan.snapshot_id, "outcome": "completed"})
+    done = {plan.snapshot_id: repair.model_copy(update={"ended": ended})}
+    later = running.model_copy(update={"number": 14, "snapshots": running.snapshots | done})
+    assert not check.look(later, at(13, holes=hot), 0).done
+    assert check.look(later, at(14, holes=hot), 0).done
+
+
 def test_a_source_without_matching_tables_is_not_done() -> None:
     assert not OnceCheck(1).look(log(), {}, 0).done
 

@@ -31,7 +31,7 @@ from tailrace.run import display, session, targets
 from tailrace.run.control import DriverControl, Requests
 from tailrace.run.folder import RunFolder
 from tailrace.run.manifest import seconds
-from tailrace.run.once import OnceCheck
+from tailrace.run.once import OnceCheck, Verdict
 from tailrace.run.report import Reporter
 from tailrace.run.server import Server
 from tailrace.run.snapshots import SnapshotRunner
@@ -250,7 +250,7 @@ class Driver:
             if once is not None:
                 verdict = once.look(state, control.progress.all(), requests.open)
                 if verdict.done:
-                    return self._ended(verdict.failed)
+                    return self._ended(verdict)
                 if verdict.waits_for != waits_for:
                     log.debug("--once: %s", verdict.waits_for)
                 waits_for = verdict.waits_for
@@ -261,11 +261,14 @@ class Driver:
         being started again."""
         parts.applier.offer(parts.applier.through if parts.stream.running else number)
 
-    def _ended(self, failed: tuple[str, ...]) -> int:
-        if not failed:
+    def _ended(self, verdict: Verdict) -> int:
+        if verdict.withheld:
+            names = ", ".join(verdict.withheld)
+            log.warning("withheld because of changes after the start, until the next run reads them: %s", names)
+        if not verdict.failed:
             log.info("everything up to the source's position at start is applied")
             return 0
-        log.error("not complete: %s", ", ".join(failed))
+        log.error("not complete: %s", ", ".join(verdict.failed))
         return 1
 
     def _tail(self, journal: SharedJournal) -> Callable[[], None]:

@@ -1,16 +1,20 @@
 """When `--once` is done: pure, asked by the driver's main loop on every turn.
 
 Done is: capture has recorded everything up to the source's position at the start, every snapshot that is wanted has
-ended, no row is withheld, and every table has covered the record at which all of that was first true. Tables that are
-stopped, and snapshots that failed, do not hold the end up; they make it a failure.
+ended, every table has covered the record at which all of that was first true, and every row that was withheld there
+has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
+make new ones for ever); they are counted, and the next run reads them. Tables that are stopped, and snapshots that
+failed, do not hold the end up either; they make it a failure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
+from tailrace.changelog.records import SnapshotPlanned
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.snapshot import planner
+from tailrace.targets.lake.model import Key
 
 NO_PROGRESS = TableProgress()
 
@@ -21,6 +25,8 @@ class Verdict:
     waits_for: str = ""
     failed: tuple[str, ...] = ()
     """Names of tables and snapshots."""
+    withheld: tuple[str, ...] = ()
+    """Tables with rows that changes after the start have made unknown: `s.t (2 rows)`."""
 
 
 class OnceCheck:
@@ -30,44 +36,60 @@ class OnceCheck:
         self._position = position
         self._record: int | None = None
         self._since: int | None = None
+        self._owed: dict[int, frozenset[Key]] | None = None
+        """By table: what was withheld when all tables had covered the record, and has not been seen since."""
+        self._repaired: dict[str, int] = {}
+        """Repairs that ended since, with the record at which that was noticed."""
 
     def look(self, state: LogState, progress: Mapping[int, TableProgress], open_requests: int) -> Verdict:
         if self._since is None:
             self._since = state.number
         failed = [t for t in _live(state) if _failed(t, progress)]
-        healthy = [t for t in _live(state) if t not in failed]
-        waits = self._waits(state, progress, healthy, open_requests)
+        healthy = {t.table_id: t for t in _live(state) if t not in failed}
+        waits = self._waits(state, open_requests)
         if waits:
-            self._record = None
+            self._record = self._owed = None
             return Verdict(False, waits)
         if self._record is None:
             self._record = state.number
-        behind = [t for t in healthy if progress.get(t.table_id, NO_PROGRESS).applied_record < self._record]
+        now = {table_id: progress.get(table_id, NO_PROGRESS) for table_id in healthy}
+        behind = [table_id for table_id, p in now.items() if p.applied_record < self._record]
         if behind:
-            return Verdict(False, f"{behind[0].schema.name} has not applied record {self._record}")
+            return Verdict(False, f"{healthy[behind[0]].schema.name} has not applied record {self._record}")
+        owed = self._still_owed(state, now)
+        if owed:
+            return Verdict(False, f"{len(owed)} tables have rows that are still to be read again")
         names = [t.schema.name for t in failed] + [f"snapshot {name}" for name in self._failed_snapshots(state)]
-        return Verdict(True, failed=tuple(names))
+        withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
+        return Verdict(True, failed=tuple(names), withheld=withheld)
 
-    def _waits(
-        self, state: LogState, progress: Mapping[int, TableProgress], healthy: list[TableLog], open_requests: int
-    ) -> str:
+    def _waits(self, state: LogState, open_requests: int) -> str:
         if state.position < self._position:
             return "capture has not reached the source's position at start"
         if not state.tables:
             return "no table is captured yet"
         if open_requests:
             return "snapshot requests are not accepted yet"
-        holes = {
-            t.table_id: planner.Holes(p.applied_record, p.holes)
-            for t in healthy
-            if (p := progress.get(t.table_id, NO_PROGRESS)).holes
-        }
-        if holes:
-            return f"{len(holes)} tables have rows that are still to be read again"
-        if planner.wanted(state, holes):
+        if planner.wanted(state, {}):
             return "a snapshot is to be planned"
-        running = [s.plan.snapshot_id for s in state.snapshots.values() if s.ended is None]
-        return f"snapshot {running[0]} is under way" if running else ""
+        running = [s.plan for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
+        return f"snapshot {running[0].snapshot_id} is under way" if running else ""
+
+    def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
+        """A key is paid back once it is seen filled, or once a repair of it that began later is applied: a key that
+        is written all the time may be withheld again in the very batch that fills it."""
+        if self._owed is None:
+            self._owed = {table_id: p.holes for table_id, p in now.items() if p.holes}
+        left = {i: keys & now[i].holes for i, keys in self._owed.items() if i in now}
+        for s in state.snapshots.values():
+            if not _fills_holes(s.plan) or s.ended is None or s.record <= (self._record or 0):
+                continue
+            ended = self._repaired.setdefault(s.plan.snapshot_id, state.number)
+            for table_id in left.keys() & set(s.plan.tables):
+                if s.ended.outcome == "completed" and now[table_id].applied_record >= ended:
+                    left[table_id] -= set(s.plan.keys or ())
+        self._owed = {table_id: keys for table_id, keys in left.items() if keys}
+        return self._owed
 
     def _failed_snapshots(self, state: LogState) -> list[str]:
         return [
@@ -79,6 +101,10 @@ class OnceCheck:
 
 def _live(state: LogState) -> list[TableLog]:
     return [t for t in state.tables.values() if not t.removed]
+
+
+def _fills_holes(plan: SnapshotPlanned) -> bool:
+    return plan.reason == "repair" and plan.keys is not None
 
 
 def _failed(table: TableLog, progress: Mapping[int, TableProgress]) -> bool:

@@ -36,6 +36,7 @@ class Deployment:
     format: str = "delta"
     spec: dict[str, object] = field(default_factory=dict)
     """What else the spec holds; merged over the defaults here."""
+    name: str = "proof"
     requests: list[dict[str, object]] = field(default_factory=list)
     started: list["Run"] = field(default_factory=list)
 
@@ -68,14 +69,14 @@ class Deployment:
             "storage": {"location": self.log.as_uri()},
             "driver": {"memory": "1Gi", "cores": 2},
         }
-        documents = [_resource("Replicator", "proof", spec | self.spec), *self.requests]
+        documents = [_resource("Replicator", self.name, spec | self.spec), *self.requests]
         self.folder.mkdir(parents=True, exist_ok=True)
         self.manifest.write_text(yaml.safe_dump_all(documents))
 
     def request(self, name: str, **spec: object) -> Path:
         """A file with a SnapshotRequest of its own."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(_resource("SnapshotRequest", name, {"replicator": "proof", **spec})))
+        path.write_text(yaml.safe_dump(_resource("SnapshotRequest", name, {"replicator": self.name, **spec})))
         return path
 
     def start(self, *arguments: str, seams: str = "") -> "Run":

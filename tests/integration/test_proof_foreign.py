@@ -1,0 +1,83 @@
+"""Others work on the target while Tailrace does: hazards T4, T5, T11 on the whole path, and `--once` beside writers."""
+
+import pytest
+from deltalake import DeltaTable
+
+from support.proof.harness import Begin, Proof
+from support.proof.process import Deployment, status
+
+CONFIGURATION = 10
+
+
+def fault_of(proof: Proof, table: str) -> str | None:
+    """The name of the fault that the running process tells of a table."""
+    document = status(proof.deployment)
+    tables = [] if document is None else document["tables"]
+    faults = [entry["fault"] for entry in tables if entry["name"] == table]
+    return faults[0]["name"] if faults and faults[0] else None
+
+
+@pytest.mark.timeout(600)
+def test_a_foreign_compaction_between_locating_and_committing_stops_that_table_by_name(prove: Begin) -> None:
+    """T4: what was located lies elsewhere now. Delta has one writer; the others' tables go on."""
+    proof = prove("delta", seed=21)
+    proof.deployment.once()
+    run = proof.deployment.start(seams="apply.before-commit=stall:8")
+    run.until(lambda: status(proof.deployment) is not None, 120, "the driver to answer")
+    proof.server.execute("UPDATE proof.single SET v = v + 1 WHERE id % 2 = 0")
+    run.until(lambda: any(proof.deployment.marks.iterdir()), 60, "the commit to be prepared")
+    assert DeltaTable(str(proof.deployment.lake / "proof" / "single")).optimize.compact()["numFilesAdded"] > 0
+    run.until(lambda: fault_of(proof, "proof.single") == "ForeignChange", 60, "the foreign change to be named")
+    proof.server.execute("UPDATE proof.composite SET v = 82")
+    assert run.stop() == 0, run.tail()
+    # What operations.md says: the table is put aside, and a snapshot fills it again.
+    (proof.deployment.lake / "proof" / "single").rename(proof.deployment.folder / "single.old")
+    request = proof.deployment.request("again", tables=["proof.single"])
+    again = proof.deployment.start("-f", str(request), "--once")
+    assert again.wait(300) == 0, again.tail()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove: Begin) -> None:
+    """T5: another name, slot and change log, the same tables in the same place."""
+    proof = prove("delta", seed=22)
+    first = proof.deployment.start()
+    first.until(proof.completed(3), 200, "the initial snapshots")
+    folder = proof.deployment.folder.parent / "second"
+    target = {"target": {"type": "delta", "location": proof.deployment.lake.as_uri()}}
+    second = Deployment(folder, proof.deployment.source, "delta", target, name="second")
+    refused = second.start("--once")
+    assert refused.wait(200) == CONFIGURATION, refused.tail()
+    assert "TargetRefused" in refused.tail()
+    second.close()
+    proof.server.execute("UPDATE proof.single SET v = 83")
+    assert first.stop() == 0, first.tail()
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: Begin) -> None:
+    """T11: VACUUM, an orphan clean-up, or somebody's `rm` between registration and apply."""
+    proof = prove("delta", seed=23, snapshot={"chunkRows": 60, "parallelism": 1})
+    run = proof.deployment.start(seams="apply.before-commit=stall:15@1")
+    run.until(lambda: any(proof.deployment.marks.iterdir()), 200, "a first commit to be prepared")
+    lake = proof.deployment.lake
+    run.until(lambda: len(list(lake.rglob("chunk-*.parquet"))) >= 4, 60, "chunks to be read")
+    for path in lake.rglob("chunk-*.parquet"):
+        path.unlink()
+    run.until(proof.completed(4), 300, "the snapshots and the one that makes up for the loss")
+    assert run.stop() == 0, run.tail()
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_once_ends_while_writers_go_on_and_holes_never_cease(prove: Begin) -> None:
+    proof = prove("delta", seed=24)
+    writers = proof.writers(seed=24, count=6)
+    proof.deployment.once(300)
+    writers.stop()
+    proof.deployment.once()
+    proof.assert_equal()
