@@ -2,7 +2,7 @@
 
 In production the registry is empty and a seam costs one dictionary look-up. A harness sets the environment variable
 `TAILRACE_SEAMS` to `name=action[@count]` pairs separated by commas: `kill` sends SIGKILL to this very process, `fail`
-raises `SeamFailure`, `stall:<seconds>` sleeps; `@3` acts at the third visit (default the first). Each acts once: per
+raises `SeamFailure`, `stall:<seconds>` sleeps, `hold` waits until the harness removes the marker file; `@3` acts at the third visit (default the first). Each acts once: per
 process, or, when `TAILRACE_SEAMS_ONCE` names a folder, once for all processes that share it (a marker file is left
 there before the act, so a supervisor's restart does not die again).
 """
@@ -55,5 +55,8 @@ def seam(name: str) -> None:
         raise SeamFailure(name)
     elif action.startswith("stall:"):
         time.sleep(float(action.removeprefix("stall:")))
+    elif action == "hold" and _once is not None:
+        while (Path(_once) / name).exists():
+            time.sleep(0.05)
     else:
         raise ValueError(f"TAILRACE_SEAMS: unknown action {action!r} for seam {name!r}")

@@ -1,7 +1,7 @@
 """Others work on the target while Tailrace does: hazards T4, T5, T11 on the whole path, and `--once` beside writers."""
 
 import pytest
-from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from support.proof.harness import Begin, Proof
 from support.proof.process import Deployment, status
@@ -18,20 +18,25 @@ def fault_of(proof: Proof, table: str) -> str | None:
 
 
 @pytest.mark.timeout(600)
-def test_a_foreign_compaction_between_locating_and_committing_stops_that_table_by_name(prove: Begin) -> None:
+def test_a_foreign_compaction_between_locating_and_committing_stops_that_table_by_name(
+    prove: Begin, spark: SparkSession
+) -> None:
     """T4: what was located lies elsewhere now. Delta has one writer; the others' tables go on."""
     proof = prove("delta", seed=21)
     proof.deployment.once()
-    run = proof.deployment.start(seams="apply.before-commit=stall:8")
+    table = proof.deployment.lake / "proof" / "single"
+    run = proof.deployment.start(seams="apply.before-commit=hold")
     run.until(lambda: status(proof.deployment) is not None, 120, "the driver to answer")
     proof.server.execute("UPDATE proof.single SET v = v + 1 WHERE id % 2 = 0")
-    run.until(lambda: any(proof.deployment.marks.iterdir()), 60, "the commit to be prepared")
-    assert DeltaTable(str(proof.deployment.lake / "proof" / "single")).optimize.compact()["numFilesAdded"] > 0
+    held = proof.deployment.marks / "apply.before-commit"
+    run.until(held.exists, 60, "the commit to be prepared")
+    spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+    held.unlink()
     run.until(lambda: fault_of(proof, "proof.single") == "ForeignChange", 60, "the foreign change to be named")
     proof.server.execute("UPDATE proof.composite SET v = 82")
     assert run.stop() == 0, run.tail()
     # What operations.md says: the table is put aside, and a snapshot fills it again.
-    (proof.deployment.lake / "proof" / "single").rename(proof.deployment.folder / "single.old")
+    table.rename(proof.deployment.folder / "single.old")
     request = proof.deployment.request("again", tables=["proof.single"])
     again = proof.deployment.start("-f", str(request), "--once")
     assert again.wait(300) == 0, again.tail()
@@ -45,7 +50,7 @@ def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove
     first = proof.deployment.start()
     first.until(proof.completed(3), 200, "the initial snapshots")
     folder = proof.deployment.folder.parent / "second"
-    target = {"target": {"type": "delta", "location": proof.deployment.lake.as_uri()}}
+    target: dict[str, object] = {"target": {"type": "delta", "location": proof.deployment.lake.as_uri()}}
     second = Deployment(folder, proof.deployment.source, "delta", target, name="second")
     refused = second.start("--once")
     assert refused.wait(200) == CONFIGURATION, refused.tail()
@@ -61,12 +66,14 @@ def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove
 def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: Begin) -> None:
     """T11: VACUUM, an orphan clean-up, or somebody's `rm` between registration and apply."""
     proof = prove("delta", seed=23, snapshot={"chunkRows": 60, "parallelism": 1})
-    run = proof.deployment.start(seams="apply.before-commit=stall:15@1")
-    run.until(lambda: any(proof.deployment.marks.iterdir()), 200, "a first commit to be prepared")
+    run = proof.deployment.start(seams="apply.before-commit=hold")
+    held = proof.deployment.marks / "apply.before-commit"
+    run.until(held.exists, 200, "a first commit to be prepared")
     lake = proof.deployment.lake
     run.until(lambda: len(list(lake.rglob("chunk-*.parquet"))) >= 4, 60, "chunks to be read")
     for path in lake.rglob("chunk-*.parquet"):
         path.unlink()
+    held.unlink()
     run.until(proof.completed(4), 300, "the snapshots and the one that makes up for the loss")
     assert run.stop() == 0, run.tail()
     proof.deployment.once()

@@ -13,7 +13,7 @@ from tailrace.apply.journal import SharedJournal
 from tailrace.apply.progress import Progress
 from tailrace.apply.slice import TableSlice
 from tailrace.apply.worker import ChunkLost, TableWorker, batch_end, without_lost
-from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, SnapshotPlanned, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedSchema,
@@ -24,7 +24,7 @@ from tailrace.changelog.state import (
     TableLog,
 )
 from tailrace.errors import ForeignChange, Retry, TargetRefused
-from tailrace.snapshot.planner import reread_id
+from tailrace.snapshot.planner import rereads_of_lost
 from tailrace.storage import NotFound
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile, LakeTable
@@ -206,7 +206,7 @@ def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again
     with pytest.raises(ChunkLost) as caught:
         worker.advance(state, 9)
     assert caught.value.chunks == (CHUNK,)
-    plan = SnapshotPlanned(snapshot_id=reread_id(CHUNK), reason="repair", tables=(7,))
+    (plan,) = rereads_of_lost(state, caught.value.chunks)
     ordered = SnapshotState(plan=plan, record=8, tables={7: SnapshotTable(table_id=7)})
     assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), 9)
     assert engine.slices[0].chunks == ()

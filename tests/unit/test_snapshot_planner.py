@@ -91,6 +91,26 @@ def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
     assert len(planner.wanted(state.model_copy(update={"number": 200}), holes)) == 1
 
 
+def lost(table_id: int, chunk: int) -> ChunkRegistered:
+    return ChunkRegistered(
+        snapshot_id="s", table_id=table_id, chunk=chunk, lower=None, upper=None, path=f"file:///{chunk}", rows=2,
+        size=1, schema_version=1, replay_point=1, high=1,
+    )  # fmt: skip
+
+
+def test_however_many_chunk_files_of_a_table_are_lost_it_is_read_again_once() -> None:
+    state = log(table(7, "a"), table(8, "b"))
+    plans = planner.rereads_of_lost(state, [lost(7, 1), lost(8, 0), lost(7, 2), lost(7, 1)])
+    assert [(p.tables, p.keys, p.makes_up_for) for p in plans] == [
+        ((7,), None, (("s", 1), ("s", 2))),
+        ((8,), None, (("s", 0),)),
+    ]
+    known = log(*state.tables.values(), snapshots={p.snapshot_id: snapshot(p) for p in plans})
+    assert planner.rereads_of_lost(known, [lost(7, 2), lost(8, 0)]) == ()
+    (more,) = planner.rereads_of_lost(known.model_copy(update={"number": 12}), [lost(7, 2), lost(7, 3)])
+    assert more.makes_up_for == (("s", 3),)
+
+
 def test_a_request_takes_the_tables_that_match_its_patterns() -> None:
     body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.a*",), where="x > 1"))
     plan = planner.request_plan(log(table(7, "ab"), table(8, "b"), table(9, "a")), "id", body)

@@ -16,7 +16,7 @@ from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Counters
 from tailrace.errors import Retry
 from tailrace.seams import seam
-from tailrace.snapshot.planner import reread_id
+from tailrace.snapshot.planner import made_up
 from tailrace.storage import NotFound
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
@@ -173,13 +173,11 @@ def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
     as if they had never been registered. The snapshot that reads them again brings their rows."""
     if part is None:
         return None
-    chunks = tuple(c for c in part.chunks if reread_id(c) not in state.snapshots)
-    finished = tuple(f for f in part.finished if not _spoiled(state, f"lost-{part.table_id}-{f.snapshot_id}-"))
+    lost = made_up(state, part.table_id)
+    spoiled = {snapshot_id for snapshot_id, _ in lost}
+    chunks = tuple(c for c in part.chunks if (c.snapshot_id, c.chunk) not in lost)
+    finished = tuple(f for f in part.finished if f.snapshot_id not in spoiled)
     return replace(part, chunks=chunks, finished=finished)
-
-
-def _spoiled(state: LogState, prefix: str) -> bool:
-    return any(snapshot_id.startswith(prefix) for snapshot_id in state.snapshots)
 
 
 def batch_end(table: TableLog, after: int, through: int) -> int:

@@ -148,6 +148,9 @@ class SnapshotPlanned(Closed):
     where: str | None = None
     keys: tuple[tuple[str, ...], ...] | None = None
     """Only these keys (text of the key columns, in key order)."""
+    makes_up_for: tuple[tuple[str, int], ...] = ()
+    """A re-read of one table, because of these chunks (snapshot, ordinal) whose files were lost before their adoption.
+    Tables pass over them, and over the replacement that their snapshots would have ended with."""
     chunk_rows: int | None = None
     parallelism: int | None = None
 

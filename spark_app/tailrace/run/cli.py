@@ -80,9 +80,9 @@ def parser() -> argparse.ArgumentParser:
         sub = _verb(verbs, verb, text)
         sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one under way")
         sub.set_defaults(act=commands.change_snapshot, verb=verb)
-    _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns").set_defaults(
-        act=commands.doctor
-    )
+    sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
+    sub.add_argument("--json", action="store_true", help="everything that was looked at, as one JSON document")
+    sub.set_defaults(act=commands.doctor)
     sub = _verb(verbs, "drop", "drop the slot and publication that Tailrace made; with --data the copies too")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
     sub.set_defaults(act=commands.drop)

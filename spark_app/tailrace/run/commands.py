@@ -2,8 +2,10 @@
 
 import argparse
 import csv
+import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -158,6 +160,9 @@ def doctor(options: argparse.Namespace) -> int:
     from tailrace.run.doctor import examine  # brings the database client, which `status` does without
 
     report = examine(manifest_of(options).replicator(options.name), secrets_folder())
+    if options.json:
+        print(json.dumps({"ready": report.exit_code == 0, **asdict(report)}))
+        return report.exit_code
     for line in report.lines:
         print(line)
     for column in report.columns:

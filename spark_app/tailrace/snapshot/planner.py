@@ -40,17 +40,24 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
     return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
 
 
-def reread_id(chunk: ChunkRegistered) -> str:
-    """The id of the snapshot that makes up for a chunk whose file was lost."""
-    return f"lost-{chunk.table_id}-{chunk.snapshot_id}-{chunk.chunk}"
+def made_up(state: LogState, table_id: int) -> frozenset[tuple[str, int]]:
+    """The table's chunks (snapshot, ordinal) that a later snapshot makes up for."""
+    plans = (s.plan for s in state.snapshots.values() if table_id in s.plan.tables)
+    return frozenset(pair for plan in plans for pair in plan.makes_up_for)
 
 
 def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[SnapshotPlanned, ...]:
-    """The table is read again as a whole: what the lost chunk's snapshot would have replaced must be replaced."""
+    """One for each table that lost chunk files: it is read again as a whole, since what the lost chunks' snapshots
+    would have replaced must be replaced."""
+    by_table: dict[int, set[tuple[str, int]]] = {}
+    for chunk in lost:
+        by_table.setdefault(chunk.table_id, set()).add((chunk.snapshot_id, chunk.chunk))
     return tuple(
-        SnapshotPlanned(snapshot_id=reread_id(chunk), reason="repair", tables=(chunk.table_id,))
-        for chunk in lost
-        if reread_id(chunk) not in state.snapshots
+        SnapshotPlanned(
+            snapshot_id=f"lost-{table_id}-{state.number}", reason="repair", tables=(table_id,), makes_up_for=tuple(new)
+        )
+        for table_id, pairs in by_table.items()
+        if (new := sorted(pairs - made_up(state, table_id)))
     )
 
 
