@@ -2,9 +2,9 @@
 
 In production the registry is empty and a seam costs one dictionary look-up. A harness sets the environment variable
 `TAILRACE_SEAMS` to `name=action[@count]` pairs separated by commas: `kill` sends SIGKILL to this very process, `fail`
-raises `SeamFailure`, `stall:<seconds>` sleeps, `hold` waits until the harness removes the marker file; `@3` acts at the third visit (default the first). Each acts once: per
-process, or, when `TAILRACE_SEAMS_ONCE` names a folder, once for all processes that share it (a marker file is left
-there before the act, so a supervisor's restart does not die again).
+raises `SeamFailure`, `stall:<seconds>` sleeps, `hold` waits until the harness removes the marker file; `@3` acts at the
+third visit (default the first). Each acts once: per process, or, when `TAILRACE_SEAMS_ONCE` names a folder, once for
+all processes that share it (a marker file is left there before the act, so a supervisor's restart does not die again).
 """
 
 import os
