@@ -5,8 +5,8 @@ from typing import Any
 
 from lupa.lua51 import LuaRuntime, lua_type
 
-REMOVED = ("io", "require", "dofile", "loadfile", "loadstring", "load", "debug", "package", "python")
-"""Argo CD opens the base, table, string and math libraries, and of `os` only the clock."""
+REMOVED = ("io", "require", "dofile", "loadfile", "loadstring", "load", "debug", "package", "python", "string", "math")
+"""Argo CD opens the base and table libraries, and of `os` only the clock."""
 
 
 def run(script: str, document: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ Annotations = Annotated[dict[str, Annotated[str, StringConstraints(max_length=40
 VolumeName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$")]
 EnvName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-MountPath = Annotated[str, StringConstraints(min_length=2, max_length=1024, pattern=r"^/[^:]+$")]
+MountPath = Annotated[str, StringConstraints(min_length=2, max_length=256, pattern=r"^/[^:]+$")]
 
 CpuAmount = Annotated[str, StringConstraints(max_length=8, pattern=r"^[1-9][0-9]*m?$")]
 
@@ -26,6 +26,14 @@ RESERVED_LABELS = ("tailrace.dev/", "app.kubernetes.io/", "spark-")
 _RESERVED = "labels that begin with tailrace.dev/, app.kubernetes.io/ or spark- are reserved"
 _ONE_VALUE = "give exactly one of value and valueFrom"
 _ONE_VOLUME = "give exactly one of persistentVolumeClaim, configMap, secret and emptyDir"
+_VOLUME_NAME = "names of volumes that begin with tailrace- are reserved"
+_TAKEN = ("/tmp", "/var/lib/tailrace")
+_OPERATORS_PLACE = "/etc/tailrace"
+_MOUNT = "mountPath is taken by the operator: /tmp, /var/lib/tailrace and what lies below /etc/tailrace"
+_MOUNTED_TWICE = "two volumes have the same mountPath"
+_VALUES = "values goes with In, NotIn, Gt and Lt, and not with Exists and DoesNotExist"
+_NO_VALUE = "a toleration with operator Exists has no value; one with Equal needs a key"
+_SECONDS = "tolerationSeconds goes with effect NoExecute only"
 
 
 class SecretKeyRef(Model):
@@ -101,7 +109,9 @@ class Volume(Model):
             "[has(self.persistentVolumeClaim), has(self.configMap), has(self.secret), has(self.emptyDir)]"
             ".filter(x, x).size() == 1",
             _ONE_VOLUME,
-        )
+        ),
+        ("!self.name.startsWith('tailrace-')", _VOLUME_NAME),
+        (f"!(self.mountPath in {list(_TAKEN)}) && !self.mountPath.startsWith('{_OPERATORS_PLACE}')", _MOUNT),
     )
 
     name: VolumeName
@@ -126,11 +136,20 @@ class Volume(Model):
         given = (self.persistent_volume_claim, self.config_map, self.secret, self.empty_dir)
         if sum(kind is not None for kind in given) != 1:
             raise ValueError(_ONE_VOLUME)
+        if self.name.startswith("tailrace-"):
+            raise ValueError(_VOLUME_NAME)
+        if self.mount_path in _TAKEN or self.mount_path.startswith(_OPERATORS_PLACE):
+            raise ValueError(_MOUNT)
         return self
 
 
 class Toleration(Model):
     """A taint that the pod may be scheduled onto; Kubernetes' own fields."""
+
+    model_config = rules(
+        ("self.operator == 'Exists' ? !has(self.value) : has(self.key)", _NO_VALUE),
+        ("!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')", _SECONDS),
+    )
 
     key: LabelKey | None = None
     """The taint's key; Unset with `Exists`: every taint."""
@@ -143,9 +162,21 @@ class Toleration(Model):
     toleration_seconds: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
     """With `NoExecute`: seconds after which the pod is evicted all the same; unset: never."""
 
+    @model_validator(mode="after")
+    def _whole(self) -> "Toleration":
+        if self.value is not None if self.operator == "Exists" else self.key is None:
+            raise ValueError(_NO_VALUE)
+        if self.toleration_seconds is not None and self.effect != "NoExecute":
+            raise ValueError(_SECONDS)
+        return self
+
 
 class NodeRequirement(Model):
     """A condition on a node's labels; Kubernetes' own fields."""
+
+    model_config = rules(
+        ("(self.operator in ['Exists', 'DoesNotExist']) == (size(self.values) == 0)", _VALUES),
+    )
 
     key: LabelKey
     """The node's label."""
@@ -153,6 +184,12 @@ class NodeRequirement(Model):
     """How it is compared with the values."""
     values: Annotated[tuple[LabelValue, ...], Field(max_length=100)] = ()
     """Empty with `Exists` and `DoesNotExist`, one number with `Gt` and `Lt`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "NodeRequirement":
+        if (self.operator in ("Exists", "DoesNotExist")) != (not self.values):
+            raise ValueError(_VALUES)
+        return self
 
 
 class Affinity(Model):
@@ -208,8 +245,17 @@ class Pod(Model):
     volumes: Annotated[
         tuple[Volume, ...],
         Field(
-            max_length=50,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            max_length=20,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "x-kubernetes-validations": [
+                    {
+                        "rule": "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))",
+                        "message": _MOUNTED_TWICE,
+                    }
+                ],
+            },
         ),
     ] = ()
     """Volumes to mount beside the operator's own."""
@@ -230,6 +276,8 @@ class Pod(Model):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{field}: {', '.join(twice)} is given twice")
+        if len({volume.mount_path for volume in self.volumes}) < len(self.volumes):
+            raise ValueError(_MOUNTED_TWICE)
         return self
 
 
