@@ -84,11 +84,12 @@ def _summary(before: DriverSummary, pod: PodSeen | None, ends: int, new_ends: in
 
 
 def _failures(seen: ReplicatorSeen, pod: PodSeen | None, new_ends: int, limits: Limits, before: Failures) -> Failures:
+    since = pod.running_since if pod is not None and pod.ready else None
+    if since is not None and seen.now - since >= limits.healthy_seconds:
+        return Failures()  # also of ends that are news: they lie before the healthy time
     if new_ends:
         return Failures(count=before.count + new_ends, since=before.since or times.text(seen.now))
-    since = pod.running_since if pod is not None and pod.ready else None
-    healthy = since is not None and seen.now - since >= limits.healthy_seconds
-    return Failures() if healthy else before
+    return before
 
 
 def _kept_halt(seen: ReplicatorSeen, wanted: Wanted) -> Halt | None:
