@@ -55,7 +55,8 @@ class OperatorProcess:
         self._namespace = namespace
         self._flags = flags
         self._seams = seams
-        self._starts = 0
+        self.identity = "operator"
+        """A container that is restarted keeps its pod's name, and with it the lease."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -69,13 +70,12 @@ class OperatorProcess:
             self.kill()
 
     def start(self, seams: str | None = None) -> None:
-        self._starts += 1
         self.port = _free_port()
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._kubeconfig),
             "PYTHONPATH": f"{ROOT}/spark_app:{ROOT}/operator",
-            "POD_NAME": f"operator-{self._starts}",
+            "POD_NAME": self.identity,
             "POD_NAMESPACE": self._namespace,
             "TAILRACE_SPARK_IMAGE": IMAGE,
             "TAILRACE_SEAMS": self._seams if seams is None else seams,

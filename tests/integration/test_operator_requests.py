@@ -1,0 +1,99 @@
+"""SnapshotRequests against a real API server; the driver's HTTP side is the data plane's real server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.kube import KubeApi
+from support.operator_process import DriverDouble, until
+from support.resources import replicator, request
+from support.team import Team, install_crds, operator, team
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crds(kube_api: KubeApi) -> None:
+    install_crds(kube_api)
+
+
+@pytest.fixture
+def asking(kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Team, DriverDouble]]:
+    """A Replicator that streams; the operator is the test's."""
+    with team(kube_api, "ask-" + request.node.name[5:25].replace("_", "-").strip("-"), tmp_path) as place:
+        with operator(place):
+            place.apply(replicator())
+            driver = place.driver("shop", "127.0.11.1")
+            place.until_reason("repl/shop", "Streaming")
+        yield place, driver
+        driver.close()
+
+
+def uid(place: Team, name: str) -> str:
+    return str(place.get(f"snapreq/{name}")["metadata"]["uid"])
+
+
+def state(place: Team, name: str) -> str | None:
+    found = place.get(f"snapreq/{name}")
+    return None if found is None else str(found.get("status", {}).get("state"))
+
+
+def test_several_requests_pause_resume_complete_and_survive_the_operator(
+    asking: tuple[Team, DriverDouble],
+) -> None:
+    place, driver = asking
+    with operator(place) as process:
+        place.apply(request("one"), request("two"), request("three", suspend=True))
+        until(lambda: len(driver.snapshots) == 3, "the driver has them")
+        one, three = uid(place, "one"), uid(place, "three")
+        until(lambda: state(place, "three") == "Paused", "three pauses")
+        process.kill()
+        driver.let(one, state="Completed", rows_done=100, tables_done=1)
+        process.start()
+        until(lambda: state(place, "one") == "Completed", "one completes")
+        place.kubectl("wait", "snapreq/one", "--for=condition=Complete", "--timeout=10s")
+        assert place.get("snapreq/one")["status"]["progress"] == "100%"
+        place.kubectl("patch", "snapreq", "three", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+        until(lambda: driver.snapshots[three].state == "Running", "three resumes")
+        driver.let(three, rows_done=30, rows_per_second=10.0, seconds_left=7.0)
+        until(lambda: place.get("snapreq/three")["status"].get("progress") == "30%", "its progress shows", 60)
+        assert len(driver.snapshots) == 3, "nothing was asked twice under another id"
+    assert driver.bodies[one].name == "one"
+
+
+def test_deleting_a_running_request_cancels_it(asking: tuple[Team, DriverDouble]) -> None:
+    place, driver = asking
+    with operator(place):
+        place.apply(request("again"))
+        until(lambda: state(place, "again") == "Running", "it runs")
+        ident = uid(place, "again")
+        place.kubectl("delete", "snapreq", "again", "--timeout=30s")
+        assert driver.snapshots[ident].state == "Stopped"
+
+
+def test_a_request_that_was_deleted_while_the_operator_was_away_is_stopped_later(
+    asking: tuple[Team, DriverDouble],
+) -> None:
+    place, driver = asking
+    with operator(place) as process:
+        place.apply(request("again"))
+        until(lambda: state(place, "again") == "Running", "it runs")
+        ident = uid(place, "again")
+        process.kill()
+        place.kubectl("patch", "snapreq", "again", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        place.kubectl("delete", "snapreq", "again")
+        process.start()
+        until(lambda: driver.snapshots[ident].state == "Stopped", "the stray is stopped")
+
+
+def test_a_request_that_matches_nothing_fails_by_name_and_one_without_replicator_waits(
+    asking: tuple[Team, DriverDouble],
+) -> None:
+    place, _ = asking
+    with operator(place):
+        place.apply(request("wrong", tables=["public.nothing"]), request("early", replicator="later"))
+        until(lambda: state(place, "wrong") == "Failed", "it fails")
+        status = place.get("snapreq/wrong")["status"]
+        assert status["lastError"]["name"] == "InvalidManifest" and "Correct tables." in status["message"]
+        place.until_reason("snapreq/early", "ReplicatorNotFound")
+        shown = place.kubectl("get", "snapreq")
+        assert "Failed" in shown and "Pending" in shown
