@@ -189,6 +189,14 @@ def test_network_policies_protect_the_operator_and_on_request_the_drivers() -> N
     assert http["from"][0]["podSelector"]["matchLabels"] == selector
 
 
+def test_the_test_of_the_release_may_ask_whoever_else_may() -> None:
+    documents = rendered("--set-json", 'networkPolicy.from=[{"podSelector": {"matchLabels": {"app": "prometheus"}}}]')
+    (rule,) = only(documents, "NetworkPolicy")["spec"]["ingress"]
+    hook, prometheus = (peer["podSelector"]["matchLabels"] for peer in rule["from"])
+    assert hook.items() <= only(documents, "Pod")["metadata"]["labels"].items()
+    assert prometheus == {"app": "prometheus"}
+
+
 def test_notes_say_where_to_go_on() -> None:
     said = helm("install", "tailrace", str(CHART), "--dry-run=client", "-n", "here")
     assert "kubectl get replicators,snapshotrequests -A" in said

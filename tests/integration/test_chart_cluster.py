@@ -158,7 +158,9 @@ class Installed:
 
     def can(self, verb: str, what: str, namespace: str) -> bool:
         person = f"system:serviceaccount:{self.namespace}:{self.account}"
-        said = self.api.kubectl("auth", "can-i", verb, what, "-n", namespace, "--as", person, check=False)
+        resource, _, part = what.partition("/")
+        command = ("auth", "can-i", verb, resource, f"--subresource={part}", "-n", namespace, "--as", person)
+        said = self.api.kubectl(*command, check=False)
         return said.strip().splitlines()[-1] == "yes"
 
     def kubeconfig(self) -> Path:
@@ -184,6 +186,14 @@ class Installed:
         return self.folder / f"{self.namespace}.log"
 
 
+NEEDED = (
+    *(("delete", what) for what in ("pods", "statefulsets.apps")),
+    *(("create", what) for what in ("jobs.batch", "secrets", "events")),
+    *(("get", what) for what in ("secrets", "configmaps", "events")),
+    ("update", "replicators.tailrace.dev/finalizers"),
+    ("patch", "snapshotrequests.tailrace.dev/status"),
+)
+"""Rights for what the short life in the test does not come to."""
 CHILDREN = ("statefulset", "service", "configmap", "secret", "serviceaccount", "rolebinding")
 
 
@@ -218,6 +228,8 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
     person = ("--as", f"system:serviceaccount:{release.namespace}:{release.account}")
     assert "created" in api.kubectl(*bind, "--clusterrole=tailrace-driver", *person, check=False)
     assert "attempting to grant" in api.kubectl(*bind, "--clusterrole=cluster-admin", *person, check=False)
+    for verb, what in NEEDED:
+        assert release.can(verb, what, space), f"{verb} {what}"
     for verb, what in (("create", "pods"), ("create", "pods/exec"), ("patch", "secrets"), ("delete", "configmaps")):
         assert not release.can(verb, what, space), f"{verb} {what}"
     assert release.can("list", "secrets", "default") == (scope == "cluster")
