@@ -94,7 +94,7 @@ class Shop:
         return "\n\n".join(parts)
 
     def operator_log(self) -> str:
-        return self.cluster.kubectl("-n", OPERATOR_NAMESPACE, "logs", "deployment/tailrace", check=False)
+        return self.cluster.kubectl("-n", OPERATOR_NAMESPACE, "logs", "deployment/tailrace-operator", check=False)
 
     def pod(self, name: str) -> Document | None:
         return self.cluster.get(self.space, "pod", name)

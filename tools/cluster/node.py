@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cgroups, debian, images, node_files, places
-from .control import ControlPlane
+from .control import SERVICE_RANGE, ControlPlane
 from .node_files import NODE, NODE_ADDRESS, POD_RANGE
 from .services import Services
 
@@ -93,8 +93,9 @@ class Node:
             _run(["ip", "netns", "add", self.namespace.name])
         link = "ip link show node >/dev/null 2>&1 || { ip link add node type bridge && "
         link += f"ip address add {NODE_ADDRESS}/32 dev node && ip link set node up; }}"
-        # A pod's packet to an unknown place must get an answer: refused, not lost.
-        route = "ip route show default | grep -q . || ip route add unreachable default metric 4278198272"
+        # A packet to an unknown place must get an answer: refused, not lost. One to a Service needs a route of any kind
+        # before kube-proxy's rules give it another address.
+        route = f"ip route replace {SERVICE_RANGE} dev node && ip route replace unreachable default metric 9999"
         forward = "echo 1 > /proc/sys/net/ipv4/ip_forward"
         _run([*self.services.prefix, "sh", "-ec", f"ip link set lo up; {link}; {route}; {forward}"])
 
