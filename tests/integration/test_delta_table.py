@@ -190,6 +190,34 @@ def test_holes_of_any_number_come_back(target: Target) -> None:
     assert len(list(Path(target.location.removeprefix("file://")).glob("_tailrace/holes-*.json"))) == 1
 
 
+def test_a_commit_starts_no_spark_job_and_leaves_a_true_checksum(target: Target, spark: SparkSession) -> None:
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+    for step in range(1, 5):
+        change = target.change(step, dict.fromkeys(range(step, 60, step), f"{step}"), [step * 7])
+        before = scheduler.numTotalJobs()
+        target.table.commit(change)
+        assert scheduler.numTotalJobs() == before
+    check_checksum(target)
+    compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
+    target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
+    target.table.commit(Commit(target.state(5), evolve=target.schema))
+    check_checksum(target)
+    target.table.commit(Commit(target.state(6), target.write({1: "a"}), clear=True))
+    target.apply(7, {1: "b", 2: "c"})
+    check_checksum(target)
+
+
+def check_checksum(target: Target) -> None:
+    """The last version's checksum file says what Delta computes from the log."""
+    jvm: Any = target.spark._jvm
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    logs.clearCache()
+    path = target.location.removeprefix("file://")
+    snapshot = logs.forTable(target.spark._jsparkSession, path).unsafeVolatileSnapshot()
+    assert snapshot.checksumOpt().isDefined()
+    assert snapshot.validateChecksum(jvm.scala.Predef.Map().empty())
+
+
 def test_a_foreign_compaction_between_locate_and_commit_is_refused(target: Target) -> None:
     for step in range(1, 4):
         target.apply(step, {step: "old", step + 10: "old"})
@@ -312,5 +340,5 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
                     target.layout)["id"].to_pylist()
     assert sorted(ids) == sorted(before)
     last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
-    assert last.operation == "Manual Update"
+    assert (last.operation, last.operationParameters["epochId"]) == ("STREAMING UPDATE", "5")
     assert compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2)) == 0

@@ -71,8 +71,6 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.sql.extensions": EXTENSIONS,
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Optional for readers, and two thirds of a small commit's time (docs/performance.md).
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }

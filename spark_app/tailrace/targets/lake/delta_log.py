@@ -57,16 +57,12 @@ class DeltaLog:
         self._jvm = jvm
         self._delta: Any = jvm.org.apache.spark.sql.delta
         self._none: Any = jvm.scala.Option.empty()
-        self._manual = self._module("org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
+        self._operation_class: Any = getattr(self._delta, "DeltaOperations$StreamingUpdate")
         self._activate()
         session = spark._jsparkSession
         # A cached log of a table that was deleted meanwhile would answer from memory.
         self._delta.DeltaLog.invalidateCache(session, jvm.org.apache.hadoop.fs.Path(location))
         self._log: Any = self._delta.DeltaLog.forTable(session, location)
-
-    def _module(self, name: str) -> Any:
-        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        return self._jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
 
     def _activate(self) -> None:
         """Delta asks for the calling thread's session; a thread of ours that Spark did not start has none."""
@@ -119,11 +115,11 @@ class DeltaLog:
                     handle.updateMetadata(made, False)
             # Whatever others add or remove meanwhile concerns us: our keys may be in it.
             handle.readWholeTable()
-            sequence = self._sequence(actions)
+            sequence, operation = self._sequence(actions), self._operation(actions)
         except Py4JError as error:
             raise Retry(f"Delta transaction cannot start: {first_line(error)}") from error
         try:
-            return int(handle.commit(sequence, self._manual))
+            return int(handle.commit(sequence, operation))
         except Py4JJavaError as error:
             if java_class(error).startswith(_CONFLICTS):
                 raise Retry(f"somebody else changed the table: {first_line(error)}") from error
@@ -136,6 +132,13 @@ class DeltaLog:
             self._log.createLogDirectoriesIfNotExists()
             return self._log.startTransaction(self._none, self._none)
         return self._log.startTransaction(self._none, self._jvm.scala.Option.apply(base.handle))
+
+    def _operation(self, actions: Sequence[Action]) -> Any:
+        """What the table's history calls the commit: a streaming update of the record's number. For a `ManualUpdate`
+        Delta derives no checksum from the last one: it would read its whole log again after every commit."""
+        txn = next((action["txn"] for action in actions if "txn" in action), {"appId": "tailrace", "version": 0})
+        mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
+        return self._operation_class(mode, txn["appId"], txn["version"], self._none)
 
     def _sequence(self, actions: Sequence[Action]) -> Any:
         out = self._jvm.java.util.ArrayList()
