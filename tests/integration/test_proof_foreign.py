@@ -8,6 +8,10 @@ from support.proof.process import Deployment, status
 
 CONFIGURATION = 10
 
+# Py4J closes its idle connections from the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 @pytest.mark.timeout(600)
 def test_a_foreign_compaction_between_locating_and_committing_makes_the_batch_locate_again(
