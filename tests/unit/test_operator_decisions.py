@@ -4,12 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, running, said, seen, template
-from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, TableStatus
+from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.model import Action, Apply, Cancel, Decision, Delete, MakeToken, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import FINALIZER, Child, DriverSeen, ReplicatorSeen
+from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import Condition, DriverSummary, Failures, Halt, ReplicatorStatus
 
 STATEFUL_SET = "StatefulSet/shop-driver"
@@ -319,3 +321,20 @@ def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(how:
 def test_a_replicator_that_never_had_a_driver_is_released_at_once() -> None:
     observed = replace(deleting(), status=ReplicatorStatus())
     assert decide(observed, LIMITS).actions == (SetFinalizers(()),)
+
+
+# ---- documents of other versions ----
+
+
+def test_a_newer_drivers_answer_is_read_without_the_fields_that_are_new() -> None:
+    document = said(tables=(TableStatus(name="public.a", state="REPLICATING"),)).model_dump(mode="json", by_alias=True)
+    document["later"] = 1
+    document["tables"][0]["alsoLater"] = {"deep": True}
+    assert known(Status, document).tables[0].name == "public.a"
+    with pytest.raises(ValidationError):
+        known(Status, {**document, "state": "Dancing"})
+
+
+def test_a_status_of_another_version_keeps_what_is_understood() -> None:
+    kept = load(ReplicatorStatus, {"appliedSpecHash": "h", "state": "Dancing", "later": 1})
+    assert (kept.applied_spec_hash, kept.state) == ("h", "Pending")

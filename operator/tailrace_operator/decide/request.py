@@ -75,7 +75,8 @@ def _driver_takes(seen: RequestSeen) -> bool:
 
 
 def _waiting(seen: RequestSeen, spec: SnapshotRequestSpec) -> Judged:
-    state: RequestState = "Pending" if seen.status.record is None else seen.status.state
+    # Without a driver nothing runs, whatever it was before.
+    state: RequestState = "Paused" if spec.suspend and seen.status.record is not None else "Pending"
     if not seen.replicator:
         text = f"Replicator {spec.replicator!r} does not exist in namespace {seen.meta.namespace}; create it."
         return state, Verdict("False", Reason.REPLICATOR_NOT_FOUND, text, progress=True)

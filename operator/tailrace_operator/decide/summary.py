@@ -76,7 +76,13 @@ def _table(table: TableStatus) -> TableSummary:
 def fault(found: Fault | None) -> FaultStatus | None:
     if found is None:
         return None
-    return FaultStatus(name=found.name[:253], message=bounded(found.message), fix=bounded(found.fix))
+    return FaultStatus(
+        name=found.name[:253],
+        message=bounded(found.message),
+        fix=bounded(found.fix),
+        count=max(found.count, 0),
+        since=times.text(found.since) if found.since > 0 else None,
+    )
 
 
 def snapshots(status: Status) -> SnapshotProgress | None:

@@ -3,6 +3,7 @@
 A question has little time: a driver that hangs must show within 30 s, and must not hold up others.
 """
 
+import json
 from dataclasses import replace
 
 import aiohttp
@@ -12,6 +13,7 @@ from tailrace.contract.driver import STATUS
 from tailrace.contract.status import Status
 from tailrace_operator.observe.model import DriverSeen, PodSeen
 from tailrace_operator.resources.names import HTTP_PORT
+from tailrace_operator.status.load import known
 
 ANSWER_SECONDS = 5.0
 MAX_BYTES = 32 << 20
@@ -33,17 +35,17 @@ class Drivers:
 
     async def fresh(self, namespace: str, replicator: str, pod: PodSeen, now: float, age: float) -> DriverSeen:
         """The last answer of this container if it is no older than `age`, else a new one."""
-        life, known = self._seen.get((namespace, replicator), ("", DriverSeen()))
-        young = known.answered_at is not None and 0 <= now - known.answered_at < age
-        if life == _life(pod) and known.silent_since is None and young:
-            return known
+        life, last = self._seen.get((namespace, replicator), ("", DriverSeen()))
+        young = last.answered_at is not None and 0 <= now - last.answered_at < age
+        if life == _life(pod) and last.silent_since is None and young:
+            return last
         return await self.ask(namespace, replicator, pod, now)
 
     async def ask(self, namespace: str, replicator: str, pod: PodSeen, now: float) -> DriverSeen:
         """What it says now, or the last answer of this container with how long it has been silent since."""
         life = _life(pod)
-        known_life, known = self._seen.get((namespace, replicator), ("", DriverSeen()))
-        before = known if known_life == life else DriverSeen()
+        last_life, last = self._seen.get((namespace, replicator), ("", DriverSeen()))
+        before = last if last_life == life else DriverSeen()
         try:
             seen = DriverSeen(await self._get(pod.ip or ""), now)
         except (aiohttp.ClientError, TimeoutError, OSError, ValidationError, ValueError) as error:
@@ -57,7 +59,8 @@ class Drivers:
         async with self._session.get(address(ip) + STATUS, timeout=timeout) as response:
             response.raise_for_status()
             body = await response.content.read(MAX_BYTES)
-            return Status.model_validate_json(body)
+            # Its image may be newer than the operator.
+            return known(Status, json.loads(body))
 
 
 def _life(pod: PodSeen) -> str:

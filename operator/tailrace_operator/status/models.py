@@ -52,6 +52,10 @@ class FaultStatus(Model):
     """The value at fault."""
     fix: Text = ""
     """What the reader can do about it."""
+    count: Count = 1
+    """How often it happened in a row."""
+    since: Time | None = None
+    """When it first did."""
 
 
 class CaptureSummary(Model):
