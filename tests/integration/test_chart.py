@@ -130,7 +130,7 @@ def test_users_of_a_namespace_may_read_or_write_the_resources_by_the_clusters_ow
 
 
 def test_the_operators_own_settings_reach_its_command_line() -> None:
-    values = "settings={\"lagObjective\":0.5,\"cleanupTimeout\":3000000,\"logLevel\":\"debug\"}"
+    values = 'settings={"lagObjective":0.5,"cleanupTimeout":3000000,"logLevel":"debug"}'
     documents = rendered("--set-json", values)
     arguments = pod(documents)["containers"][0]["args"]
     assert {"--lag-objective=0.5", "--cleanup-timeout=3000000", "--log-level=debug"} <= set(arguments)

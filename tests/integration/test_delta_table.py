@@ -26,7 +26,8 @@ from tailrace.targets.lake.model import AppliedState, Commit, DataFile, NewFile
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 COLUMNS = [("id", "int64"), ("name", "string"), ("price", "decimal(12,2)"), ("seen", "timestamptz")]
 SCHEMA = table_schema(COLUMNS, ["id"])
@@ -102,15 +103,18 @@ def test_random_batches_by_mark_equal_the_same_batches_by_merge(target: Target, 
         target.apply(step, upserts, deletes)
         batch = [(key, upserts.get(key), key in deletes) for key in keys]
         spark.createDataFrame(batch, "id BIGINT, name STRING, gone BOOLEAN").createOrReplaceTempView("batch")
-        spark.sql(f"MERGE INTO {other} t USING batch s ON t.id = s.id WHEN MATCHED AND s.gone THEN DELETE "
-                  "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name) "
-                  "VALUES (s.id, s.name)")
+        spark.sql(
+            f"MERGE INTO {other} t USING batch s ON t.id = s.id WHEN MATCHED AND s.gone THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name) "
+            "VALUES (s.id, s.name)"
+        )
     merged = {row.id: row.name for row in spark.sql(f"SELECT id, name FROM {other}").collect()}
     assert target.rows() == merged == read_by_delta_rs(target.location)
     assert any(file.dead for file in target.table.files())
     assert target.reopen().refresh() == target.state(5)
     assert {file.path: set(file.dead) for file in target.reopen().files()} == {
-        file.path: set(file.dead) for file in target.table.files()}
+        file.path: set(file.dead) for file in target.table.files()
+    }
 
 
 def test_vectors_too_large_for_the_log_are_read_by_spark_and_by_us(target: Target) -> None:
@@ -176,7 +180,10 @@ def test_new_columns_come_with_the_commit_that_needs_them(target: Target) -> Non
     new = [made.file for made in files.write_files(target.storage, target.location, target.layout, [rows])]
     target.table.commit(Commit(target.state(2), new, target.marks([2, 3]), evolve=target.schema))
     assert [tuple(row) for row in target.sql("SELECT id, name, note FROM {t} ORDER BY id")] == [
-        (1, "a", None), (2, "B", "x"), (3, "c", "y")]
+        (1, "a", None),
+        (2, "B", "x"),
+        (3, "c", "y"),
+    ]
     before = target.layout.arrow
     target.table.commit(Commit(target.state(3), evolve=target.schema))
     assert target.layout.arrow == before == target.reopen().arrow_schema(target.schema)
@@ -336,8 +343,9 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     assert removed >= 2 and len(target.table.files()) == 1
     assert target.rows() == before
     assert target.table.refresh() == target.state(5)
-    ids = take_rows(target.storage, target.table.files()[0].path, pa.array(range(len(before))).to_numpy(),
-                    target.layout)["id"].to_pylist()
+    ids = take_rows(
+        target.storage, target.table.files()[0].path, pa.array(range(len(before))).to_numpy(), target.layout
+    )["id"].to_pylist()
     assert sorted(ids) == sorted(before)
     last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
     assert (last.operation, last.operationParameters["epochId"]) == ("STREAMING UPDATE", "5")

@@ -86,9 +86,7 @@ def explain(found: tuple[Plan, list[Action]], rule: MakeRule = make_rule, captur
     return "\n".join([str(failure(start, actions, rule, capture)), repr(start), *map(repr, actions)])
 
 
-def shrink(
-    start: Plan, actions: list[Action], rule: MakeRule, capture: type[Capture]
-) -> tuple[Plan, list[Action]]:
+def shrink(start: Plan, actions: list[Action], rule: MakeRule, capture: type[Capture]) -> tuple[Plan, list[Action]]:
     """Take away actions, in ever smaller runs, as long as it still fails; then rows."""
     size = max(1, len(actions) // 2)
     while size:

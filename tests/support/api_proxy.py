@@ -121,8 +121,9 @@ class ApiProxy:
                 return _refuse(fault, transport)
         headers = {k: v for k, v in request.headers.items() if k.lower() not in KEPT_OUT}
         url = self.kube.plane.server + request.path_qs
+        body = await request.read() or None
         async with self._client.request(
-            request.method, url, headers=headers, data=await request.read(), timeout=aiohttp.ClientTimeout(None)
+            request.method, url, headers=headers, data=body, timeout=aiohttp.ClientTimeout(None)
         ) as answer:
             if fault is not None:
                 await answer.read()

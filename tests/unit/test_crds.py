@@ -78,7 +78,7 @@ def test_status_is_a_subresource_that_begins_unobserved_and_keys_conditions_by_t
 @pytest.mark.parametrize("name", KINDS)
 def test_a_printer_column_shows_a_field_that_exists(name: str) -> None:
     known = {path for path, _ in nodes(schema(name))} | {".metadata.creationTimestamp"}
-    known |= {f".status.conditions[?(@.type==\"Ready\")].{field}" for field in ("status", "message")}
+    known |= {f'.status.conditions[?(@.type=="Ready")].{field}' for field in ("status", "message")}
     shown = {column["jsonPath"] for column in DEFINITIONS[name]["spec"]["versions"][0]["additionalPrinterColumns"]}
     assert shown <= known
 

@@ -126,8 +126,10 @@ def test_applied_state_comes_back_with_few_and_with_many_holes() -> None:
 
 
 def test_a_stored_sample_of_the_applied_state_is_still_read() -> None:
-    text = ('{"logId": "a1", "appliedSeq": 120, "appliedRecord": 7, "schemaVersion": 2, "tableId": 16384, '
-            '"version": 4, "nonce": "ff", "holes": [["1", "x"]]}')
+    text = (
+        '{"logId": "a1", "appliedSeq": 120, "appliedRecord": 7, "schemaVersion": 2, "tableId": 16384, '
+        '"version": 4, "nonce": "ff", "holes": [["1", "x"]]}'
+    )
     applied = AppliedState("a1", 120, 7, frozenset({("1", "x")}), 2, 16384)
     assert delta_state.decode(text, lambda _: b"") == delta_state.Stored(applied, 4, "ff")
 
@@ -163,8 +165,13 @@ def test_clear_and_compaction_remove_files_and_large_vectors_share_one_file() ->
     out = plan(Commit(AppliedState("l"), [new], clear=True), live, [add_of("n", 10**6)], file_id=GUID, now_ms=5)
     assert list(out.live) == ["u/n"] and len(out.actions) == 4
     assert out.files[0][0] == f"deletion_vector_{GUID}.bin"
-    moved = plan(Commit(AppliedState("l"), [NewFile("u/m", 10, 9)], data_change=False, remove=["a"]), live,
-                 [add_of("m", 10)], file_id=GUID, now_ms=5)
+    moved = plan(
+        Commit(AppliedState("l"), [NewFile("u/m", 10, 9)], data_change=False, remove=["a"]),
+        live,
+        [add_of("m", 10)],
+        file_id=GUID,
+        now_ms=5,
+    )
     assert sorted(moved.live) == ["b", "c", "u/m"]
     assert not any(action[kind]["dataChange"] for action in moved.actions for kind in action)
     marks = {"a": dead, "b": BitMap64(range(1, 10**6, 7))}
@@ -193,11 +200,19 @@ def commit_info(operation: str) -> dict[str, Any]:
     return {"commitInfo": {"operation": operation, "userName": "eve"}}
 
 
-@pytest.mark.parametrize(("operation", "change", "error"), [
-    ("OPTIMIZE", False, None), ("VACUUM START", False, None), ("SET TBLPROPERTIES", False, None),
-    ("WRITE", True, ForeignChange), ("MERGE", True, ForeignChange), ("STREAMING UPDATE", True, ForeignChange),
-    ("RESTORE", True, TargetChanged), ("CREATE OR REPLACE TABLE AS SELECT", False, TargetChanged),
-])
+@pytest.mark.parametrize(
+    ("operation", "change", "error"),
+    [
+        ("OPTIMIZE", False, None),
+        ("VACUUM START", False, None),
+        ("SET TBLPROPERTIES", False, None),
+        ("WRITE", True, ForeignChange),
+        ("MERGE", True, ForeignChange),
+        ("STREAMING UPDATE", True, ForeignChange),
+        ("RESTORE", True, TargetChanged),
+        ("CREATE OR REPLACE TABLE AS SELECT", False, TargetChanged),
+    ],
+)
 def test_foreign_commits_are_judged_by_what_they_did(operation: str, change: bool, error: type | None) -> None:
     actions = [commit_info(operation), {"add": {"dataChange": change}}]
     fault = delta_foreign.judge("public.t", 4, actions)

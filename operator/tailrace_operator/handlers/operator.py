@@ -100,9 +100,10 @@ class _Process:
             for watch in watches:
                 await watch.synced.wait()
             log.info("knows %d Replicators", len(self.index.keys("Replicator")))
-            group.create_task(_endless("kopf", self._kopf()))
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
+            # Last: when kopf ends, it also ends all tasks that are younger than itself.
+            group.create_task(_endless("kopf", self._kopf()))
 
     async def close(self) -> None:
         if self._held:
