@@ -1,6 +1,7 @@
 """What Argo CD is told of the resources: its scripts, run for real, on the documents of tests/fixtures/argocd."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 
 import make_argocd
 from support.lua import run
+from support.seen import LIMITS, SPEC, ended, running, said, seen
 from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.status import ApplyStatus
+from tailrace_operator.decide.replicator import decide
+from tailrace_operator.observe.model import DriverSeen, ReplicatorSeen
+from tailrace_operator.status.load import dump
 
 FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "argocd").glob("*.yaml"))
 Json = dict[str, Any]
@@ -128,3 +134,31 @@ def test_argo_cd_and_flux_see_the_same(
     document["status"] = {"observedGeneration": observed, "conditions": conditions}
     for kind in make_argocd.KINDS:
         assert run(script(kind, "health"), document)["status"] in SAME[kstatus(document)]
+
+
+def ran_into(code: int) -> ReplicatorSeen:
+    """The driver's container has ended with this code."""
+    base = running()
+    gone = replace(base.pods[0], ready=False, running_since=None, ended=ended(code))
+    return replace(base, pods=(gone,), driver=DriverSeen(None))
+
+
+DECIDED = {
+    "just made": (seen(), "Progressing"),
+    "streams": (running(), "Healthy"),
+    "lags behind": (running(said(apply=ApplyStatus(lag_seconds=9999.0))), "Healthy"),
+    "tables fail": (running(said(state="Failing", tables_failing=1)), "Progressing"),
+    "suspended": (seen(spec=SPEC | {"suspend": True}), "Suspended"),
+    "invalid": (seen(spec=SPEC | {"retry": {"time": "soon"}}), "Degraded"),
+    "lacks a Secret": (seen(data_hashes={}), "Progressing"),
+    "crashed": (ran_into(1), "Progressing"),
+    "lost its position": (ran_into(12), "Degraded"),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_health_is_right_for_what_the_operator_itself_writes(name: str) -> None:
+    observed, health = DECIDED[name]
+    status = dump(decide(observed, LIMITS).status)
+    document = {"metadata": {"name": "shop", "generation": observed.meta.generation}, "spec": {}, "status": status}
+    assert run(script("Replicator", "health"), document)["status"] == health
