@@ -10,7 +10,7 @@ FROM ${BASE} AS base
 # The JVM and PostgreSQL's clients look the user up: a number alone has no home and no name.
 RUN groupadd --gid 185 tailrace \
  && useradd --uid 185 --gid 185 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin tailrace
-ENV PATH=/opt/tailrace/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1
+ENV PATH=/opt/tailrace/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
 RUN python3.11 -m venv /opt/tailrace
 WORKDIR /build
 COPY constraints.txt pyproject.toml ./
@@ -26,7 +26,7 @@ FROM base AS operator
 # What the control plane imports (tools/operator-imports.toml holds it to that): no Spark, no lake libraries.
 RUN pip install -q -c constraints.txt kopf kubernetes prometheus-client pydantic pyyaml
 COPY --from=wheel /wheel /build/wheel
-RUN pip install -q --no-deps wheel/*.whl
+RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 WORKDIR /tmp
 USER 185:185
 ENTRYPOINT ["tailrace-operator"]
@@ -35,7 +35,9 @@ FROM base AS python
 RUN command -v java && command -v tini || { apt-get update -q \
  && apt-get install -qy --no-install-recommends openjdk-17-jre-headless tini && rm -rf /var/lib/apt/lists/*; }
 RUN python3.11 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-      > requirements.txt && pip install -q -c constraints.txt -r requirements.txt
+      > requirements.txt && pip install -q -c constraints.txt -r requirements.txt \
+ # The root is read-only when these run: a module that is not compiled now is compiled again by every Python worker.
+ && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 
 # Spark's jars of the lake formats, object storage and catalogs. A build may bring them along in place of this stage,
 # with --build-context jars=FOLDER.
@@ -48,9 +50,9 @@ RUN ln -s /opt/tailrace .venv && TAILRACE_CACHE=/jars python3.11 tools/bootstrap
 FROM python AS spark
 COPY --from=jars-fetched /jars /opt/tailrace/cache
 COPY --from=wheel /wheel /build/wheel
-RUN pip install -q --no-deps wheel/*.whl
+RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q /opt/tailrace/lib/python3.11/site-packages/tailrace
 COPY --chmod=755 tools/cluster/entrypoint.sh /opt/tailrace/bin/entrypoint
-ENV TAILRACE_CACHE=/opt/tailrace/cache SPARK_HOME=/opt/tailrace/lib/python3.11/site-packages/pyspark
+ENV PYTHONDONTWRITEBYTECODE=1 TAILRACE_CACHE=/opt/tailrace/cache SPARK_HOME=/opt/tailrace/lib/python3.11/site-packages/pyspark
 WORKDIR /tmp
 USER 185:185
 ENTRYPOINT ["entrypoint"]

@@ -1,5 +1,6 @@
 """Fixtures of all tests: a PostgreSQL server per test, one Spark session and one S3 server per run."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,15 +60,19 @@ def kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator["Cluster"]:
-    """A whole Kubernetes with one node, in a network namespace of its own, with the operator's chart in it."""
+    """A whole Kubernetes with one node, in a network namespace of its own, with the operator's chart in it.
+    TAILRACE_KEEP_CLUSTER=1 leaves it running for the next run."""
     from cluster.deploy import Cluster
 
     made = Cluster.own("tests")
-    made.down()  # what an interrupted run left
+    keep = os.environ.get("TAILRACE_KEEP_CLUSTER") == "1"
+    if not keep:
+        made.down()  # what an interrupted run left
     made.up(print)
     made.install()
     yield made
-    made.down()
+    if not keep:
+        made.down()
 
 
 @pytest.fixture

@@ -200,6 +200,7 @@ class Writers:
 def open_shop(cluster: Cluster, space: str) -> Iterator[Shop]:
     """The namespace with a filled PostgreSQL and writers at work; the namespace is removed at the end."""
     password = "first-password"
+    cluster.forget(space)
     cluster.prepare(space, password)
     with cluster.port(space, "shop-db", 5432) as port:
         shop = Shop(cluster, space, port, password)
@@ -210,3 +211,4 @@ def open_shop(cluster: Cluster, space: str) -> Iterator[Shop]:
             yield shop
         finally:
             shop.writers.stop()
+    cluster.forget(space)

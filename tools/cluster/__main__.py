@@ -62,7 +62,7 @@ def main() -> int:
 
 def down(cluster: Cluster) -> None:
     if cluster.node is None:
-        cluster.kubectl("delete", "namespace", SPACE, "--ignore-not-found", "--timeout=120s")
+        cluster.forget(SPACE)
     cluster.down()
 
 

@@ -7,6 +7,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -100,6 +101,13 @@ class Cluster:
             *workload.postgres(space, self.node),
         )
         self.kubectl("-n", space, "rollout", "status", "deployment/shop-db", "--timeout=180s")
+
+    def forget(self, space: str) -> None:
+        """Remove the namespace and its volume, if they are there."""
+        self.kubectl("delete", "namespace", space, "--ignore-not-found", "--timeout=170s")
+        if self.node is not None:
+            self.kubectl("delete", "persistentvolume", f"{space}-shop-data", "--ignore-not-found", "--timeout=60s")
+            shutil.rmtree(workload.volume_folder(self.node, space), ignore_errors=True)
 
     @contextmanager
     def port(self, space: str, service: str, port: int) -> Iterator[int]:
