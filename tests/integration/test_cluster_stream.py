@@ -102,7 +102,7 @@ def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
     operator = str(pods[0]["metadata"]["name"])
     shop.kill(OPERATOR_NAMESPACE, operator)
     shop.assert_equal()
-    shop.cluster.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/tailrace-operator", "--timeout=120s")
+    shop.cluster.rolled_out(OPERATOR_NAMESPACE, "deployment/tailrace-operator")
     shop.wait_ready()
     assert driver_uid(shop) == uid
 

@@ -100,7 +100,11 @@ class Cluster:
             *workload.volume(space, self.node),
             *workload.postgres(space, self.node),
         )
-        self.kubectl("-n", space, "rollout", "status", "deployment/shop-db", "--timeout=180s")
+        self.rolled_out(space, "deployment/shop-db")
+
+    def rolled_out(self, space: str, what: str) -> None:
+        """Wait until all pods of a Deployment or StatefulSet are ready."""
+        self.kubectl("-n", space, "rollout", "status", what, "--timeout=170s")
 
     def forget(self, space: str) -> None:
         """Remove the namespace and its volume, if they are there."""
