@@ -28,6 +28,8 @@ REFUSED = (404, 409, 422)
 """Answers of the driver that asking again would not change."""
 FORGOTTEN_SECONDS = 60.0
 """A driver that took it and does not list it after this has lost its journal: it is given again."""
+WAIT_SECONDS = 60.0
+"""Without a driver; the Replicator's status wakes it earlier."""
 IDLE_SECONDS, BUSY_SECONDS, SOON_SECONDS = 600.0, 10.0, 3.0
 Judged = tuple[RequestState, Verdict]
 
@@ -58,7 +60,7 @@ def _offer(seen: RequestSeen, spec: SnapshotRequestSpec) -> Decision[SnapshotReq
         return _refused(seen, answer.problem)
     state, verdict = _waiting(seen, spec)
     if not _driver_takes(seen):
-        return _write(seen, state, verdict, {}, again=BUSY_SECONDS)
+        return _write(seen, state, verdict, {}, again=WAIT_SECONDS)
     update = {"record": answer.record} if answer is not None and answer.record is not None else {}
     # The plan is in the journal before the answer, under our uid: dying here asks again and meets the same plan.
     taken = answer is not None and answer.accepted and seen.now - answer.at < FORGOTTEN_SECONDS

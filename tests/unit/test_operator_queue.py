@@ -1,0 +1,168 @@
+"""The operator's queue and index: nobody is forgotten or worked on twice at once, changes wake whom they concern."""
+
+import asyncio
+from typing import Any
+
+from tailrace.errors import Retry
+from tailrace_operator.handlers.scheduler import Scheduler
+from tailrace_operator.kube import ApiUnavailable
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.model import Key
+
+A, B = Key("Replicator", "team", "a"), Key("Replicator", "team", "b")
+
+
+async def run_for(scheduler: Scheduler, work: Any, seconds: float, workers: int = 2) -> None:
+    task = asyncio.create_task(scheduler.run(work, workers))
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_an_object_that_is_woken_while_it_is_worked_on_is_worked_on_again_and_never_twice_at_once() -> None:
+    scheduler = Scheduler()
+    running, most, rounds = 0, 0, 0
+
+    async def work(key: Key) -> float | None:
+        nonlocal running, most, rounds
+        running, rounds = running + 1, rounds + 1
+        most = max(most, running)
+        if rounds == 1:
+            scheduler.wake(key, 0)
+        await asyncio.sleep(0.05)
+        running -= 1
+        return None
+
+    scheduler.wake(A, 0)
+    asyncio.run(run_for(scheduler, work, 0.4))
+    assert (rounds, most) == (2, 1)
+
+
+def test_a_failing_object_is_tried_again_with_growing_pauses_and_holds_up_no_other() -> None:
+    scheduler = Scheduler()
+    seen: list[Key] = []
+
+    async def work(key: Key) -> float | None:
+        seen.append(key)
+        if key == A:
+            raise Retry("not now")
+        return 0.05
+
+    scheduler.wake(A, 0)
+    scheduler.wake(B, 0)
+    asyncio.run(run_for(scheduler, work, 0.9))
+    assert 2 <= seen.count(A) <= 3
+    assert seen.count(B) > 8
+
+
+def test_a_server_that_names_a_time_is_given_it() -> None:
+    scheduler = Scheduler()
+    count = 0
+
+    async def work(key: Key) -> float | None:
+        nonlocal count
+        count += 1
+        raise ApiUnavailable("too many requests", after=5.0)
+
+    scheduler.wake(A, 0)
+    asyncio.run(run_for(scheduler, work, 1.5))
+    assert count == 1
+
+
+def test_the_earlier_of_two_times_counts() -> None:
+    now = 100.0
+    scheduler = Scheduler(lambda: now)
+    scheduler.wake(A, 50)
+    scheduler.wake(A, 10)
+    scheduler.wake(A, 90)
+    now = 130.0
+    assert scheduler.overdue() == 20.0
+    assert scheduler.length() == 1
+
+
+def test_work_that_hangs_is_overdue() -> None:
+    now = 100.0
+    scheduler = Scheduler(lambda: now)
+    seen: list[float] = []
+
+    async def work(key: Key) -> float | None:
+        nonlocal now
+        now += 200
+        seen.append(scheduler.overdue())
+        return None
+
+    scheduler.wake(A, 0)
+    asyncio.run(run_for(scheduler, work, 0.1))
+    assert seen == [200.0]
+
+
+# ---- the index ----
+
+
+def document(kind: str, name: str, version: int = 1, **change: Any) -> dict[str, Any]:
+    metadata = {"namespace": "team", "name": name, "uid": f"u-{name}", "resourceVersion": str(version), "generation": 1}
+    return {"kind": kind, "metadata": {**metadata, **change.pop("metadata", {})}, **change}
+
+
+def pod(name: str, version: int = 1, **change: Any) -> dict[str, Any]:
+    return document("Pod", name, version, metadata={"labels": {"tailrace.dev/replicator": "a"}}, **change)
+
+
+def test_a_change_wakes_the_object_and_our_own_status_write_does_not() -> None:
+    woken: list[Key] = []
+    index = Index(woken.append)
+    index.put("Replicator", document("Replicator", "a"))
+    index.put("Replicator", document("Replicator", "a", 2, status={"state": "Running"}))
+    assert woken == [A]
+    index.put("Replicator", document("Replicator", "a", 3, metadata={"generation": 2}))
+    assert woken == [A, A]
+
+
+def test_an_older_version_that_comes_late_is_passed_over() -> None:
+    index = Index(lambda key: None)
+    index.put("Replicator", document("Replicator", "a", 5))
+    index.put("Replicator", document("Replicator", "a", 4, spec={"old": True}))
+    found = index.get(A)
+    assert found is not None and "spec" not in found
+    index.put_owned("Pod", pod("p", 5))
+    index.put_owned("Pod", pod("p", 4, spec={"old": True}))
+    assert "spec" not in index.owned("team", "a")["Pod", "p"]
+
+
+def test_a_pod_of_a_driver_wakes_its_replicator_and_the_requests_wake_with_the_replicators_status() -> None:
+    woken: list[Key] = []
+    index = Index(woken.append)
+    index.put_owned("Pod", pod("p"))
+    assert woken == [A]
+    index.put("SnapshotRequest", document("SnapshotRequest", "again", spec={"replicator": "a"}))
+    woken.clear()
+    index.put("Replicator", document("Replicator", "a", 2, status={"state": "Running"}))
+    assert Key("SnapshotRequest", "team", "again") in woken
+    index.remove("SnapshotRequest", "team", "again")
+    assert woken[-1] == A, "a Replicator learns that a request is gone"
+    assert index.requests("team", "a") == []
+
+
+def test_a_successor_of_the_same_name_is_not_removed_by_the_news_of_its_predecessors_end() -> None:
+    index = Index(lambda key: None)
+    index.put("Replicator", document("Replicator", "a", 9, metadata={"uid": "new"}))
+    index.remove("Replicator", "team", "a", "old")
+    assert index.get(A) is not None
+    index.put_owned("Pod", pod("p", 9))
+    stale = pod("p")
+    stale["metadata"] = {**stale["metadata"], "uid": "old"}
+    index.remove_owned("Pod", stale)
+    assert index.owned("team", "a")
+
+
+def test_a_secret_wakes_those_that_use_it_until_they_no_longer_do() -> None:
+    woken: list[Key] = []
+    index = Index(woken.append)
+    index.use_data(A, {("Secret", "db")})
+    index.put_data("Secret", "team", "db", "1")
+    index.put_data("Secret", "other", "db", "1")
+    index.put_data("Secret", "team", "else", "1")
+    assert woken == [A]
+    index.use_data(A, set())
+    index.put_data("Secret", "team", "db", "2")
+    assert woken == [A]

@@ -1,0 +1,104 @@
+"""What the operator renders: restricted pods, the user's wishes, the contract's names; what the hashes depend on."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from support.seen import SPEC
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.run import manifest
+from tailrace_operator.resources import driver, drop, hashing, names, references, settings
+
+POD = {
+    "labels": {"team": "data"},
+    "annotations": {"note": "x"},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "spot", "operator": "Exists"}],
+    "env": [
+        {"name": "AWS_REGION", "value": "eu"},
+        {"name": "POD_IP", "value": "mine"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "more", "key": "k"}}},
+    ],
+    "volumes": [
+        {"name": "log", "mountPath": "/log", "persistentVolumeClaim": {"claimName": "shop-log"}},
+        {"name": "extra", "mountPath": "/extra", "configMap": {"name": "extra"}},
+    ],
+}
+
+
+def spec(**change: Any) -> ReplicatorSpec:
+    return ReplicatorSpec.model_validate({**SPEC, **change})
+
+
+def pods(chosen: ReplicatorSpec) -> dict[str, dict[str, Any]]:
+    return {
+        "driver": driver.pod_spec("shop", chosen, "image"),
+        "executor": settings.executor_template("shop", chosen)["spec"],
+        "drop": drop.job("shop", chosen, "image", seconds=9)["spec"]["template"]["spec"],
+    }
+
+
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None:
+    found = pods(spec())[kind]
+    security, container = found["securityContext"], found["containers"][0]
+    assert security["runAsNonRoot"] and security["runAsUser"] == 185
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+    assert {"/etc/tailrace/secrets/lake", "/etc/tailrace/secrets/shop-db", "/tmp", "/var/lib/tailrace"} <= set(mounts)
+    assert set(mounts.values()) == {v["name"] for v in found["volumes"]}
+    assert found["enableServiceLinks"] is False
+
+
+def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators() -> None:
+    made = driver.stateful_set("shop", spec(driver=POD), "image", "hash", 1)
+    head, pod = made["spec"]["template"]["metadata"], made["spec"]["template"]["spec"]
+    assert head["labels"]["team"] == "data" and head["labels"][names.REPLICATOR_LABEL] == "shop"
+    assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"][0]["key"] == "spot"
+    environment = [e["name"] for e in pod["containers"][0]["env"]]
+    assert environment.count("POD_IP") == 1 and "AWS_REGION" in environment
+    assert next(e for e in pod["containers"][0]["env"] if e["name"] == "POD_IP").get("value") is None
+    assert {"name": "log", "persistentVolumeClaim": {"claimName": "shop-log"}} in pod["volumes"]
+
+
+def test_the_manifest_that_the_driver_reads_is_the_spec_and_never_suspended() -> None:
+    chosen = spec(suspend=True, snapshot={"parallelism": 7})
+    text = settings.config_map("shop", "team", chosen)["data"][names.MANIFEST_KEY]
+    read = manifest.parse(text, "test").replicator()
+    assert read.spec == chosen.model_copy(update={"suspend": False})
+    assert settings.spec_of({names.MANIFEST_KEY: text}) == yaml.safe_load(text)["spec"]
+    assert settings.spec_of({names.MANIFEST_KEY: "{"}) is None
+
+
+def test_the_template_follows_what_users_say_and_nothing_else() -> None:
+    plain = hashing.template_hash(spec(), "image", {"Secret/lake": "1"})
+    assert plain == hashing.template_hash(spec(suspend=True, deletionPolicy="Delete"), "image", {"Secret/lake": "1"})
+    assert plain == hashing.template_hash(spec(retry={"time": "1h"}), "image", {"Secret/lake": "1"}), "a default"
+    others = [
+        hashing.template_hash(spec(restartNonce=1), "image", {"Secret/lake": "1"}),
+        hashing.template_hash(spec(), "newer", {"Secret/lake": "1"}),
+        hashing.template_hash(spec(), "image", {"Secret/lake": "2"}),
+    ]
+    assert len({plain, *others}) == 4
+
+
+def test_every_secret_and_config_map_that_the_pods_read_is_known() -> None:
+    assert references.data(spec(executors=POD)) == (
+        "ConfigMap/extra",
+        "Secret/lake",
+        "Secret/more",
+        "Secret/shop-db",
+    )
+
+
+def test_spark_is_told_where_it_is() -> None:
+    options = driver.spark_options("shop", spec(executors={"count": 3, "memory": "1Gi", "cores": 2}), "image")
+    assert options["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"
+    assert (options["spark.executor.instances"], options["spark.executor.memory"]) == ("3", "1024m")
+    assert "spark-app-selector" not in str(driver.stateful_set("shop", spec(), "image", "h", 1))
