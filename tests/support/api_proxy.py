@@ -98,6 +98,11 @@ class ApiProxy:
             transport.abort()
         await self._runner.cleanup()
         await self._client.close()
+        # Handlers of connections that were cut.
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         transport = request.transport

@@ -10,7 +10,7 @@ from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, running, s
 from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.model import Action, Apply, Cancel, Decision, Delete, MakeToken, SetFinalizers
 from tailrace_operator.decide.replicator import decide
-from tailrace_operator.observe.model import FINALIZER, Child, DriverSeen, ReplicatorSeen
+from tailrace_operator.observe.model import FINALIZER, Child, DriverSeen, Refusal, ReplicatorSeen
 from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import Condition, DriverSummary, Failures, Halt, ReplicatorStatus
 
@@ -266,6 +266,13 @@ def test_a_snapshot_whose_request_is_gone_is_stopped_and_those_of_the_command_li
     )
     decision = decide(running(said(snapshots=snapshots), requests=frozenset({kept})), LIMITS)
     assert [a for a in decision.actions if isinstance(a, Cancel)] == [Cancel(gone)]
+
+
+def test_what_the_api_server_refused_is_looked_at_again_soon() -> None:
+    refusal = Refusal("StatefulSet shop-driver", "hash", "exceeded quota")
+    decision = decide(seen(refusal=refusal), LIMITS)
+    assert reason(decision) == "ObjectRefused" and "exceeded quota" in decision.status.message
+    assert decision.again <= 30
 
 
 # ---- deletion ----

@@ -119,6 +119,8 @@ def _says(seen: ReplicatorSeen, verdict: Verdict, story: Story) -> tuple[Say, ..
 
 
 def _again(seen: ReplicatorSeen, story: Story, limits: Limits) -> float:
+    if seen.refusal is not None:
+        return BUSY_SECONDS  # it is sent again once the refusal is old: quotas and admission rules change
     if story.pod is None:
         return IDLE_SECONDS
     if story.pod.running_since is None:
