@@ -195,3 +195,13 @@ def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_ap
         left = next(e for e in events if e["reason"] == "LeftBehind")
         assert "slot tailrace_kept" in left["message"]
         assert any(e["reason"] == "CleanedUp" for e in events)
+
+
+def test_a_namespace_that_is_deleted_is_not_held_up(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "ending", tmp_path) as ending, operator(ending) as process:
+        ending.apply(replicator())
+        until(lambda: ending.node.stateful_set("shop"), "the StatefulSet")
+        kube_api.kubectl("delete", "namespace", "ending", "--wait=false")
+        ending.kubectl("delete", "repl", "shop", "--wait=false")
+        until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over", 40)
+        assert "left behind" in process.log and "slot tailrace_shop" in process.log

@@ -1,0 +1,170 @@
+"""Lease and canary with an API in memory: one holder at a time, and watches that went deaf are noticed and healed."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tailrace_operator.act import lease as leases
+from tailrace_operator.act.lease import Lease, LeaseLost
+from tailrace_operator.handlers.canary import Canary
+from tailrace_operator.kube import ApiUnavailable, Conflict, Document, Kube, NotFound, Where
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.model import Key
+
+
+class MemoryApi:
+    """Objects by path, with resourceVersions that conflict."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Document] = {}
+        self.version = 0
+        self.down = False
+
+    async def call(self, method: str, where: Where, **given: Any) -> Document:
+        if self.down:
+            raise ApiUnavailable("down")
+        match method:
+            case "GET" if where.name is None:
+                found = [d for path, d in self.objects.items() if path.startswith(where.path + "/")]
+                return {"metadata": {}, "items": found}
+            case "GET":
+                if where.path not in self.objects:
+                    raise NotFound(404, "NotFound", where.path)
+                return cast(Document, _copy(self.objects[where.path]))
+            case "POST":
+                return self._store(f"{where.path}/{given['body']['metadata']['name']}", given["body"], create=True)
+            case _:
+                return self._store(where.path, given["body"], create=False)
+
+    def _store(self, path: str, body: Document, create: bool) -> Document:
+        known = self.objects.get(path)
+        version = body["metadata"].get("resourceVersion")
+        if (create and known) or (known and version not in (None, known["metadata"]["resourceVersion"])):
+            raise Conflict(409, "Conflict", path)
+        self.version += 1
+        self.objects[path] = _copy(body)
+        self.objects[path]["metadata"]["resourceVersion"] = str(self.version)
+        return cast(Document, _copy(self.objects[path]))
+
+
+def _copy(document: Any) -> Any:
+    return {k: _copy(v) for k, v in document.items()} if isinstance(document, dict) else document
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lease(api: MemoryApi, identity: str, clock: Clock) -> Lease:
+    return Lease(cast(Kube, api), "ops", identity, clock=clock, monotonic=clock)
+
+
+async def acquires(one: Lease) -> bool:
+    try:
+        await asyncio.wait_for(one.acquire(), 0.05)
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_one_holds_the_lease_and_the_other_gets_it_when_it_is_let_go() -> None:
+    async def story() -> None:
+        api, clock = MemoryApi(), Clock()
+        first, second = lease(api, "a", clock), lease(api, "b", clock)
+        assert await acquires(first)
+        assert not await acquires(second)
+        await first.release()
+        assert await acquires(second)
+
+    asyncio.run(story())
+
+
+def test_a_dead_holders_lease_is_taken_after_its_whole_duration_by_the_takers_own_clock() -> None:
+    async def story() -> None:
+        api, clock = MemoryApi(), Clock()
+        first, second = lease(api, "a", clock), lease(api, "b", clock)
+        assert await acquires(first)
+        clock.now += 3600  # however old it looks: this process has not watched it
+        assert not await acquires(second)
+        clock.now += leases.DURATION - 1
+        assert not await acquires(second)
+        clock.now += 2
+        assert await acquires(second)
+
+    asyncio.run(story())
+
+
+def test_a_holder_that_cannot_renew_ends_before_anybody_can_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RENEW_EVERY", 0.01)
+    assert leases.GIVE_UP_AFTER < leases.DURATION
+
+    async def story() -> None:
+        api, clock = MemoryApi(), Clock()
+        one = lease(api, "a", clock)
+        assert await acquires(one)
+        task = asyncio.create_task(one.keep())
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        api.down = True
+        clock.now += leases.GIVE_UP_AFTER + 1
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(task, 5)
+
+    asyncio.run(story())
+
+
+def test_a_holder_whose_lease_was_taken_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RENEW_EVERY", 0.01)
+
+    async def story() -> None:
+        api, clock = MemoryApi(), Clock()
+        one = lease(api, "a", clock)
+        assert await acquires(one)
+        path = next(iter(api.objects))
+        api.objects[path]["spec"]["holderIdentity"] = "thief"
+        api.objects[path]["metadata"]["resourceVersion"] = "999"
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(one.keep(), 5)
+
+    asyncio.run(story())
+
+
+def replicator(name: str, version: str) -> Document:
+    return {"metadata": {"namespace": "team", "name": name, "uid": name, "resourceVersion": version, "generation": 1}}
+
+
+def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
+    async def story() -> None:
+        api, index = MemoryApi(), Index(lambda key: None)
+        canary = Canary(cast(Kube, api), index, ["team"])
+        index.put("Replicator", replicator("a", "1"))
+        index.put("Replicator", replicator("gone", "1"))
+        for number in range(2, 6):
+            api.objects[Where("Replicator", "team", "a").path] = replicator("a", str(number))
+            await canary.look()
+            assert not canary.stale
+            await canary.look()
+        assert index.get(Key("Replicator", "team", "gone")) is None
+        found = index.get(Key("Replicator", "team", "a"))
+        assert found is not None and found["metadata"]["resourceVersion"] == "5"
+
+    asyncio.run(story())
+
+
+def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
+    async def story() -> None:
+        api, index = MemoryApi(), Index(lambda key: None)
+        canary = Canary(cast(Kube, api), index, ["team"])
+        for number in range(5):
+            # Healing one, another is missed: every round finds something that was missing the round before.
+            for name in (f"n{number}", f"n{number + 1}"):
+                api.objects[Where("Replicator", "team", name).path] = replicator(name, "1")
+            await canary.look()
+        assert canary.stale
+
+    asyncio.run(story())
