@@ -61,15 +61,16 @@ def kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator["Cluster"]:
     """A whole Kubernetes with one node, in a network namespace of its own, with the operator's chart in it.
-    TAILRACE_KEEP_CLUSTER=1 leaves it running for the next run."""
+    TAILRACE_KEEP_CLUSTER=1 leaves it running for the next run, which takes it as it is, images too."""
     from cluster.deploy import Cluster
+    from cluster.node import Node
 
     made = Cluster.own("tests")
     keep = os.environ.get("TAILRACE_KEEP_CLUSTER") == "1"
-    if not keep:
+    if not (keep and Node("tests").ready()):
         made.down()  # what an interrupted run left
-    made.up(print)
-    made.install()
+        made.up(print)
+        made.install()
     yield made
     if not keep:
         made.down()

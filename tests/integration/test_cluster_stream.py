@@ -4,6 +4,7 @@ After each, the target holds every row of the source. The tests of this file sha
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -64,8 +65,8 @@ def test_a_snapshot_request_that_is_deleted_is_cancelled(shop: Shop) -> None:
     shop.assert_equal()
 
 
-def _snapshot(shop: Shop, name: str) -> dict[str, object]:
-    found: dict[str, object] = shop.resource("snapshotrequest", name).get("status") or {}
+def _snapshot(shop: Shop, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = shop.resource("snapshotrequest", name).get("status") or {}
     return found
 
 
