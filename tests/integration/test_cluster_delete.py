@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.deploy import Cluster, wait_for
+from cluster.deploy import Cluster
 from support.cluster_shop import Shop, open_shop
 
 pytestmark = pytest.mark.timeout(900)
@@ -27,7 +27,7 @@ def test_a_deleted_replicator_leaves_no_slot_no_pod_and_the_data_as_its_policy_s
     shop.wait_condition("replicator", name, "InitialSnapshotCompleted", 300)
     shop.assert_equal(name)
     shop.kubectl("delete", "replicator", name, "--timeout=170s")
-    wait_for("no object left", 120, lambda: leftovers(shop, name) == [])
+    shop.wait("no object left", 120, lambda: leftovers(shop, name) == [])
     with shop.connect() as connection:
         assert connection.execute("SELECT slot_name FROM pg_replication_slots").fetchall() == []
         assert connection.execute("SELECT pubname FROM pg_publication").fetchall() == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster import workload
-from cluster.deploy import OPERATOR_NAMESPACE, Cluster, wait_for
+from cluster.deploy import OPERATOR_NAMESPACE, Cluster
 from support.cluster_shop import Shop, open_shop
 
 pytestmark = pytest.mark.timeout(900)
@@ -34,12 +34,12 @@ def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(s
     assert shop.executors()
     shop.assert_equal()
     before = shop.writers.transactions
-    wait_for("writers go on", 30, lambda: shop.writers.transactions > before + 20)
+    shop.wait("writers go on", 30, lambda: shop.writers.transactions > before + 20)
     shop.assert_equal()
-    status = shop.status()
-    assert status["state"] == "Running"
-    assert status["tables"]["total"] == 2
-    assert status["tables"]["replicating"] == 2
+    # Counts are written every half minute.
+    shop.wait("the tables' states", 90, lambda: shop.status().get("tables", {}).get("replicating") == 2)
+    assert shop.status()["state"] == "Running"
+    assert shop.status()["tables"]["total"] == 2
     assert "stream" in shop.cluster.kubectl("get", "repl", "--all-namespaces")
 
 
@@ -47,9 +47,9 @@ def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:
     shop.wait_ready()
     request = workload.snapshot_request("stream", "again", ["public.entries"], chunkRows=200, parallelism=1)
     shop.cluster.apply(request)
-    wait_for("chunks read", 120, lambda: _snapshot(shop, "again").get("chunksDone", 0) >= 1)
+    shop.wait("chunks read", 120, lambda: _snapshot(shop, "again").get("chunksDone", 0) >= 1)
     shop.patch("snapshotrequest", "again", '{"suspend": true}')
-    wait_for("Paused", 120, lambda: _snapshot(shop, "again").get("state") == "Paused")
+    shop.wait("Paused", 120, lambda: _snapshot(shop, "again").get("state") == "Paused")
     shop.patch("snapshotrequest", "again", '{"suspend": false}')
     shop.wait_condition("snapshotrequest", "again", "Complete", 400)
     shop.assert_equal()
@@ -59,9 +59,9 @@ def test_a_snapshot_request_that_is_deleted_is_cancelled(shop: Shop) -> None:
     shop.wait_ready()
     request = workload.snapshot_request("stream", "never", ["public.entries"], chunkRows=100, parallelism=1)
     shop.cluster.apply(request)
-    wait_for("Running", 120, lambda: _snapshot(shop, "never").get("state") == "Running")
+    shop.wait("Running", 120, lambda: _snapshot(shop, "never").get("state") == "Running")
     shop.kubectl("delete", "snapshotrequest", "never", "--timeout=60s")
-    wait_for("no snapshot", 60, lambda: not (shop.status().get("snapshot") or {}).get("running"))
+    shop.wait("no snapshot", 60, lambda: not (shop.status().get("snapshot") or {}).get("running"))
     shop.assert_equal()
 
 
@@ -75,11 +75,11 @@ def test_a_killed_driver_comes_back_in_its_pod_with_new_executors(shop: Shop) ->
     uid, old = driver_uid(shop), set(shop.executors())
     restarts = shop.status()["driver"]["restarts"]
     shop.kill("stream", "shop-driver-0")
-    wait_for("restart seen", 120, lambda: shop.status()["driver"]["restarts"] > restarts)
+    shop.wait("restart seen", 120, lambda: shop.status()["driver"]["restarts"] > restarts)
     shop.wait_ready()
     shop.assert_equal()
     assert driver_uid(shop) == uid
-    wait_for("old executors reaped", 120, lambda: not old & set(_all_executors(shop)))
+    shop.wait("old executors reaped", 120, lambda: not old & set(_all_executors(shop)))
 
 
 def _all_executors(shop: Shop) -> list[str]:
@@ -89,10 +89,10 @@ def _all_executors(shop: Shop) -> list[str]:
 
 def test_a_killed_executor_is_replaced(shop: Shop) -> None:
     shop.wait_ready()
-    wait_for("an executor", 60, lambda: bool(shop.executors()))
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
     victim = shop.executors()[0]
     shop.kill("stream", victim)
-    wait_for("another executor", 120, lambda: bool(set(shop.executors()) - {victim}))
+    shop.wait("another executor", 120, lambda: bool(set(shop.executors()) - {victim}))
     shop.assert_equal()
 
 
@@ -115,7 +115,7 @@ def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
         connection.execute("ALTER ROLE postgres PASSWORD 'second-password'")
         shop.password = "second-password"
         shop.cluster.apply(workload.secret("shop-db", "stream", password="second-password"))
-    wait_for("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
+    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
     shop.wait_ready()
     shop.assert_equal()
 
@@ -123,7 +123,7 @@ def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
 def test_suspend_stops_the_pods_and_resume_catches_up(shop: Shop) -> None:
     shop.wait_ready()
     shop.patch("replicator", "shop", '{"suspend": true}')
-    wait_for("no driver", 180, lambda: shop.pod("shop-driver-0") is None and not shop.executors())
+    shop.wait("no driver", 180, lambda: shop.pod("shop-driver-0") is None and not shop.executors())
     shop.wait_condition("replicator", "shop", "Suspended", 60)
     shop.wait_ready(seconds=60)
     shop.patch("replicator", "shop", '{"suspend": false}')

@@ -74,8 +74,12 @@ class Shop:
             seen = ((found or {}).get("status") or {}).get("observedGeneration")
             return seen == (found or {}).get("metadata", {}).get("generation") and condition(found, type) == status
 
+        self.wait(f"{type}={status} of {kind} {name}", seconds, reached)
+
+    def wait(self, what: str, seconds: float, check: Callable[[], bool]) -> None:
+        """`wait_for`, with everything that a person would look at when it does not come."""
         try:
-            wait_for(f"{type}={status} of {kind} {name}", seconds, reached, pause=1)
+            wait_for(what, seconds, check, pause=1)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from error
 
