@@ -183,6 +183,18 @@ def test_a_gap_is_crossed_by_a_complete_snapshot_that_began_after_it() -> None:
         cut(log(30, 4, 2, segments=SEGMENTS[2:], removed_through=20), 7, applied(5, 2), 4)
 
 
+def test_a_target_that_lost_the_chunks_that_the_log_has_forgotten_is_refused_until_a_snapshot_begins() -> None:
+    """Deleted, or put back to an older copy, with not one change to replay: nothing else would tell."""
+    for record in (-1, 2):
+        with pytest.raises(LogTrimmed, match="deleted, emptied or put back"):
+            cut(log(0, 5, forgotten_record=3), 7, applied(0, record), 5)
+    assert cut(log(0, 5, forgotten_record=3), 7, applied(0, 3), 5) is None
+    again = log(0, 6, 4, chunks=(chunk(5, 0, 1),), forgotten_record=3)
+    assert len(must(cut(again, 7, applied(0, -1), 6)).chunks) == 1
+    with pytest.raises(LogTrimmed):  # of the new snapshot, too, chunks were applied and forgotten
+        cut(log(0, 6, 4, forgotten_record=5), 7, applied(0, -1), 6)
+
+
 def test_a_table_that_the_log_does_not_know_is_refused() -> None:
     with pytest.raises(CorruptLog):
         cut(LogState(number=1), 7, applied(0, 0), 1)

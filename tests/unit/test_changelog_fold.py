@@ -244,6 +244,7 @@ def test_a_finish_holds_the_snapshots_chunks_also_those_that_the_target_already_
     done = Applied(table_id=1, applied_seq=10, applied_record=state.number)
     state = fold(state, good(state, events=(done,)))
     assert (state.tables[1].chunks, state.tables[1].finishes) == ((), ())
+    assert state.tables[1].forgotten_record == registered + 2
 
 
 def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:

@@ -141,14 +141,22 @@ def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
 
 def _check_kept(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) -> None:
     """A gap is allowed where a complete snapshot, none of whose chunks is applied, reads everything again."""
-    applied, removed = result.applied, table.removed_through
+    applied, removed = result.applied.applied_record, table.removed_through
     since = [log.snapshots[f.snapshot_id].record for f in result.finished if f.snapshot_id in log.snapshots]
     since += _complete_running(log, table.table_id)
-    rescued = any(record > applied.applied_record for record in since)
+    fix = f"Ask for a snapshot of {table.schema.name}."
+    if table.forgotten_record > max(applied, *since, -1):
+        raise LogTrimmed(
+            table.schema.name,
+            f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
+            f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back",
+            fix,
+        )
+    rescued = any(record > applied for record in since)
     short = [seq for seq in (needed[1:] if rescued else needed) if seq <= removed]
     if short:
         raise LogTrimmed(
             table.schema.name,
             f"changes from sequence {min(short)} on are needed, and those up to {removed} are no longer in the log",
-            f"Ask for a snapshot of {table.schema.name}.",
+            fix,
         )

@@ -74,6 +74,8 @@ class TableLog(Closed):
     """Advisory."""
     removed_through: int = 0
     """Changes up to this sequence are no longer in the log."""
+    forgotten_record: int = -1
+    """Chunks up to this record were in the target and are no longer in the state."""
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None

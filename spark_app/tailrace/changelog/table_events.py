@@ -95,10 +95,12 @@ def _applied(work: Folding, event: Applied) -> None:
     if event.applied_record > work.record.number or event.applied_seq > work.record.last_seq:
         work.corrupt(f"table {table.schema.name} has applied record {event.applied_record}, which is still to come")
     work.applied = True
+    known = [c.record for c in table.chunks] + [f.record for f in table.finishes]
     work.update(
         table,
         applied_seq=event.applied_seq,
         applied_record=event.applied_record,
+        forgotten_record=max([table.forgotten_record, *(n for n in known if n <= event.applied_record)]),
         chunks=tuple(c for c in table.chunks if c.record > event.applied_record),
         finishes=tuple(f for f in table.finishes if f.record > event.applied_record),
     )
