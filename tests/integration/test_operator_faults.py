@@ -139,7 +139,7 @@ def test_the_second_operator_takes_over_when_the_first_dies(kube_api: KubeApi, t
             until(lambda: place.get("statefulset/shop-driver"), "the first works")
             assert second.metric("tailrace_operator_leader") == 0
             first.kill()
-            until(lambda: second.metric("tailrace_operator_leader") == 1, "the second leads", 40)
+            until(lambda: second.metric("tailrace_operator_leader") == 1, "the second leads", 75)
             place.apply(replicator("later"))
             until(lambda: place.get("statefulset/later-driver"), "the second works")
 

@@ -4,6 +4,7 @@ The figures go to `operator-load.json` in the test's folder and to the output; d
 """
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from support.operator_process import OperatorProcess, until
 from support.resources import replicator, request
 from support.team import Team, install_crds, operator, team
 
-COUNT = 1000
+COUNT = int(os.environ.get("TAILRACE_SOAK_OBJECTS", "1000"))
 IDLE_SECONDS = 120
 
 

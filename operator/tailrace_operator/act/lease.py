@@ -17,10 +17,12 @@ from tailrace_operator.status import times
 
 log = logging.getLogger(__name__)
 
-DURATION = 15
+DURATION = 30
 """Seconds without renewal after which others may take it."""
-RENEW_EVERY = 4.0
-GIVE_UP_AFTER = 10.0
+RENEW_EVERY = 5.0
+ANSWER_SECONDS = 8.0
+"""For one attempt: less than GIVE_UP_AFTER, so that a lost answer is followed by another attempt."""
+GIVE_UP_AFTER = 20.0
 """Seconds without a successful renewal after which the holder ends: less than DURATION."""
 
 
@@ -70,7 +72,7 @@ class Lease:
             await asyncio.sleep(RENEW_EVERY)
             self.turned = self._monotonic()
             try:
-                async with asyncio.timeout(RENEW_EVERY):
+                async with asyncio.timeout(ANSWER_SECONDS):
                     if not await self._try():
                         raise LeaseLost("another operator has taken the lease.")
                 renewed = self._monotonic()

@@ -59,7 +59,7 @@ class Reconciler:
             return None
         decision = replicator.decide(seen, self._parts.limits)
         delay = await self._carry_out(key, seen, decision, seen.meta.name)
-        running = len(self._parts.index.keys(REPLICATOR))
+        running = self._parts.index.count(REPLICATOR)
         crowded = min(max(decision.again, running / QUESTIONS_PER_SECOND), FAST_SECONDS)
         return min(delay, crowded) if decision.again <= FAST_SECONDS else delay
 

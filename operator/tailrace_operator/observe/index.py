@@ -67,6 +67,9 @@ class Index:
     def keys(self, kind: str) -> list[Key]:
         return [Key(kind, *address) for address in self._objects[kind]]
 
+    def count(self, kind: str) -> int:
+        return len(self._objects[kind])
+
     def requests(self, namespace: str, replicator: str) -> list[Document]:
         """SnapshotRequests that name the Replicator."""
         found = self._objects["SnapshotRequest"]
