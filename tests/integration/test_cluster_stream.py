@@ -99,7 +99,7 @@ def test_a_killed_executor_is_replaced(shop: Shop) -> None:
 def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
-    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace")
+    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
     operator = str(pods[0]["metadata"]["name"])
     shop.kill(OPERATOR_NAMESPACE, operator)
     shop.assert_equal()
