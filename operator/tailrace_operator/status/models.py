@@ -151,9 +151,9 @@ class DriverSummary(Model):
     started_at: Time | None = None
     """Start of the running container."""
     restarts: Count = 0
-    """Container restarts since this Replicator was made."""
+    """Ends of the driver's container since this Replicator was made."""
     pod_restarts: Count = 0
-    """Restart count of the present pod as last seen; `restarts` grows by the difference."""
+    """Ends of the present pod's container as last seen; `restarts` grows by the difference."""
     last_exit_code: Annotated[int, Field(ge=-1, le=255)] | None = None
     """Exit code of the last container that ended; see the table of exit codes."""
     last_exit_at: Time | None = None
