@@ -11,6 +11,7 @@ from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.kube import ApiUnavailable, Conflict, Document, Kube, NotFound, Where
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.model import Key
+from tailrace_operator.observe.watch import Sink, Watch
 
 
 class MemoryApi:
@@ -166,5 +167,45 @@ def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
                 api.objects[Where("Replicator", "team", name).path] = replicator(name, "1")
             await canary.look()
         assert canary.stale
+
+    asyncio.run(story())
+
+
+class EmptyStream:
+    """A watch that the server ends at once."""
+
+    def __init__(self) -> None:
+        self.content = self
+
+    async def readline(self) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
+    class Ending(MemoryApi):
+        opened = 0
+
+        async def call(self, method: str, where: Where, **given: Any) -> Document:
+            return {"metadata": {"resourceVersion": "1"}, "items": None}
+
+        async def open(self, method: str, where: Where, **given: Any) -> EmptyStream:
+            self.opened += 1
+            return EmptyStream()
+
+    async def story() -> None:
+        api, lists = Ending(), 0
+
+        def listed(documents: list[Document]) -> None:
+            nonlocal lists
+            lists += 1
+
+        sink = Sink(listed, lambda document: None, lambda document: None)
+        task = asyncio.create_task(Watch(cast(Kube, api), "Pod", "team", sink).run())
+        await asyncio.sleep(2)
+        task.cancel()
+        assert (lists, 1 <= api.opened <= 3) == (1, True), api.opened
 
     asyncio.run(story())

@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ SERVER_SECONDS = 300
 """The API server ends a watch after these, plus up to as many at random, so that not all begin again together."""
 SILENCE = 150.0
 """Seconds without a byte: bookmarks come every minute, so the connection is dead."""
+SHORT = 1.0
+"""Seconds; a watch that ended sooner is not begun again at once, lest a server that ends all of them be stormed."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 Document = dict[str, Any]
 
@@ -69,8 +72,11 @@ class Watch:
                 if version is None:
                     version = await self._list()
                     self.synced.set()
+                begun = time.monotonic()
                 version = await self._follow(version)
                 pause = FIRST_PAUSE
+                if time.monotonic() - begun < SHORT:
+                    await asyncio.sleep(SHORT * random.uniform(0.7, 1.3))
             except Expired:
                 version = None
             except TailraceError as error:
