@@ -36,6 +36,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
     }
 
 

@@ -71,6 +71,8 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.sql.extensions": EXTENSIONS,
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
