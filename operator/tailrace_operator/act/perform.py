@@ -73,7 +73,7 @@ class Performer:
             made = await self._kube.call("PATCH", where, query=query, body=document, content=APPLY)
         except ApiRefused as error:
             if NAMESPACE_ENDS in error.message:
-                self._memory.ending.add(meta.namespace)
+                self._memory.ending.add(meta.uid)
                 return
             if error.code not in (400, 403, 409, 422):
                 raise
@@ -98,7 +98,7 @@ class Performer:
         except ApiRefused as error:
             if NAMESPACE_ENDS not in error.message:
                 raise
-            self._memory.ending.add(meta.namespace)
+            self._memory.ending.add(meta.uid)
             return
         head = made["metadata"]
         self._index.put_data("Secret", meta.namespace, head["name"], head["resourceVersion"])

@@ -60,7 +60,7 @@ class Gatherer:
             driver=await self._ask(key, main),
             requests=frozenset(r["metadata"]["uid"] for r in self._index.requests(key.namespace, key.name)),
             refusal=self._memory.refusal(key),
-            namespace_ends=key.namespace in self._memory.ending,
+            namespace_ends=meta.uid in self._memory.ending,
         )
 
     def _pods(self, key: Key) -> dict[str, tuple[PodSeen, ...]]:

@@ -19,7 +19,8 @@ class Memory:
     hashes: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
     """By kind, namespace and name of a Secret or ConfigMap: version, and hash of the data."""
     ending: set[str] = field(default_factory=set)
-    """Namespaces in which nothing can be made any more."""
+    """UIDs of Replicators in whose namespaces nothing can be made any more. Not the namespaces' names: another one may
+    be made under the same name."""
     _refusals: dict[Key, tuple[float, Refusal]] = field(default_factory=dict)
 
     def refuse(self, key: Key, refusal: Refusal) -> None:
@@ -37,4 +38,5 @@ class Memory:
 
     def forget(self, key: Key, uid: str) -> None:
         self.answers.pop(uid, None)
+        self.ending.discard(uid)
         self._refusals.pop(key, None)
