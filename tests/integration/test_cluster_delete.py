@@ -7,7 +7,7 @@ import pytest
 from cluster.deploy import Cluster
 from support.cluster_shop import Shop, open_shop
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 KINDS = "pods,configmaps,secrets,services,statefulsets,jobs,serviceaccounts,rolebindings"
 
 

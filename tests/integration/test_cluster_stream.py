@@ -12,7 +12,7 @@ from cluster import workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster
 from support.cluster_shop import Shop, open_shop
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
