@@ -20,7 +20,7 @@ from tailrace.demo import shop
 from tailrace.demo.compare import compare
 
 from . import workload
-from .deploy import Cluster, condition, wait_for
+from .deploy import Cluster, CommandFailed, condition, wait_for
 from .node import Say
 from .services import NotReady
 
@@ -54,7 +54,7 @@ def main() -> int:
             if not options.no_demo:
                 demo(cluster, options.scale, say)
             hint(cluster)
-    except (NotReady, PermissionError, TimeoutError, RuntimeError) as error:
+    except (CommandFailed, NotReady, PermissionError, TimeoutError, RuntimeError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1
     return 0
