@@ -57,7 +57,7 @@ ifneq ($(wildcard operator/tailrace_operator/__init__.py),)
 endif
 
 unit: ## Tests without servers
-	$(PYTEST) tests/unit
+	$(PYTEST) tests/unit -n 2
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark and S3
 
