@@ -99,13 +99,27 @@ def test_a_killed_executor_is_replaced(shop: Shop) -> None:
 def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
-    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
-    operator = str(pods[0]["metadata"]["name"])
-    shop.kill(OPERATOR_NAMESPACE, operator)
+    shop.kill(OPERATOR_NAMESPACE, min(_operators(shop)))
     shop.assert_equal()
     shop.cluster.rolled_out(OPERATOR_NAMESPACE, "deployment/tailrace-operator")
     shop.wait_ready()
     assert driver_uid(shop) == uid
+
+
+def test_an_upgraded_operator_leaves_the_stream_alone(shop: Shop) -> None:
+    shop.wait_ready()
+    uid, restarts, old = driver_uid(shop), shop.status()["driver"]["restarts"], _operators(shop)
+    shop.cluster.install("podAnnotations.upgraded=once")
+    shop.wait("another operator", 120, lambda: bool(_operators(shop)) and not old & _operators(shop))
+    assert "Succeeded" in shop.cluster.helm("test", "tailrace", "--namespace", OPERATOR_NAMESPACE)
+    shop.assert_equal()
+    shop.wait_ready()
+    assert (driver_uid(shop), shop.status()["driver"]["restarts"]) == (uid, restarts)
+
+
+def _operators(shop: Shop) -> set[str]:
+    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
+    return {str(pod["metadata"]["name"]) for pod in pods}
 
 
 def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
