@@ -247,6 +247,15 @@ def test_a_finish_holds_the_snapshots_chunks_also_those_that_the_target_already_
     assert state.tables[1].forgotten_record == registered + 2
 
 
+def test_the_end_of_a_partial_snapshot_that_is_forgotten_is_missed_by_no_target() -> None:
+    """It brings the table nothing: the target covers its record without a commit, and stays at the chunk's."""
+    state = start()
+    registered = state.number
+    state = fold(state, good(state, events=(finish(complete=False),)))
+    state = fold(state, good(state, events=(Applied(table_id=1, applied_seq=10, applied_record=state.number),)))
+    assert (state.tables[1].finishes, state.tables[1].forgotten_record) == ((), registered)
+
+
 def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:
     state = start()
     state = fold(state, good(state, rows=2, segments=(segment(state),), events=(planned("t", (2,)),)))
