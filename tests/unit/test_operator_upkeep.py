@@ -177,7 +177,7 @@ class EmptyStream:
     def __init__(self) -> None:
         self.content = self
 
-    async def readline(self) -> bytes:
+    async def readline(self, **given: Any) -> bytes:
         return b""
 
     def close(self) -> None:

@@ -7,12 +7,13 @@ from pydantic import ValidationError
 
 from tailrace.contract.driver import SNAPSHOTS, Problem, SnapshotAnswer, SnapshotBody, SuspendBody
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace_operator.observe.drivers import address
+from tailrace_operator.observe.drivers import address, whole
 from tailrace_operator.observe.model import Answer
 
 SECONDS = 30.0
 """A snapshot is accepted only when the journal holds its plan."""
-MAX_BYTES = 1 << 20
+MAX_BYTES = 4 << 20
+"""Names of ten thousand tables."""
 
 
 class DriverVerbs:
@@ -40,9 +41,8 @@ class DriverVerbs:
             async with self._session.request(
                 method, url, data=body, headers=self._headers, timeout=timeout
             ) as response:
-                raw = await response.content.read(MAX_BYTES)
-                return _answer(response.status, raw)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                return _answer(response.status, await whole(response, MAX_BYTES))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             problem = Problem(name="DriverUnreachable", message=f"the driver does not answer: {error!r}"[:300])
             return Answer(accepted=False, problem=problem)
 

@@ -20,8 +20,9 @@ from tailrace_operator.decide.model import Action, Cancel, Decision, Limits, Pau
 from tailrace_operator.decide.wanted import faults
 from tailrace_operator.observe.model import FINALIZER, RequestSeen
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, Truth, Verdict, bounded, conditions
+from tailrace_operator.status.conditions import Claim, Reason, Truth, Verdict, bounded, conditions, short
 from tailrace_operator.status.models import MAX_WORST, FaultStatus, RequestState, RequestTable, SnapshotRequestStatus
+from tailrace_operator.status.numbers import count, left, rate
 
 FINAL: tuple[RequestState, ...] = ("Completed", "Failed", "Cancelled")
 REFUSED = (404, 409, 422)
@@ -96,7 +97,7 @@ def _waiting(seen: RequestSeen, spec: SnapshotRequestSpec) -> Judged:
 def _refused(seen: RequestSeen, problem: Problem | None) -> Decision[SnapshotRequestStatus]:
     name, text, fix = (problem.name, problem.message, problem.fix) if problem is not None else ("Refused", "", "")
     verdict = Verdict("False", Reason.REQUEST_REFUSED, f"{name}: {text} {fix}", stuck=True)
-    fault = FaultStatus(name=name[:253], message=bounded(text), fix=bounded(fix))
+    fault = FaultStatus(name=short(name), message=bounded(text), fix=bounded(fix))
     update = {"last_error": fault, "finished_at": times.text(seen.now)}
     return _write(seen, "Failed", verdict, update, again=IDLE_SECONDS)
 
@@ -136,23 +137,23 @@ def _judge(found: SnapshotStatus) -> Judged:
 
 
 def _progress(seen: RequestSeen, found: SnapshotStatus) -> dict[str, Any]:
-    chunks = sum(t.chunks_done for t in found.tables)
+    chunks = count(sum(t.chunks_done for t in found.tables))
     done = found.state == "Completed"
-    left = found.seconds_left if found.state == "Running" else None
+    seconds = left(found.seconds_left) if found.state == "Running" else None
     bad_first = sorted(found.tables, key=lambda t: (t.fault is None, t.finished, not t.running, t.name))
     answer = seen.answer
     return {
         "record": seen.status.record or (answer.record if answer is not None else None),
         "progress": summary.percentage(found.rows_done, found.rows_estimated, done),
         "tables_summary": f"{found.tables_done}/{found.tables_total}",
-        "tables_done": found.tables_done,
-        "tables_total": found.tables_total,
+        "tables_done": count(found.tables_done),
+        "tables_total": count(found.tables_total),
         "chunks_done": chunks,
         "chunks_estimated": _chunks(chunks, found),
-        "rows_done": found.rows_done,
-        "rows_estimated": found.rows_estimated,
-        "rows_per_second": max(found.rows_per_second, 0.0),
-        "estimated_end": times.text(seen.now + left) if left is not None else None,
+        "rows_done": count(found.rows_done),
+        "rows_estimated": count(found.rows_estimated),
+        "rows_per_second": rate(found.rows_per_second),
+        "estimated_end": times.text(seen.now + seconds) if seconds is not None else None,
         "started_at": seen.status.started_at or times.text(seen.now),
         "tables": tuple(_table(t) for t in bad_first[:MAX_WORST]),
         "truncated": len(found.tables) > MAX_WORST,
@@ -164,15 +165,15 @@ def _chunks(done: int, found: SnapshotStatus) -> int:
     """By the rows per chunk so far: chunks are cut while it runs."""
     if found.state == "Completed" or not found.rows_done:
         return done
-    return max(-(-done * found.rows_estimated // found.rows_done), done)
+    return count(max(-(-done * found.rows_estimated // found.rows_done), done))
 
 
 def _table(table: SnapshotTableProgress) -> RequestTable:
     return RequestTable(
         name=table.name[:256],
-        chunks_done=table.chunks_done,
-        rows_done=table.rows_done,
-        rows_estimated=table.rows_estimated,
+        chunks_done=count(table.chunks_done),
+        rows_done=count(table.rows_done),
+        rows_estimated=count(table.rows_estimated),
         finished=table.finished,
         fault=summary.fault(table.fault),
     )

@@ -12,7 +12,7 @@ from tailrace_operator.decide.model import Limits, Wanted
 from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
 from tailrace_operator.observe.parse import last_words
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Reason, bounded
+from tailrace_operator.status.conditions import Reason, bounded, short
 from tailrace_operator.status.models import DriverSummary, Failures, FaultStatus, Halt
 
 STOPPING: dict[int, tuple[Reason, str]] = {
@@ -140,7 +140,7 @@ def _error(pod: PodSeen) -> FaultStatus | None:
         return None
     said = last_words(ended.message)
     if said is not None:
-        return FaultStatus(name=said[0], message=bounded(said[1]), fix=bounded(said[2]))
+        return FaultStatus(name=short(said[0]), message=bounded(said[1]), fix=bounded(said[2]))
     if ended.reason == "OOMKilled":
         fix = "Raise spec.driver.memoryOverhead, or memory."
         return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit.", fix=fix)

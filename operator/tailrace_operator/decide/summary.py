@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.model import Limits
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded
+from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded, short
 from tailrace_operator.status.models import (
     MAX_WORST,
     ApplySummary,
@@ -16,6 +16,7 @@ from tailrace_operator.status.models import (
     TableCounts,
     TableSummary,
 )
+from tailrace_operator.status.numbers import amount, count, left, rate
 
 UNDER_WAY = ("Pending", "Running", "Paused")
 BAD = ("FAILING", "STOPPED")
@@ -24,11 +25,11 @@ BAD = ("FAILING", "STOPPED")
 def capture(status: Status) -> CaptureSummary:
     seen = status.capture
     return CaptureSummary(
-        position=seen.position,
-        lag_seconds=_positive(seen.lag_seconds),
-        lag_bytes=seen.lag_bytes,
-        retained_bytes=seen.retained_bytes,
-        rows_per_second=max(seen.rows_per_second, 0.0),
+        position=short(seen.position) if seen.position is not None else None,
+        lag_seconds=amount(seen.lag_seconds),
+        lag_bytes=count(seen.lag_bytes) if seen.lag_bytes is not None else None,
+        retained_bytes=count(seen.retained_bytes) if seen.retained_bytes is not None else None,
+        rows_per_second=rate(seen.rows_per_second),
         waiting_for=bounded(seen.waiting_for) if seen.waiting_for else None,
     )
 
@@ -36,14 +37,10 @@ def capture(status: Status) -> CaptureSummary:
 def apply(status: Status) -> ApplySummary:
     seen = status.apply
     return ApplySummary(
-        lag_seconds=_positive(seen.lag_seconds),
-        record=seen.record,
-        rows_per_second=max(seen.rows_per_second, 0.0),
+        lag_seconds=amount(seen.lag_seconds),
+        record=count(seen.record),
+        rows_per_second=rate(seen.rows_per_second),
     )
-
-
-def _positive(value: float | None) -> float | None:
-    return None if value is None else round(max(value, 0.0), 3)
 
 
 def tables(status: Status) -> TableCounts:
@@ -53,7 +50,7 @@ def tables(status: Status) -> TableCounts:
     worst = sorted(bad, key=lambda t: (t.state != "STOPPED", t.name))
     worst += sorted(late, key=lambda t: (-(t.lag_seconds or 0), t.name))
     return TableCounts(
-        total=status.tables_total,
+        total=count(status.tables_total),
         waiting=by_state["WAITING"],
         snapshotting=by_state["SNAPSHOTTING"],
         replicating=by_state["REPLICATING"],
@@ -68,7 +65,7 @@ def _table(table: TableStatus) -> TableSummary:
     return TableSummary(
         name=table.name[:256],
         state=table.state,
-        lag_seconds=_positive(table.lag_seconds),
+        lag_seconds=amount(table.lag_seconds),
         fault=fault(table.fault),
     )
 
@@ -77,10 +74,10 @@ def fault(found: Fault | None) -> FaultStatus | None:
     if found is None:
         return None
     return FaultStatus(
-        name=found.name[:253],
+        name=short(found.name),
         message=bounded(found.message),
         fix=bounded(found.fix),
-        count=max(found.count, 0),
+        count=count(found.count),
         since=times.text(found.since) if found.since > 0 else None,
     )
 
@@ -90,16 +87,16 @@ def snapshots(status: Status) -> SnapshotProgress | None:
     active = [s for s in status.snapshots if s.state in UNDER_WAY]
     if not active:
         return None
-    left = [s.seconds_left for s in active if s.state == "Running"]
-    known = [value for value in left if value is not None]
+    ends = [left(s.seconds_left) for s in active if s.state == "Running"]
+    known = [value for value in ends if value is not None]
     return SnapshotProgress(
         running=len(active),
-        tables_done=sum(s.tables_done for s in active),
-        tables_total=sum(s.tables_total for s in active),
-        rows_done=sum(s.rows_done for s in active),
-        rows_estimated=sum(s.rows_estimated for s in active),
-        rows_per_second=max((s.rows_per_second for s in active), default=0.0),
-        seconds_left=max(known) if known and len(known) == len(left) else None,
+        tables_done=count(sum(s.tables_done for s in active)),
+        tables_total=count(sum(s.tables_total for s in active)),
+        rows_done=count(sum(s.rows_done for s in active)),
+        rows_estimated=count(sum(s.rows_estimated for s in active)),
+        rows_per_second=max((rate(s.rows_per_second) for s in active), default=0.0),
+        seconds_left=max(known) if known and len(known) == len(ends) else None,
     )
 
 
@@ -107,13 +104,13 @@ def percentage(done: int, estimated: int, finished: bool) -> str:
     """Below 100 % until it is finished: estimates are estimates."""
     if finished:
         return "100%"
-    return f"{min(100 * done // max(estimated, 1), 99)}%"
+    return f"{min(100 * count(done) // max(estimated, 1), 99)}%"
 
 
 def lag(status: Status) -> float | None:
     """Seconds from a commit at the source to the target."""
-    parts = [v for v in (status.capture.lag_seconds, status.apply.lag_seconds) if v is not None]
-    return max(sum(parts), 0.0) if parts else None
+    parts = [v for v in (amount(status.capture.lag_seconds), amount(status.apply.lag_seconds)) if v is not None]
+    return sum(parts) if parts else None
 
 
 def claims(status: Status, limits: Limits) -> Iterable[Claim]:

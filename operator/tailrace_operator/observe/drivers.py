@@ -58,9 +58,18 @@ class Drivers:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         async with self._session.get(address(ip) + STATUS, timeout=timeout) as response:
             response.raise_for_status()
-            body = await response.content.read(MAX_BYTES)
             # Its image may be newer than the operator.
-            return known(Status, json.loads(body))
+            return known(Status, json.loads(await whole(response, MAX_BYTES)))
+
+
+async def whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body to its end; raises `ValueError` beyond `limit`. (`read(n)` of a stream gives what has come so far.)"""
+    found = bytearray()
+    async for piece in response.content.iter_any():
+        found += piece
+        if len(found) > limit:
+            raise ValueError(f"the answer has more than {limit} bytes")
+    return bytes(found)
 
 
 def _life(pod: PodSeen) -> str:

@@ -26,6 +26,8 @@ SERVER_SECONDS = 300
 """The API server ends a watch after these, plus up to as many at random, so that not all begin again together."""
 SILENCE = 150.0
 """Seconds without a byte: bookmarks come every minute, so the connection is dead."""
+MAX_LINE = 16 << 20
+"""Bytes of one event. etcd takes objects of 1.5 MiB; quotes in them, and in annotations, come escaped."""
 SHORT = 1.0
 """Seconds; a watch that ended sooner is not begun again at once, lest a server that ends all of them be stormed."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -121,7 +123,7 @@ class Watch:
         response = await self._kube.open("GET", self._where, query=query, accept=self._accept(""), timeout=seconds + 60)
         try:
             while True:
-                line = await asyncio.wait_for(response.content.readline(), SILENCE)
+                line = await asyncio.wait_for(response.content.readline(max_line_length=MAX_LINE), SILENCE)
                 if not line:
                     return
                 yield json.loads(line)

@@ -129,6 +129,11 @@ def bounded(message: str, limit: int = MAX_MESSAGE) -> str:
     return cut if cut == line else cut[: max(len(cut) - 4, 0)] + " …"
 
 
+def short(text: str) -> str:
+    """A name or a position; those that are meant never come near the limit."""
+    return text[:253]
+
+
 def violations(found: Sequence[Condition], observed: int, generation: int) -> list[str]:
     """Names of the rules that are broken; empty: none."""
     by_type = {c.type: c for c in found}

@@ -2,10 +2,14 @@
 
 from datetime import UTC, datetime
 
+LAST_SECOND = 253_402_300_799.0
+"""Of the year 9999."""
+
 
 def text(seconds: float) -> str:
-    """To whole seconds, in UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """To whole seconds, in UTC; what no calendar has becomes its first or last day."""
+    known = min(max(seconds, 0.0), LAST_SECOND)
+    return datetime.fromtimestamp(int(known), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_text(seconds: float) -> str:

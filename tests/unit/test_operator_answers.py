@@ -1,0 +1,205 @@
+"""What others send may be long, come in pieces, or hold odd numbers: it is read whole and ends nothing."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import seen as world
+from support.seen import LIMITS, NOW, meta, pod, request, running, said
+from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace.contract.status import (
+    ApplyStatus,
+    CaptureStatus,
+    Fault,
+    SnapshotStatus,
+    SnapshotTableProgress,
+    Status,
+    TableStatus,
+)
+from tailrace_operator.act import snapshots
+from tailrace_operator.act.snapshots import DriverVerbs
+from tailrace_operator.decide import replicator
+from tailrace_operator.decide import request as requests
+from tailrace_operator.kube import Document, Kube, Where
+from tailrace_operator.observe import drivers
+from tailrace_operator.observe.drivers import Drivers
+from tailrace_operator.observe.model import FINALIZER, DriverSeen
+from tailrace_operator.observe.watch import Sink, Watch
+from tailrace_operator.status.load import dump
+from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+
+
+async def served(pieces: Sequence[bytes], ask: Callable[[str], Awaitable[Any]]) -> Any:
+    """What `ask` makes of a server at the URL that it gets, which sends the body in these pieces."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        length = sum(map(len, pieces))
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            for piece in (head.encode(), *pieces):
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set()
+
+    ended = asyncio.Event()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        found = await ask(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await ended.wait()
+    return found
+
+
+def in_pieces(document: str) -> list[bytes]:
+    raw = document.encode()
+    return [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
+
+
+def test_a_drivers_long_answer_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = tuple(TableStatus(name=f"public.table_{n:05}", state="REPLICATING") for n in range(3000))
+
+    async def ask(url: str) -> DriverSeen:
+        monkeypatch.setattr(drivers, "address", lambda ip: url)
+        async with aiohttp.ClientSession() as session:
+            return await Drivers(session).ask("team", "shop", pod(), NOW)
+
+    seen = asyncio.run(served(in_pieces(said(tables=tables).model_dump_json(by_alias=True)), ask))
+    assert seen.error == ""
+    assert len(seen.status.tables) == 3000
+
+
+def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "MAX_BYTES", 1000)
+
+    async def ask(url: str) -> DriverSeen:
+        monkeypatch.setattr(drivers, "address", lambda ip: url)
+        async with aiohttp.ClientSession() as session:
+            return await Drivers(session).ask("team", "shop", pod(), NOW)
+
+    seen = asyncio.run(served([b" " * 900] * 3, ask))
+    assert seen.status is None and "1000 bytes" in seen.error
+
+
+def test_a_long_answer_to_a_verb_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"id": "x", "record": 7, "tables": [f"public.table_{n:05}" for n in range(3000)]}
+
+    async def ask(url: str) -> Any:
+        monkeypatch.setattr(snapshots, "address", lambda ip: url)
+        async with aiohttp.ClientSession() as session:
+            spec = SnapshotRequestSpec(replicator="shop", tables=("public.*",))
+            return await DriverVerbs(session, "", "secret").take("x", "again", spec)
+
+    seen = asyncio.run(served(in_pieces(json.dumps(answer)), ask))
+    assert (seen.accepted, seen.record) == (True, 7)
+
+
+def test_an_object_of_any_length_does_not_stop_a_watch() -> None:
+    """A Replicator with many patterns has a ConfigMap of a megabyte."""
+    text = "x" * 1_000_000
+    found: list[str] = []
+
+    def event(name: str, version: str) -> bytes:
+        head = {"name": name, "namespace": "team", "resourceVersion": version}
+        return json.dumps({"type": "MODIFIED", "object": {"metadata": head, "data": text}}).encode() + b"\n"
+
+    class Long:
+        def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+            self.url, self.session = url, session
+
+        async def call(self, method: str, where: Where, **given: Any) -> Document:
+            return {"metadata": {"resourceVersion": "1"}, "items": []}
+
+        async def open(self, method: str, where: Where, **given: Any) -> aiohttp.ClientResponse:
+            return await self.session.get(self.url)
+
+    async def ask(url: str) -> None:
+        sink = Sink(lambda all: None, lambda d: found.append(d["metadata"]["name"]), lambda d: None)
+        async with aiohttp.ClientSession() as session:
+            task = asyncio.create_task(Watch(cast(Kube, Long(url, session)), "ConfigMap", None, sink).run())
+            await asyncio.sleep(0.4)
+            task.cancel()
+
+    asyncio.run(served(in_pieces((event("long", "2") + event("next", "3")).decode()), ask))
+    assert found[:2] == ["long", "next"]
+
+
+# ---- a driver of any image may say anything ----
+
+whole = st.integers(-(2**70), 2**70)
+real = st.floats() | st.sampled_from([1e14, -1.0])
+words = st.text(max_size=5) | st.sampled_from(["ü" * 2000])
+faults = st.none() | st.builds(Fault, name=words, message=words, fix=words, since=real, count=whole)
+odd_tables = st.builds(
+    TableStatus, name=words, state=st.sampled_from(["FAILING", "REPLICATING"]), lag_seconds=real, fault=faults
+)
+odd_progress = st.builds(
+    SnapshotTableProgress, name=words, chunks_done=whole, rows_done=whole, rows_estimated=whole, fault=faults
+)
+odd_snapshots = st.builds(
+    SnapshotStatus,
+    id=st.just("22222222-2222-4222-8222-222222222222"),
+    reason=st.sampled_from(["request", "initial"]),
+    state=st.sampled_from(["Running", "Completed"]),
+    tables_done=whole,
+    tables_total=whole,
+    rows_done=whole,
+    rows_estimated=whole,
+    rows_per_second=real,
+    seconds_left=st.none() | real,
+    tables=st.lists(odd_progress, max_size=2).map(tuple),
+    fault=faults,
+)
+
+
+@st.composite
+def odd(draw: st.DrawFn) -> Status:
+    capture = CaptureStatus(
+        position=draw(words), lag_seconds=draw(real), lag_bytes=draw(whole), retained_bytes=draw(whole),
+        rows_per_second=draw(real), waiting_for=draw(words),
+    )  # fmt: skip
+    return said(
+        message=draw(words),
+        capture=capture,
+        apply=ApplyStatus(lag_seconds=draw(real), record=draw(whole), rows_per_second=draw(real)),
+        tables_total=draw(whole),
+        tables=tuple(draw(st.lists(odd_tables, max_size=2))),
+        snapshots=tuple(draw(st.lists(odd_snapshots, max_size=2))),
+        fault=draw(faults),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(odd())
+def test_whatever_a_driver_says_becomes_a_status_that_can_be_written(answer: Status) -> None:
+    """A number that ends the operator would end it for all Replicators."""
+    written = dump(replicator.decide(running(answer), LIMITS).status)
+    json.dumps(written, allow_nan=False)
+    ReplicatorStatus.model_validate(written)
+
+
+@settings(max_examples=60, deadline=None)
+@given(odd_snapshots)
+def test_whatever_a_driver_says_of_a_snapshot_becomes_a_status_that_can_be_written(answer: SnapshotStatus) -> None:
+    observed = request(meta=meta(name="again", finalizers=(FINALIZER,)), snapshot=answer)
+    written = dump(requests.decide(observed, LIMITS).status)
+    json.dumps(written, allow_nan=False)
+    SnapshotRequestStatus.model_validate(written)
+
+
+def test_a_drivers_last_words_may_be_any() -> None:
+    end = world.ended(1, f"tailrace: {'E' * 3000}: message Fix: fix")
+    dead = pod(running_since=None, ready=False, ended=end)
+    decision = replicator.decide(replace(running(), pods=(dead,), driver=DriverSeen()), LIMITS)
+    ReplicatorStatus.model_validate(dump(decision.status))
