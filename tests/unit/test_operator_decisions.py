@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, running, said, seen, template
-from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
+from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.model import Action, Apply, Cancel, Decision, Delete, MakeToken, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import FINALIZER, DriverSeen, Refusal, ReplicatorSeen
@@ -136,6 +136,17 @@ def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, w
     assert decision.status.state == "Stopped"
 
 
+def test_a_driver_that_came_right_by_itself_is_not_stopped_for_an_old_end() -> None:
+    """Its password was wrong for a minute while no operator was there to see it."""
+    observed = with_driver(running())
+    alive = pod(template_hash=template(observed), restarts=1, ended=ended(11, at=NOW - 3600), running_since=NOW - 3500)
+    decision = decide(replace(observed, pods=(alive,)), LIMITS)
+    assert (decision.status.halt, reason(decision)) == (None, "Streaming")
+    assert decision.status.driver.restarts == 1
+    mute = decide(replace(observed, pods=(alive,), driver=DriverSeen()), LIMITS)
+    assert mute.status.halt is not None
+
+
 def test_a_driver_fenced_by_its_own_successor_is_no_reason_to_stop() -> None:
     observed = with_driver(running())
     old = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(13))
@@ -217,6 +228,21 @@ def test_a_silent_driver_shows_within_half_a_minute() -> None:
     assert decision.again <= 10
 
 
+def test_what_a_dead_driver_measured_is_not_told_as_if_it_were_so() -> None:
+    well = said(
+        capture=CaptureStatus(position="0/1", lag_seconds=0.2, lag_bytes=5, retained_bytes=9, rows_per_second=7.0),
+        apply=ApplyStatus(lag_seconds=0.3, record=4, rows_per_second=7.0),
+    )
+    before = decide(running(well), LIMITS).status
+    silent = DriverSeen(well, answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    after = decide(replace(running(), status=before, driver=silent, now=NOW + 25), LIMITS).status
+    assert before.capture is not None and after.capture is not None and after.apply is not None
+    assert (after.capture.lag_seconds, after.capture.lag_bytes, after.capture.rows_per_second) == (None, None, 0.0)
+    assert (after.apply.lag_seconds, after.apply.rows_per_second) == (None, 0.0)
+    assert (after.capture.position, after.capture.retained_bytes, after.apply.record) == ("0/1", 9, 4)
+    met = {c.type for c in before.conditions} - {c.type for c in after.conditions}
+    assert {"SLOMet", "Lagging"} <= met
+
 def test_failing_tables_are_named_worst_first_and_bounded() -> None:
     fault = Fault(name="NoKey", message="no key", fix="add one")
     tables = [TableStatus(name=f"public.t{n:02}", state="FAILING", fault=fault) for n in range(30)]
@@ -274,6 +300,15 @@ def test_what_the_api_server_refused_is_looked_at_again_soon() -> None:
     assert reason(decision) == "ObjectRefused" and "exceeded quota" in decision.status.message
     assert decision.again <= 30
 
+
+def test_what_the_api_server_refused_stays_told_while_it_is_sent_again() -> None:
+    first = decide(seen(), LIMITS)
+    content = next(a.content_hash for a in first.actions if isinstance(a, Apply) and a.document["kind"] == "Service")
+    refusal = Refusal("Service shop-driver", content, "exceeded quota", again_at=NOW + 60)
+    waits = decide(seen(refusal=refusal), LIMITS)
+    tries = decide(seen(refusal=refusal, now=NOW + 61, status=waits.status), LIMITS)
+    assert "Service" not in applied(waits.actions) and "Service" in applied(tries.actions)
+    assert tries.status.conditions == waits.status.conditions
 
 # ---- documents of other versions ----
 

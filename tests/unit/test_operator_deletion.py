@@ -66,3 +66,12 @@ def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(how:
 def test_a_replicator_that_never_had_a_driver_is_released_at_once() -> None:
     observed = replace(deleting(), status=ReplicatorStatus())
     assert decide(observed, LIMITS).actions == (SetFinalizers(()),)
+
+
+def test_a_replicator_whose_specs_are_all_invalid_by_now_is_released_and_says_what_may_stay() -> None:
+    """A newer operator may be stricter than the one that started the driver."""
+    observed = replace(deleting(), spec={**SPEC, "retry": {"time": "soon"}}, running_spec=None)
+    decision = decide(observed, LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert (decision.says[0].type, decision.says[0].reason) == ("Warning", "LeftBehind")
+    assert "slot tailrace_shop" in decision.says[0].message

@@ -102,3 +102,11 @@ def test_spark_is_told_where_it_is() -> None:
     assert options["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"
     assert (options["spark.executor.instances"], options["spark.executor.memory"]) == ("3", "1024m")
     assert "spark-app-selector" not in str(driver.stateful_set("shop", spec(), "image", "h", 1))
+
+
+@pytest.mark.parametrize(("given", "account"), [({}, "shop-driver"), ({"serviceAccountName": "lake"}, "lake")])
+def test_executors_have_the_drivers_account(given: dict[str, Any], account: str) -> None:
+    """Spark has no setting `spark.kubernetes.authenticate.serviceAccountName`: it would be passed over."""
+    options = driver.spark_options("shop", spec(**given), "image")
+    accounts = {key: value for key, value in options.items() if key.endswith(".serviceAccountName")}
+    assert accounts == {"spark.kubernetes.authenticate.executor.serviceAccountName": account}

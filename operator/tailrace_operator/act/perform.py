@@ -80,7 +80,7 @@ class Performer:
             self._memory.refuse(key, Refusal(f"{kind} {name}", action.content_hash, error.message))
             log.warning("%s %s/%s refused: %s", kind, meta.namespace, name, error.message)
             return
-        self._memory.accept(key, action.content_hash)
+        self._memory.accept(key, f"{kind} {name}")
         self._memory.applied[kind, meta.namespace, name] = (action.content_hash, parse.version(kind, made))
         self._index.put_owned(kind, made)
 

@@ -69,7 +69,8 @@ def _stateful_set(seen: ReplicatorSeen, wanted: Wanted, spec: ReplicatorSpec, co
 
 
 def _was_refused(seen: ReplicatorSeen, content: str) -> bool:
-    return seen.refusal is not None and seen.refusal.content_hash == content
+    refusal = seen.refusal
+    return refusal is not None and refusal.content_hash == content and seen.now < refusal.again_at
 
 
 def _reap(seen: ReplicatorSeen, story: Story) -> Iterator[Action]:

@@ -22,8 +22,10 @@ def decide(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> Decision[Rep
         return Decision(seen.status)
     begun = times.seconds(seen.status.deletion_started_at)
     spent = seen.now - begun if begun is not None else 0.0
-    if wanted.spec is None or not seen.status.applied_template_hash:
+    if not seen.status.applied_template_hash:
         return _release(seen, (Say("Normal", "Deleted", "no driver ever ran; nothing to clean up."),))
+    if wanted.spec is None:
+        return _release(seen, (_left(seen, wanted, "no spec of it is valid any more, and none is known that was"),))
     job = seen.children.get(f"Job/{names.drop(seen.meta.name)}")
     if job is not None and job.succeeded:
         return _release(seen, (Say("Normal", "CleanedUp", _cleaned(wanted)),))
@@ -82,12 +84,11 @@ def _cleaned(wanted: Wanted) -> str:
 
 def _left(seen: ReplicatorSeen, wanted: Wanted, why: str) -> Say:
     spec = wanted.spec
-    assert spec is not None
     made = "tailrace_" + "".join(c if c.isalnum() else "_" for c in seen.meta.name)
-    parts = [] if spec.source.slot is not None else [f"replication slot {made[:63]}"]
-    parts += [] if spec.source.publication is not None else [f"publication {made[:63]}"]
-    if spec.deletion_policy == "Delete":
+    parts = [] if spec is not None and spec.source.slot is not None else [f"replication slot {made[:63]}"]
+    parts += [] if spec is not None and spec.source.publication is not None else [f"publication {made[:63]}"]
+    if spec is not None and spec.deletion_policy == "Delete":
         parts += [f"tables at {spec.target.location}", f"change log at {spec.storage.location}"]
-    place = f"{spec.source.host}:{spec.source.port}/{spec.source.database}"
-    what = ", ".join(parts) or "nothing"
+    source = f"{spec.source.host}:{spec.source.port}/{spec.source.database}" if spec is not None else seen.status.source
+    place, what = source or "its source", ", ".join(parts) or "nothing"
     return Say("Warning", "LeftBehind", bounded(f"{why}; left behind at {place}: {what}. Drop them by hand."))

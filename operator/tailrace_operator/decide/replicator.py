@@ -52,7 +52,8 @@ def _status(seen: ReplicatorSeen, wanted: Wanted, story: Story, judged: Judged, 
     before, said = seen.status, seen.driver.status
     generation = seen.meta.generation
     claims = [*verdict.claims(), _suspended(wanted)]
-    claims += list(summary.claims(said, limits)) if said is not None else []
+    if said is not None and verdict.reason is not Reason.DRIVER_UNREACHABLE:
+        claims += summary.claims(said, limits)
     ready = wanted.spec is not None and wanted.template_hash is not None
     update: dict[str, object] = {
         "observed_generation": generation,
@@ -85,7 +86,15 @@ def _progress(seen: ReplicatorSeen, story: Story) -> dict[str, object]:
     """What the driver says. While it is silent the last known numbers stay, without those that would be lies."""
     said = seen.driver.status
     if said is None or story.pod is None or seen.driver.silent_since is not None:
-        return {"lag": None, "snapshot_summary": None, "snapshot": None}
+        unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0}
+        capture, apply = seen.status.capture, seen.status.apply
+        return {
+            "lag": None,
+            "snapshot_summary": None,
+            "snapshot": None,
+            "capture": capture.model_copy(update={**unknown, "lag_bytes": None}) if capture is not None else None,
+            "apply": apply.model_copy(update=unknown) if apply is not None else None,
+        }
     snapshots, behind = summary.snapshots(said), summary.lag(said)
     found: dict[str, object] = {
         "capture": summary.capture(said),

@@ -103,6 +103,8 @@ def _kept_halt(seen: ReplicatorSeen, wanted: Wanted) -> Halt | None:
 def _new_halt(seen: ReplicatorSeen, wanted: Wanted, pod: PodSeen, failures: Failures, limits: Limits) -> Halt | None:
     if pod.ended is None or wanted.template_hash is None or pod.template_hash != wanted.template_hash:
         return None  # it ran another template: what runs now has to fail by itself
+    if _came_right(seen):
+        return None
     words = _words(pod)
     if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(seen, pod)):
         reason, fix = STOPPING[pod.ended.code]
@@ -120,6 +122,12 @@ def _new_halt(seen: ReplicatorSeen, wanted: Wanted, pod: PodSeen, failures: Fail
         template_hash=wanted.template_hash,
         at=times.text(seen.now),
     )
+
+
+def _came_right(seen: ReplicatorSeen) -> bool:
+    """The kubelet started it again and it works: the end is old news, of a time when no operator saw it."""
+    said = seen.driver.status
+    return said is not None and seen.driver.silent_since is None and said.state not in ("Starting", "Stopped")
 
 
 def _own_newer(seen: ReplicatorSeen, pod: PodSeen) -> bool:

@@ -1,12 +1,15 @@
 """What the process remembers between rounds and may lose: every entry saves work, none is needed to be right."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tailrace_operator.observe.model import Answer, Key, Refusal
+from tailrace_operator.resources import names
 
 REFUSAL_SECONDS = 60.0
 """What the API server refused is tried again after this: quotas and admission rules change."""
+REMEMBER_SECONDS = 3 * REFUSAL_SECONDS
+"""It stays told while it is tried again; what is not sent any more is forgotten after this."""
 
 
 @dataclass
@@ -24,19 +27,24 @@ class Memory:
     _refusals: dict[Key, tuple[float, Refusal]] = field(default_factory=dict)
 
     def refuse(self, key: Key, refusal: Refusal) -> None:
-        self._refusals[key] = (self.clock() + REFUSAL_SECONDS, refusal)
+        now = self.clock()
+        self._refusals[key] = (now + REMEMBER_SECONDS, replace(refusal, again_at=now + REFUSAL_SECONDS))
 
     def refusal(self, key: Key) -> Refusal | None:
         until, refusal = self._refusals.get(key, (0.0, None))
         return refusal if self.clock() < until else None
 
-    def accept(self, key: Key, content_hash: str) -> None:
+    def accept(self, key: Key, what: str) -> None:
         """The API server took it after all."""
         known = self._refusals.get(key)
-        if known is not None and known[1].content_hash == content_hash:
+        if known is not None and known[1].what == what:
             del self._refusals[key]
 
     def forget(self, key: Key, uid: str) -> None:
         self.answers.pop(uid, None)
         self.ending.discard(uid)
         self._refusals.pop(key, None)
+        if key.kind == "Replicator":
+            children = (names.driver(key.name), names.drop(key.name))
+            for place in [p for p in self.applied if p[1] == key.namespace and p[2] in children]:
+                del self.applied[place]

@@ -1,5 +1,6 @@
 """What one round of the loop has seen: frozen values, made by `observe.gather`, judged by `decide`. Pure types."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,11 +106,14 @@ class DriverSeen:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The API server or the driver does not take what we sent; it stands until the sent thing changes."""
+    """The API server does not take what we sent."""
 
     what: str
+    """Kind and name."""
     content_hash: str
     message: str
+    again_at: float = math.inf
+    """The same is not sent again before."""
 
 
 @dataclass(frozen=True)

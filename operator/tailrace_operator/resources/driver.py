@@ -144,7 +144,7 @@ def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]
         "spark.kubernetes.namespace": "$(POD_NAMESPACE)",
         # Executors get this pod as their one owner.
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
-        "spark.kubernetes.authenticate.serviceAccountName": account,
+        "spark.kubernetes.authenticate.executor.serviceAccountName": account,
         "spark.kubernetes.container.image": image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
         "spark.kubernetes.executor.podTemplateFile": EXECUTOR_TEMPLATE,
