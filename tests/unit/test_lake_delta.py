@@ -81,6 +81,24 @@ def test_floats_and_bytes_have_no_bounds(tmp_path: Path) -> None:
         assert loads(text)["minValues"] == {} and bounds(text, layout.fields) == ({}, {})
 
 
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("far", ["+12024-01-01", "-0044-03-15", "12024-01-01T00:00:00.000Z"])
+def test_bounds_that_python_cannot_hold_are_no_bounds(kind: str, far: str) -> None:
+    """Spark writes them when somebody optimizes the table; Tailrace itself leaves them out."""
+    fields = {"k": pa.field("c1", layout_of([kind]).arrow.field(0).type)}
+    near = "2024-01-01" if kind == "date" else "2024-01-01T00:00:00.000"
+    text = json.dumps({"numRecords": 2, "minValues": {"c1": near}, "maxValues": {"c1": far}})
+    assert bounds(text, fields) == ({}, {})
+
+
+def test_the_last_instant_is_not_cut_off_by_a_bound_in_milliseconds() -> None:
+    fields = {"k": pa.field("c1", pa.timestamp("us"))}
+    low, last = "2024-01-01T00:00:00.000", "9999-12-31T23:59:59.999"
+    assert bounds(json.dumps({"minValues": {"c1": low}, "maxValues": {"c1": last}}), fields) == ({}, {})
+    upper = bounds(json.dumps({"minValues": {"c1": low}, "maxValues": {"c1": low}}), fields)[1]["k"]
+    assert upper == dt.datetime(2024, 1, 1, 0, 0, 0, 1000)
+
+
 def test_a_new_table_maps_columns_by_name_and_evolving_adds_new_ids_only() -> None:
     schema = table_schema([("id", "int64"), ("A`b", "timestamp")], ["id"])
     metadata = delta_schema.new_metadata(schema, "x", 0)
@@ -194,6 +212,12 @@ def test_a_new_file_is_added_with_its_rows_and_its_place_below_the_table(tmp_pat
     assert made is not None
     add = new_add(made.file, made.footer, list(layout.arrow), location, 5)
     assert add["path"] == f"data/{GUID}.parquet" and loads(add["stats"])["minValues"] == {"c1": 2}
+
+
+def test_a_chunk_files_name_fits_into_a_folder_however_long_the_snapshots_is() -> None:
+    names = {files.chunk_path("file:///t", f"{'request-' * 30}{number}", 7, uuid.UUID(int=number)) for number in (1, 2)}
+    assert len(names) == 2
+    assert all(len(name.rpartition("/")[2]) <= 200 and "/chunk-request-" in name for name in names)
 
 
 def commit_info(operation: str) -> dict[str, Any]:

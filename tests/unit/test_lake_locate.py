@@ -16,9 +16,10 @@ from pyroaring import BitMap64
 
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.changelog.records import TableSchema
+from tailrace.errors import TargetChanged
 from tailrace.targets.lake import files, locate
 from tailrace.targets.lake.access import parquet
-from tailrace.targets.lake.index import IndexCache
+from tailrace.targets.lake.index import FileIndex, IndexCache
 from tailrace.targets.lake.layout import Layout, physical_field
 from tailrace.targets.lake.model import DataFile
 
@@ -136,11 +137,26 @@ def test_rows_are_read_at_positions_in_the_given_order_and_a_missing_column_is_n
     assert locate.take_rows(LocalFiles(), file.path, np.array([], np.int64), new, ["v", "w"]).num_rows == 0
 
 
-def test_a_pass_over_more_files_than_fit_keeps_the_first_ones() -> None:
-    layout = layout_of(table_schema([("k", "int64")], ["k"]))
-    del layout
-    from tailrace.targets.lake.index import FileIndex
+def test_a_table_that_got_another_key_is_searched_by_it_in_files_that_are_indexed(tmp_path: Path) -> None:
+    columns = [("a", "int64"), ("b", "int64")]
+    old, new = layout_of(table_schema(columns, ["a"])), layout_of(table_schema(columns, ["b"], version=2))
+    (file,) = written(tmp_path, old, [pa.table({"a": [1, 2, 3], "b": [3, 1, 2]})])
+    cache = IndexCache(1 << 20)
+    for layout, name, position in ((old, "a", 0), (new, "b", 1)):
+        found = locate.locate(LocalFiles(), [file], layout, pa.table({name: [1]}), cache)
+        assert found[file.path].positions.tolist() == [position]
 
+
+@pytest.mark.parametrize("limit", [0, 1 << 20])
+def test_a_file_that_is_older_than_a_key_column_stops_its_table_alone(limit: int, tmp_path: Path) -> None:
+    old = layout_of(table_schema([("a", "int64")], ["a"]))
+    new = layout_of(table_schema([("a", "int64"), ("b", "int64")], ["b"], version=2))
+    (file,) = written(tmp_path, old, [pa.table({"a": [1]})])
+    with pytest.raises(TargetChanged, match="older than the column 'c2'"):
+        locate.locate(LocalFiles(), [file], new, pa.table({"b": [1]}), IndexCache(limit))
+
+
+def test_a_pass_over_more_files_than_fit_keeps_the_first_ones() -> None:
     index = FileIndex.build([pa.array(range(10), pa.int64())])
     cache = IndexCache(index.size * 2)
     for _ in range(3):

@@ -104,8 +104,12 @@ def bounds(stats: str | None, fields: Mapping[str, pa.Field]) -> tuple[dict[str,
     upper: dict[str, object] = {}
     for name, field in fields.items():
         read = _reader(field.type)
-        if read is not None and low.get(field.name) is not None and high.get(field.name) is not None:
+        if read is None or low.get(field.name) is None or high.get(field.name) is None:
+            continue
+        try:
             lower[name], upper[name] = read(low[field.name], False), read(high[field.name], True)
+        except (OverflowError, ValueError):  # outside the years that Python's dates know
+            lower.pop(name, None)
     return lower, upper
 
 
@@ -123,8 +127,7 @@ def _reader(kind: pa.DataType) -> Callable[[Any, bool], object] | None:
 
 
 def _read_instant(value: str, up: bool) -> dt.datetime:
-    """Delta's own writer cuts to milliseconds, so an upper bound is taken one millisecond higher."""
+    """Delta's own writer cuts to milliseconds, so an upper bound is taken one millisecond higher (`OverflowError` where
+    Python's time ends)."""
     read = dt.datetime.fromisoformat(value)
-    if up and read.replace(tzinfo=None) <= dt.datetime.max - _MILLI:
-        read += _MILLI
-    return read
+    return read + _MILLI if up else read

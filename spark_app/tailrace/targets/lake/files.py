@@ -32,7 +32,7 @@ def chunk_path(location: str, snapshot_id: str, chunk: int, name: uuid.UUID) -> 
     It lies where data files lie: a VACUUM that keeps its default week removes it only if the chunk was not adopted for
     a week. Then `NotFound` says so when it is adopted, and the chunk is read again.
     """
-    safe = "".join(char if char.isascii() and (char.isalnum() or char == "-") else "-" for char in snapshot_id)
+    safe = "".join(char if char.isascii() and (char.isalnum() or char == "-") else "-" for char in snapshot_id[:100])
     return f"{location}/{_DATA}/chunk-{safe}-{chunk:06d}-{name}.parquet"
 
 

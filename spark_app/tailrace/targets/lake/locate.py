@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailrace.errors import TargetRefused
+from tailrace.errors import TargetChanged
 from tailrace.targets.lake.access import FileAccess, parquet
 from tailrace.targets.lake.index import FileIndex, IndexCache, Matches, search_once
 from tailrace.targets.lake.keys import canonical
@@ -68,12 +68,14 @@ def _live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
 
 
 def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array], cache: IndexCache) -> Matches:
-    index = cache.get(file.path)
+    # A table whose key was dropped and made anew, of other columns, goes on with the files that it has.
+    name = "\n".join([file.path, *layout.physical(layout.key)])
+    index = cache.get(name)
     if index is None and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:
             groups = range(opened.metadata.num_row_groups)
             index = FileIndex.build(_key_columns(opened, layout, groups, file.path))
-        index = cache.offer(file.path, index)
+        index = cache.offer(name, index)
     if index is not None:
         return index.search(wanted)
     return _scan(access, file, layout, wanted)
@@ -101,7 +103,8 @@ def _key_columns(opened: pq.ParquetFile, layout: Layout, groups: Sequence[int], 
     names = layout.physical(layout.key)
     missing = set(names) - set(opened.schema_arrow.names)
     if missing:
-        raise TargetRefused(f"{path} lacks the key column {sorted(missing)[0]!r}", "Re-create the table by a snapshot.")
+        what = f"{path} is older than the column {sorted(missing)[0]!r}, which the key has now"
+        raise TargetChanged(layout.schema.name, what, "Drop the target table and take a snapshot of it.")
     table = opened.read_row_groups(list(groups), columns=names)
     out = []
     for source, name in zip(layout.key, names, strict=True):
@@ -135,7 +138,8 @@ def _within(wanted: Sequence[pa.Array], bounds: Bounds) -> pa.Array:
 def _group_bounds(footer: pq.FileMetaData, group: int, layout: Layout) -> Bounds:
     row_group = footer.row_group(group)
     names = {row_group.column(number).path_in_schema: number for number in range(row_group.num_columns)}
-    return [_bounds(row_group.column(names[name]).statistics) for name in layout.physical(layout.key) if name in names]
+    at = [names.get(name) for name in layout.physical(layout.key)]
+    return [(None, None) if number is None else _bounds(row_group.column(number).statistics) for number in at]
 
 
 def _bounds(statistics: pq.Statistics | None) -> tuple[object | None, object | None]:
