@@ -1,5 +1,7 @@
 """What a batch of one table consists of."""
 
+from typing import Literal
+
 import pytest
 
 from tailrace.apply.slice import TableSlice, cut
@@ -7,6 +9,7 @@ from tailrace.changelog.records import (
     ChunkRegistered,
     Column,
     Segment,
+    SnapshotEnded,
     SnapshotPlanned,
     TableSchema,
     TableStopped,
@@ -59,8 +62,15 @@ def log(last_seq: int, record: int, snapshot_record: int | None = None, **parts:
     return LogState(number=record, last_seq=last_seq, tables={7: table}, snapshots=snapshots)
 
 
-def applied(seq: int, record: int, version: int = 1) -> AppliedState:
-    return AppliedState("log", seq, record, schema_version=version, table_id=7)
+def applied(seq: int, record: int, version: int = 1, gap: int | None = None) -> AppliedState:
+    return AppliedState("log", seq, record, schema_version=version, table_id=7, gap=gap)
+
+
+def ended(state: LogState, record: int, outcome: Literal["completed", "stopped"] = "stopped") -> LogState:
+    """The snapshot is over in `record`."""
+    over = SnapshotEnded(snapshot_id="s", outcome=outcome)
+    snapshots = {key: s.model_copy(update={"ended": over}) for key, s in state.snapshots.items()}
+    return state.model_copy(update={"number": record, "snapshots": snapshots})
 
 
 def must(found: TableSlice | None) -> TableSlice:
@@ -193,6 +203,50 @@ def test_a_target_that_lost_the_chunks_that_the_log_has_forgotten_is_refused_unt
     assert len(must(cut(again, 7, applied(0, -1), 6)).chunks) == 1
     with pytest.raises(LogTrimmed):  # of the new snapshot, too, chunks were applied and forgotten
         cut(log(0, 6, 4, forgotten_record=5), 7, applied(0, -1), 6)
+
+
+GAP: dict[str, object] = {"segments": SEGMENTS[2:], "removed_through": 20}
+
+
+def test_a_gap_is_remembered_until_the_target_holds_the_end_of_the_snapshot_that_reads_it_again() -> None:
+    crossed = must(cut(log(30, 3, 3, **GAP), 7, applied(5, 1), 3))
+    assert (crossed.gap, crossed.gap_left) == (1, 1)
+    chunked = must(cut(log(30, 4, 3, chunks=(chunk(4, 0, 25),), **GAP), 7, applied(30, 3, gap=1), 4))
+    assert chunked.gap_left == 1
+    done = ended(log(30, 5, 3, finishes=(finish(5, chunk(4, 0, 25)),), **GAP), 5, "completed")
+    healed = must(cut(done, 7, applied(30, 4, gap=1), 5))
+    assert (healed.gap, healed.gap_left) == (1, None)
+    assert must(cut(log(30, 3, segments=SEGMENTS), 7, applied(20, 2), 3)).gap_left is None
+
+
+@pytest.mark.parametrize("parts", [GAP, {"forgotten_record": 2}], ids=["trimmed log", "deleted target"])
+def test_a_snapshot_that_is_stopped_before_it_has_filled_the_gap_leaves_a_table_that_is_refused(
+    parts: dict[str, object],
+) -> None:
+    """Its first chunk has moved the applied record to the log's end: nothing else would tell that rows are missing."""
+    state = log(30, 4, 3, chunks=(chunk(4, 0, 30),), **parts)
+    first = must(cut(state, 7, applied(5, 1), 4))
+    after = applied(30, 4, gap=first.gap_left)
+    assert cut(state.model_copy(update={"number": 5}), 7, after, 5) is None
+    with pytest.raises(LogTrimmed, match="after record 1, and the snapshot"):
+        cut(ended(state, 6), 7, after, 6)
+    again = log(30, 9, 8, chunks=(chunk(9, 0, 30),), **parts)
+    assert must(cut(again, 7, after, 9)).gap_left == 1
+
+
+def test_a_truncate_fills_every_gap() -> None:
+    state = log(30, 3, segments=SEGMENTS, truncates=(LoggedTruncate(record=3, seq=25),))
+    assert must(cut(state, 7, applied(20, 2, gap=1), 3)).gap_left is None
+
+
+def test_a_second_gap_needs_a_snapshot_of_its_own() -> None:
+    with pytest.raises(LogTrimmed, match="from sequence 16 on"):
+        cut(log(30, 9, 3, **GAP), 7, applied(15, 5, gap=1), 9)
+
+
+def test_a_gap_is_crossed_in_several_batches_when_the_snapshot_has_ended_already() -> None:
+    state = ended(log(30, 9, 3, finishes=(finish(8, chunk(4, 0, 30), chunk(7, 1, 30)),), **GAP), 9, "completed")
+    assert must(cut(state, 7, applied(5, 1), 5)).gap_left == 1
 
 
 def test_a_table_that_the_log_does_not_know_is_refused() -> None:

@@ -24,7 +24,7 @@ from tailrace.targets.lake.iceberg_state import (
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile, NewFile
 from tailrace.targets.lake.vectors import PuffinBlob
 
-STORED = Stored(AppliedState("log", 7, 3, frozenset({("1", "ä")}), 2, 99))
+STORED = Stored(AppliedState("log", 7, 3, frozenset({("1", "ä")}), 2, 99, gap=4))
 
 
 def _snapshot(id_: int, operation: str = "replace", state: str | None = None) -> Snapshot:

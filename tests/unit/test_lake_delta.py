@@ -132,7 +132,9 @@ def test_every_logical_type_has_a_delta_type_and_comes_back() -> None:
 def test_applied_state_comes_back_with_few_and_with_many_holes() -> None:
     saved: dict[str, bytes] = {}
     for count in (0, 2, 20_000):
-        applied = AppliedState("log", 5, 6, frozenset((f"{number}", "ä\n") for number in range(count)), 2, 3)
+        applied = AppliedState(
+            "log", 5, 6, frozenset((f"{number}", "ä\n") for number in range(count)), 2, 3, count or None
+        )
         text, path = delta_state.encode(delta_state.Stored(applied, 9, "n"), saved.__setitem__)
         assert (path is not None) == (count == 20_000) == (len(saved) == 1)
         assert len(text) < delta_state.INLINE_HOLES + 500

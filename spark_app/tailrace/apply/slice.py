@@ -5,10 +5,10 @@ A slice is defined by file names and sequences, so cutting again after a crash g
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
-from tailrace.changelog.state import LoggedSchema, LogState, TableLog
+from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
 from tailrace.errors import CorruptLog, LogTrimmed
 from tailrace.targets.lake.model import AppliedState
 
@@ -19,8 +19,14 @@ class FinishedSnapshot:
 
     snapshot_id: str
     replay_point: int
-    paths: tuple[str, ...]
-    """All its chunk files, also those that earlier commits adopted."""
+    planned: int
+    """Its plan's record."""
+    chunks: tuple[ChunkRegistered, ...]
+    """All its chunks, also those that earlier commits brought."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(chunk.path for chunk in self.chunks if chunk.path is not None)
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,14 @@ class TableSlice:
     finished: tuple[FinishedSnapshot, ...]
     repair: bool
     """A complete snapshot is under way: the target's rows may be stale, a move takes nothing from them."""
+    gap: int | None = None
+    """As in `AppliedState`, before the snapshots that end here; set also by the slice that passes over something."""
+
+    @property
+    def gap_left(self) -> int | None:
+        """The gap after the batch: a complete snapshot that was planned after it has read everything again."""
+        gap = self.gap
+        return gap if gap is None or all(finish.planned <= gap for finish in self.finished) else None
 
     @property
     def evolve(self) -> TableSchema | None:
@@ -78,25 +92,21 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     new = [seq for seq in known if seq > applied.applied_seq]
     start = max(new, default=applied.applied_seq)
     chunks = tuple(c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record)
-    finished = tuple(_finished(table, applied, through_record))
+    finished = tuple(_finished(log, table, applied, through_record))
     schema = _schema(table, through_record)
     result = TableSlice(
         applied, table_id, schema.table, {s.table.version: s.table for s in table.schemas}, start, through_seq,
         through_record, bool(new), (), tuple(known), chunks, finished, _under_repair(log, table, applied),
     )  # fmt: skip
     needed = [start + 1, *map(result.replayed_from, chunks), *(f.replay_point for f in finished)]
-    _check_kept(log, table, result, needed)
+    result = replace(result, gap=_gap(log, table, result, needed))
     segments = tuple(
         s.segment
         for s in table.segments
         if s.record <= through_record and s.segment.last_seq >= min(needed) and s.segment.first_seq <= through_seq
     )
     brings = any(s.last_seq > start for s in segments) or new or chunks or finished or result.evolve
-    return _with_segments(result, segments) if brings else None
-
-
-def _with_segments(cut_slice: TableSlice, segments: tuple[Segment, ...]) -> TableSlice:
-    return TableSlice(**{**cut_slice.__dict__, "segments": segments})
+    return replace(result, segments=segments) if brings else None
 
 
 def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedState) -> int:
@@ -117,17 +127,27 @@ def _schema(table: TableLog, through_record: int) -> LoggedSchema:
     return known[-1]
 
 
-def _finished(table: TableLog, applied: AppliedState, through_record: int) -> Iterator[FinishedSnapshot]:
-    for finish in table.finishes:
-        if finish.complete and applied.applied_record < finish.record <= through_record:
-            paths = tuple(c.chunk.path for c in finish.chunks if c.chunk.path is not None)
-            yield FinishedSnapshot(finish.snapshot_id, finish.replay_point, paths)
+def _finished(log: LogState, table: TableLog, applied: AppliedState, through_record: int) -> Iterator[FinishedSnapshot]:
+    for finish in _finishes(table, applied):
+        if finish.record <= through_record:
+            chunks = tuple(c.chunk for c in finish.chunks)
+            yield FinishedSnapshot(finish.snapshot_id, finish.replay_point, _planned(log, finish), chunks)
+
+
+def _finishes(table: TableLog, applied: AppliedState) -> Iterator[LoggedFinish]:
+    """Ends of complete snapshots that the target does not hold yet."""
+    return (f for f in table.finishes if f.complete and f.record > applied.applied_record)
+
+
+def _planned(log: LogState, finish: LoggedFinish) -> int:
+    """-1: the log has forgotten it."""
+    snapshot = log.snapshots.get(finish.snapshot_id)
+    return -1 if snapshot is None else snapshot.record
 
 
 def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
     """Whether a complete snapshot of the table began whose end the target does not hold."""
-    pending = any(f.complete and f.record > applied.applied_record for f in table.finishes)
-    return pending or any(True for _ in _complete_running(log, table.table_id))
+    return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table.table_id))
 
 
 def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
@@ -139,24 +159,25 @@ def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
             yield snapshot.record
 
 
-def _check_kept(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) -> None:
-    """A gap is allowed where a complete snapshot, none of whose chunks is applied, reads everything again."""
-    applied, removed = result.applied.applied_record, table.removed_through
-    since = [log.snapshots[f.snapshot_id].record for f in result.finished if f.snapshot_id in log.snapshots]
-    since += _complete_running(log, table.table_id)
-    fix = f"Ask for a snapshot of {table.schema.name}."
-    if table.forgotten_record > max(applied, *since, -1):
-        raise LogTrimmed(
-            table.schema.name,
-            f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
-            f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back",
-            fix,
-        )
-    rescued = any(record > applied for record in since)
+def _gap(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) -> int | None:
+    """The record after which the target lacks something. Allowed only while a complete snapshot, none of whose chunks
+    was applied before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
+    applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
+    rereads = [*(_planned(log, f) for f in _finishes(table, result.applied)), *_complete_running(log, table.table_id)]
+    fix = f"Ask for a snapshot of {name}."
+    if table.forgotten_record > max(applied, *rereads, -1):
+        what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
+        what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"
+        raise LogTrimmed(name, what, fix)
+    gap = applied if needed[0] <= removed or table.forgotten_record > applied else result.applied.gap
+    rescued = gap is not None and any(record > gap for record in rereads)
     short = [seq for seq in (needed[1:] if rescued else needed) if seq <= removed]
     if short:
-        raise LogTrimmed(
-            table.schema.name,
-            f"changes from sequence {min(short)} on are needed, and those up to {removed} are no longer in the log",
-            fix,
-        )
+        what = f"changes from sequence {min(short)} on are needed, and those up to {removed} are no longer in the log"
+        raise LogTrimmed(name, what, fix)
+    if result.clear:
+        return None  # what is lacking came before the TRUNCATE
+    if gap is not None and not rescued:
+        what = f"the target lacks what came after record {gap}, and the snapshot that was to read it again did not end"
+        raise LogTrimmed(name, what, fix)
+    return gap

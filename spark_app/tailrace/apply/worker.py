@@ -17,7 +17,6 @@ from tailrace.contract.status import Counters
 from tailrace.errors import Retry
 from tailrace.seams import seam
 from tailrace.snapshot.planner import made_up
-from tailrace.storage import NotFound
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
 
@@ -37,7 +36,7 @@ class Engine(Protocol):
         ...
 
     def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
-        """The slice's chunks whose file is gone."""
+        """The chunks that the slice needs and whose file is gone."""
         ...
 
     def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
@@ -103,7 +102,7 @@ class TableWorker:
             try:
                 files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
                 # The end of a snapshot reads the keys of its chunk files, also of those that no row lives in any more.
-                forgot = not snapshot_open(state, self.table_id) and self.table.expire(now - HISTORY_SECONDS)
+                forgot = not snapshot_open(log_table, state, applied) and self.table.expire(now - HISTORY_SECONDS)
             except BaseException:
                 self._applied = None
                 raise
@@ -135,7 +134,7 @@ class TableWorker:
     def _build(self, part: TableSlice, layout: Layout) -> Commit:
         try:
             return self._engine.build(part, self.table, layout)
-        except NotFound as error:
+        except Exception as error:  # Spark's own, if a task met the missing file
             lost = self._engine.lost(part)
             if not lost:
                 raise
@@ -163,21 +162,26 @@ class TableWorker:
         )
 
 
-def snapshot_open(state: LogState, table_id: int) -> bool:
-    """Whether a snapshot of the table has not ended."""
-    return any(s.ended is None and table_id in s.tables for s in state.snapshots.values())
+def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bool:
+    """Whether a snapshot of the table has not ended, or the target does not hold its end yet."""
+    running = any(s.ended is None and table.table_id in s.tables for s in state.snapshots.values())
+    return running or any(finish.record > applied.applied_record for finish in table.finishes)
 
 
 def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
     """Leave out chunks that the journal orders to be read again, and the replacement of the snapshots they belong to,
-    as if they had never been registered. The snapshot that reads them again brings their rows."""
+    as if they had never been registered. The snapshot that reads them again brings their rows; until its end the target
+    has a gap."""
     if part is None:
         return None
     lost = made_up(state, part.table_id)
     spoiled = {snapshot_id for snapshot_id, _ in lost}
     chunks = tuple(c for c in part.chunks if (c.snapshot_id, c.chunk) not in lost)
     finished = tuple(f for f in part.finished if f.snapshot_id not in spoiled)
-    return replace(part, chunks=chunks, finished=finished)
+    if len(chunks) == len(part.chunks) and len(finished) == len(part.finished):
+        return part
+    gap = part.applied.applied_record if part.gap is None else part.gap
+    return replace(part, chunks=chunks, finished=finished, gap=gap)
 
 
 def batch_end(table: TableLog, after: int, through: int) -> int:

@@ -39,7 +39,10 @@ class LakeEngine:
         return build(Work(part, layout, self._log, self._lake, table.location, files), self._spread)
 
     def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
-        return tuple(c for c in part.chunks if c.path is not None and not self._lake.exists(c.path))
+        # The end of a snapshot reads the keys of files, too, that were adopted before, and compacted away since.
+        needed = [*part.chunks, *(chunk for finish in part.finished for chunk in finish.chunks)]
+        files = {chunk.path: chunk for chunk in needed if chunk.path is not None}
+        return tuple(chunk for path, chunk in files.items() if not self._lake.exists(path))
 
     def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
         return compact(table, self._lake, layout, applied, Limits())

@@ -5,7 +5,7 @@ them, so that a restart, or a turn that is repeated, cannot plan one twice: the 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.changelog.records import ChunkRegistered, Event, SnapshotEnded, SnapshotPlanned
@@ -51,7 +51,9 @@ def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[S
     would have replaced must be replaced."""
     by_table: dict[int, set[tuple[str, int]]] = {}
     for chunk in lost:
-        by_table.setdefault(chunk.table_id, set()).add((chunk.snapshot_id, chunk.chunk))
+        # What the target has passed by is made up for, whether or not the state remembers it.
+        if chunk in _unapplied(state.tables[chunk.table_id]):
+            by_table.setdefault(chunk.table_id, set()).add((chunk.snapshot_id, chunk.chunk))
     return tuple(
         SnapshotPlanned(
             snapshot_id=f"lost-{table_id}-{state.number}", reason="repair", tables=(table_id,), makes_up_for=tuple(new)
@@ -59,6 +61,12 @@ def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[S
         for table_id, pairs in by_table.items()
         if (new := sorted(pairs - made_up(state, table_id)))
     )
+
+
+def _unapplied(table: TableLog) -> Iterator[ChunkRegistered]:
+    """Chunks that some batch still needs."""
+    for logged in (*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)):
+        yield logged.chunk
 
 
 def _remembered_since(state: LogState) -> int:

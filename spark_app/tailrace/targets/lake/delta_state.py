@@ -46,6 +46,8 @@ def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str
         "version": stored.version,
         "nonce": stored.nonce,
     } | ({"holesFile": path} if path else {"holes": json.loads(holes)})
+    if applied.gap is not None:
+        document["gap"] = applied.gap
     return json.dumps(document, ensure_ascii=False), path
 
 
@@ -63,6 +65,7 @@ def decode(text: str, load: Callable[[str], bytes]) -> Stored:
             keys,
             document["schemaVersion"],
             document["tableId"],
+            document.get("gap"),
         )
         return Stored(applied, document["version"], document["nonce"], path)
     except (KeyError, ValueError, TypeError) as error:

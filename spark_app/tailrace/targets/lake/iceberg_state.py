@@ -84,6 +84,8 @@ def encode(stored: Stored) -> dict[str, Any]:
         "schema": applied.schema_version,
         "table": applied.table_id,
     }
+    if applied.gap is not None:
+        out["gap"] = applied.gap
     if stored.holes_file is not None:
         return out | {"holesFile": stored.holes_file, "holesDigest": stored.holes_digest}
     return out | ({"holes": sorted(applied.holes)} if applied.holes else {})
@@ -93,7 +95,9 @@ def decode(text: str, table: str) -> Stored:
     try:
         doc = json.loads(text)
         holes = frozenset(tuple(key) for key in doc.get("holes", ()))
-        applied = AppliedState(doc["log"], doc["seq"], doc["record"], holes, doc["schema"], doc["table"])
+        applied = AppliedState(
+            doc["log"], doc["seq"], doc["record"], holes, doc["schema"], doc["table"], doc.get("gap")
+        )
         return Stored(applied, doc.get("holesFile"), doc.get("holesDigest"))
     except (ValueError, KeyError, TypeError) as error:
         raise TargetRefused(

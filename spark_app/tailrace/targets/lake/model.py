@@ -28,6 +28,9 @@ class AppliedState:
     """Version of the source table's schema that the target table has (0: not created by a log yet)."""
     table_id: int = 0
     """The source table's id."""
+    gap: int | None = None
+    """The record after which something was passed over that the log no longer has: only a complete snapshot that was
+    planned later makes the table whole again. None: nothing is lacking."""
 
 
 @dataclass(frozen=True)
