@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import pgoutput_messages as pg
+from support.catalog import catalog_table
 from support.pgoutput_messages import UNCHANGED
 from tailrace.capture.blocks import Block
 from tailrace.capture.decode import Decoded, Decoder
@@ -170,6 +171,26 @@ def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
     assert [r["id"] for r in rows_of(decoded)] == ["1"]
     assert [(e.kind, e.seq) for e in decoded.events] == [("table-stopped", 1)]  # type: ignore[union-attr]
     assert not tables.is_captured(CAPTURED)
+
+
+def test_a_schema_change_behind_the_row_that_stopped_the_table_is_not_recorded() -> None:
+    """Else the record would not fit its own log, and capture would die of one table's value for ever."""
+    now = catalog_table(schema(), ["id", "a", "b", "c"])
+    tables = Tables(lambda oid, modifier: "text", lambda _: now)
+    tables.add(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (
+        RELATIONS[0],
+        pg.insert(CAPTURED, ["1", "1", None]),
+        pg.insert(CAPTURED, ["2", "not a number", None]),
+        pg.relation(CAPTURED, ["id", "a", "b", "c"], ["id"]),
+        pg.insert(CAPTURED, ["3", "3", None, "new"]),
+    ):
+        block.add(message)
+    decoded = Decoder(tables).decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["1"]
+    assert [(e.kind, e.seq) for e in decoded.events] == [("table-stopped", 1)]  # type: ignore[union-attr]
 
 
 def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:

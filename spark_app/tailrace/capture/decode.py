@@ -194,6 +194,9 @@ class Decoder:
         """In log order."""
         events: list[tuple[int, Event]] = []
         for index, evolved in now.schema_events:
+            stop = now.stops.get(evolved.form.schema.table_id)
+            if stop is not None and stop[0] <= index:
+                continue  # a value before the change has stopped the table: nothing of the new version is captured
             seq = int(firsts[index]) - 1
             events.append((index, SchemaChanged(table=evolved.form.schema, seq=seq, reread=evolved.reread)))
         for index, table_ids in now.truncates:
