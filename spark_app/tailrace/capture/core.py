@@ -24,7 +24,7 @@ from tailrace.capture.requests import Requests
 from tailrace.capture.retain import Retention
 from tailrace.capture.server import refuse_all
 from tailrace.capture.spill import Spill
-from tailrace.capture.startup import Place
+from tailrace.capture.startup import Place, check_slot
 from tailrace.capture.tables import Tables
 from tailrace.capture.transactions import Assembler
 from tailrace.changelog.writer import JournalWriter
@@ -100,6 +100,8 @@ class Capture:
             self._log = LogConnection(
                 self._place.config.named(names.application), names.slot, names.publication, position
             )
+            # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
+            check_slot(self._place, position)
             log.info("reads the log of %s", self._place.config.place)
             self._meter.measure(position)
             while not stopping.is_set():

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tailrace.capture import startup
@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         replicator = manifest.load(options.manifest).replicator(options.name)
         capture(replicator, options, (inbox, board), stopping)
+    except startup.Interrupted as end:
+        log.info("%s", end.message)
+        return 0
     except TailraceError as error:
         log.error("%s", error)
         fault.write_text(json.dumps({"name": error.name, "message": error.message, "fix": error.fix}))
@@ -74,7 +77,7 @@ def capture(
             storage = Storage.open(replicator.spec.storage)
             place = startup.Place(replicator, config, storage, connection, names)
             ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
-            journal = startup.start(place, ids, board.waiting_for)
+            journal = startup.start(place, ids, board.waiting_for, stopping)
             board.waiting_for(None)
             timing = Timing(heartbeat=options.heartbeat)
             Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)
@@ -82,14 +85,13 @@ def capture(
         server.stop()
 
 
-def _watch(parent: int, stop: "signal._HANDLER") -> None:
+def _watch(parent: int, stop: Callable[[], None]) -> None:
     """End with the process that asked for it (a pid: the child may be adopted by init at any time)."""
     event = threading.Event()
     while os.getppid() == parent:
         event.wait(1.0)
     log.warning("the parent process %d is gone", parent)
-    assert callable(stop)
-    stop(signal.SIGTERM, None)
+    stop()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -25,7 +25,6 @@ class Server:
     timeline: int
     database: str
     insert_position: int
-    version: int
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def identify(connection: Connection) -> Server:
         ).fetchone()
     assert row is not None
     # The first eight digits of a segment's name are the timeline that is being written now.
-    return Server(row[0], int(row[1][:8], 16), row[2], lsn_value(row[3]), connection.info.server_version)
+    return Server(row[0], int(row[1][:8], 16), row[2], lsn_value(row[3]))
 
 
 def find_slot(connection: Connection, name: str) -> Slot | None:

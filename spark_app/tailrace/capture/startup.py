@@ -1,11 +1,12 @@
 """The first minute: which source is this, does its slot still fit the journal, and where does the stream begin?
 
 Called by `process`. Out comes a journal writer whose origin, slot and position are proven to belong together, or an
-error that says what was seen. Order of a first start: publication, slot, record 0, then (by the first poll) the
-tables; dying between any two is repaired by the next start, because without record 0 the slot holds nothing that we
-need.
+error that says what was seen. Order of a first start: a note in the storage, publication, slot, record 0, then (by the
+first poll) the tables; dying between any two is repaired by the next start: without record 0 the slot holds nothing
+that we need, and the note tells that it is ours. Without the note a slot of our name is somebody else's: it stays.
 """
 
+import json
 import logging
 import threading
 import time
@@ -13,13 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tailrace.capture import slots
+from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import Origin
+from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.seams import seam
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
+from tailrace.sources.postgresql.facts import default_name
 from tailrace.sources.postgresql.replication import lsn_text, release_slot
 from tailrace.storage import NotFound, Storage
 
@@ -41,7 +45,7 @@ class Names:
     @staticmethod
     def of(replicator: Replicator) -> "Names":
         source = replicator.spec.source
-        made = ("tailrace_" + replicator.metadata.name.replace("-", "_").replace(".", "_"))[:MAX_IDENTIFIER]
+        made = default_name(replicator.metadata.name)
         slot = source.slot or made
         return Names(
             slot=slot,
@@ -72,30 +76,40 @@ class Place:
     names: Names
 
 
-def start(place: Place, ids: Ids, progress: Callable[[str | None], None]) -> JournalWriter:
+class Interrupted(Retry):
+    """The process was told to end before its start was complete."""
+
+
+def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stopping: threading.Event) -> JournalWriter:
     """`progress` hears what the start waits for (None: nothing)."""
-    server = slots.identify(place.connection)
+
+    def admit(state: LogState) -> None:
+        # The source is asked after the journal was read: a writer still at work takes both forward.
+        _check_origin(place, state.origin, slots.identify(place.connection), state.position)
+
     try:
-        journal = JournalWriter.claim(place.storage, ids.nonce)
+        journal = JournalWriter.claim(place.storage, ids.nonce, admit)
     except NotFound:
-        return _first_start(place, ids, server, progress)
-    origin = journal.state.origin
-    if origin is None:
-        raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
-    _check_origin(place, origin, server, journal.state.position)
-    _check_slot(place, origin, journal.state.position)
-    release_slot(place.connection, origin.slot, place.names.application, time.sleep)
-    log.info("goes on after record %d at %s", journal.state.number, lsn_text(journal.state.position))
+        return _first_start(place, ids, progress, stopping)
+    position, slot = journal.state.position, place.names.slot
+    check_slot(place, position)
+    release_slot(place.connection, slot, place.names.application, time.sleep)
+    log.info("goes on after record %d at %s", journal.state.number, lsn_text(position))
     return journal
 
 
-def _first_start(place: Place, ids: Ids, server: slots.Server, progress: Callable[[str | None], None]) -> JournalWriter:
+def _first_start(
+    place: Place, ids: Ids, progress: Callable[[str | None], None], stopping: threading.Event
+) -> JournalWriter:
     names, spec = place.names, place.replicator.spec
+    server = slots.identify(place.connection)
+    if names.slot_is_ours:
+        _take_slot_name(place)
     tables = [t for t in discover(place.connection, spec.tables, spec.options) if t.stop is None]
     slots.ensure_publication(place.connection, names.publication, tables, names.publication_is_ours)
     # Dying here leaves a publication that the next start takes over.
     seam("capture.after-publication")
-    position = _make_slot(place, progress) if names.slot_is_ours else _given_slot(place)
+    position = _make_slot(place, progress, stopping) if names.slot_is_ours else _given_slot(place)
     # Dying here leaves a slot of ours without a journal: the next start drops it, for nothing was read from it.
     seam("capture.after-slot")
     origin = Origin(
@@ -111,19 +125,31 @@ def _first_start(place: Place, ids: Ids, server: slots.Server, progress: Callabl
     journal = JournalWriter.create(place.storage, origin, position, ids.nonce)
     # Dying here leaves a log without tables: the first poll after any start adds those that are missing.
     seam("capture.after-origin")
+    place.storage.delete(FIRST_START)
     return journal
 
 
-def _make_slot(place: Place, progress: Callable[[str | None], None]) -> int:
+def _take_slot_name(place: Place) -> None:
+    """Drop what an interrupted start of this very change log left. Any other slot of the name is kept: another
+    Replicator's of the same name, or our own whose change log is not where the manifest says."""
+    name = place.names.slot
+    if slots.find_slot(place.connection, name) is None:
+        place.storage.put(FIRST_START, json.dumps({"slot": name}).encode())
+        return
+    if not place.storage.exists(FIRST_START):
+        raise SourceRefused(
+            f"slot {name!r} exists, and {place.storage.root} holds no change log that reads it",
+            "correct storage.location, or give another Replicator's namesake a slot of its own (source.slot); a slot"
+            f" that nobody needs any more goes with SELECT pg_drop_replication_slot('{name}')",
+        )
+    release_slot(place.connection, name, place.names.application, time.sleep)
+    log.warning("slot %s was left by a start that was interrupted: made anew", name)
+    slots.drop_slot(place.connection, name)
+
+
+def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: threading.Event) -> int:
     """Making a slot waits for every transaction that writes now; meanwhile `progress` names the one in the way."""
     name = place.names.slot
-    found = slots.find_slot(place.connection, name)
-    if found is not None:
-        release_slot(place.connection, name, place.names.application, time.sleep)
-        log.warning(
-            "slot %s belongs to no change log (a start was interrupted, or the log was deleted): made anew", name
-        )
-        slots.drop_slot(place.connection, name)
     maker = place.config.named(f"tailrace slot {name}"[:MAX_IDENTIFIER])
     result: list[int | BaseException] = []
 
@@ -138,6 +164,8 @@ def _make_slot(place: Place, progress: Callable[[str | None], None]) -> int:
     said = None
     while thread.is_alive():
         thread.join(0.5)
+        if stopping.is_set():
+            raise Interrupted(f"told to end while slot {name} was being made")
         waits = slots.slot_waits_for(place.connection, maker.application_name) if thread.is_alive() else None
         progress(waits)
         if waits is not None and waits.split(",")[0] != said:
@@ -163,7 +191,9 @@ def _given_slot(place: Place) -> int:
     return found.confirmed
 
 
-def _check_origin(place: Place, origin: Origin, server: slots.Server, position: int) -> None:
+def _check_origin(place: Place, origin: Origin | None, server: slots.Server, position: int) -> None:
+    if origin is None:
+        raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
     wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
     found = (server.system_identifier, server.database, place.names.slot, place.names.publication)
     what = ("system identifier", "database", "slot", "publication")
@@ -185,16 +215,18 @@ def _check_origin(place: Place, origin: Origin, server: slots.Server, position: 
         )
 
 
-def _check_slot(place: Place, origin: Origin, position: int) -> None:
-    slot = slots.find_slot(place.connection, origin.slot)
+def check_slot(place: Place, position: int) -> None:
+    """`PositionLost` unless the slot still gives everything after the journal's position."""
+    name = place.names.slot
+    slot = slots.find_slot(place.connection, name)
     if slot is None:
-        raise slots.lost(f"slot {origin.slot!r} is missing; the journal ends at {lsn_text(position)}")
+        raise slots.lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
     if slot.wal_status == "lost":
-        raise slots.lost(f"slot {origin.slot!r} has lost its log (max_slot_wal_keep_size)")
-    if slot.plugin != slots.PLUGIN or slot.database != origin.database or slot.confirmed is None:
-        raise slots.lost(f"slot {origin.slot!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
+        raise slots.lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
+    if slot.plugin != slots.PLUGIN or slot.database != place.config.database or slot.confirmed is None:
+        raise slots.lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
     if slot.confirmed > position:
         raise slots.lost(
-            f"slot {origin.slot!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
+            f"slot {name!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
             f" {lsn_text(position)}: it was made anew or moved forward by somebody else"
         )

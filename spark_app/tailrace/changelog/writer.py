@@ -65,18 +65,31 @@ class JournalWriter:
         return writer
 
     @classmethod
-    def claim(cls, storage: Storage, nonce: str, **timing: object) -> "JournalWriter":
+    def claim(
+        cls, storage: Storage, nonce: str, admit: Callable[[LogState], None] = lambda _: None, **timing: object
+    ) -> "JournalWriter":
         """Take over an existing change log (`NotFound`: there is none): fold it all, then commit a higher epoch. A
-        writer still at work may add records meanwhile: they are folded, and the claim moves behind them."""
+        writer still at work may add records meanwhile: they are folded, and the claim moves behind them. `admit` looks
+        at the state first: what it raises leaves the present writer alone."""
+        beaten = -1
         while True:
-            state = JournalReader.open(storage).state
+            state = _folded(storage)
             if state.number < 0:
                 raise NotFound(f"{storage.root} holds no change log")
+            if state.number == beaten:
+                raise CorruptLog(
+                    f"journal record {state.number} is missing, a roll-up that follows it is not",
+                    "put the journal's records back, or start a new change log and take a snapshot",
+                )
+            admit(state)
+            beaten = state.number
             writer = cls(storage, state, nonce, **timing)  # type: ignore[arg-type]
             try:
                 writer._write(writer._record(state.epoch + 1, state.position, state.last_seq, events=(EpochStarted(),)))
             except Fenced:
                 continue
+            except NotFound as error:
+                raise _changed(error) from error
             return writer
 
     def append(
@@ -190,3 +203,15 @@ class JournalWriter:
             return
         self._since_rollup = 0
         self._bytes_since_rollup = 0
+
+
+def _folded(storage: Storage) -> LogState:
+    """`NotFound` must mean one thing to who claims: that there is no change log."""
+    try:
+        return JournalReader.open(storage).state
+    except NotFound as error:
+        raise _changed(error) from error
+
+
+def _changed(error: NotFound) -> Retry:
+    return Retry(f"the journal changed while it was claimed: {error.message}")

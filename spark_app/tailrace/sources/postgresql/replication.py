@@ -176,7 +176,7 @@ def _start_error(slot: str, message: str) -> Exception:
 def release_slot(connection: Connection, slot: str, application_name: str, sleep: Callable[[float], None]) -> None:
     """Take over a slot that the backend of our own dead process still holds.
 
-    Ours is told by its name, which holds the log's id; any other holder is refused, never ended.
+    Ours is told by its name, which holds the slot's, and by its user; any other holder is refused, never ended.
     """
     deadline = time.monotonic() + TAKEOVER_WAIT
     while True:

@@ -1,0 +1,189 @@
+"""The start of capture without a server: whom it stops, what it keeps, and when it refuses."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tailrace.capture import slots, startup
+from tailrace.changelog.paths import FIRST_START
+from tailrace.changelog.records import Heartbeat, Origin
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import Replicator
+from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.postgresql.connect import Connection, PgConfig
+from tailrace.storage import Storage
+
+IDS = startup.Ids(log_id="l", nonce="new")
+SERVER = slots.Server("77", 1, "d", 1000)
+
+
+class Source:
+    """What the start asks of PostgreSQL, answered from memory."""
+
+    def __init__(self) -> None:
+        self.server = SERVER
+        self.slot: slots.Slot | None = slots.Slot("pgoutput", "d", 5, "reserved")
+        self.done: list[str] = []
+        self.asked: Callable[[], None] = lambda: None
+
+    def identify(self, _: Connection) -> slots.Server:
+        answer = self.server
+        self.asked()
+        return answer
+
+    def create_slot(self, _: PgConfig, name: str) -> int:
+        self.done.append("slot made")
+        return 5
+
+    def note(self, what: str) -> Callable[..., None]:
+        return lambda *_: self.done.append(what)
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Source:
+    source = Source()
+    monkeypatch.setattr(slots, "identify", source.identify)
+    monkeypatch.setattr(slots, "find_slot", lambda *_: source.slot)
+    monkeypatch.setattr(slots, "create_slot", source.create_slot)
+    monkeypatch.setattr(slots, "drop_slot", source.note("slot dropped"))
+    monkeypatch.setattr(slots, "slot_waits_for", lambda *_: None)
+    monkeypatch.setattr(slots, "ensure_publication", source.note("publication"))
+    monkeypatch.setattr(startup, "discover", lambda *_: ())
+    monkeypatch.setattr(startup, "release_slot", source.note("released"))
+    return source
+
+
+def place(folder: Path) -> startup.Place:
+    spec = {
+        "source": {"type": "postgresql", "host": "h", "database": "d", "username": "u"},
+        "tables": {"include": ["public.*"]},
+        "target": {"type": "delta", "location": (folder / "lake").as_uri()},
+        "storage": {"location": (folder / "log").as_uri()},
+    }
+    document: dict[str, Any] = {
+        "apiVersion": "tailrace.dev/v1alpha1",
+        "kind": "Replicator",
+        "metadata": {"name": "shop"},
+        "spec": spec,
+    }
+    replicator = Replicator.model_validate(document)
+    config = PgConfig("h", 5432, "d", "u")
+    storage = Storage.open(replicator.spec.storage)
+    return startup.Place(replicator, config, storage, cast(Connection, None), startup.Names.of(replicator))
+
+
+def start(at: startup.Place) -> JournalWriter:
+    return startup.start(at, IDS, lambda _: None, threading.Event())
+
+
+def running(at: startup.Place) -> JournalWriter:
+    """The writer that is at work when the new one starts."""
+    origin = Origin(
+        log_id="l",
+        system_identifier="77",
+        timeline=1,
+        database="d",
+        slot="tailrace_shop",
+        publication="tailrace_shop",
+        slot_created=True,
+    )
+    return JournalWriter.create(at.storage, origin, 5, "old")
+
+
+def test_a_writer_still_at_work_does_not_make_the_position_look_lost(source: Source, tmp_path: Path) -> None:
+    """It records what the source wrote after the new one had asked for the log's end."""
+    at = place(tmp_path)
+    old = running(at)
+
+    def goes_on() -> None:
+        source.asked = lambda: None
+        source.server = replace(SERVER, insert_position=3000)
+        old.append(2000, events=(Heartbeat(),))
+
+    source.asked = goes_on
+    journal = start(at)
+    assert (journal.state.position, journal.state.epoch) == (2000, 1)
+
+
+@pytest.mark.parametrize(
+    ("server", "error"),
+    [
+        (replace(SERVER, system_identifier="78"), SourceRefused),
+        (replace(SERVER, database="e"), SourceRefused),
+        (replace(SERVER, timeline=2), PositionLost),
+        (replace(SERVER, insert_position=4), PositionLost),
+    ],
+)
+def test_who_is_led_to_another_source_leaves_the_writer_at_the_right_one_alone(
+    source: Source, tmp_path: Path, server: slots.Server, error: type[Exception]
+) -> None:
+    at = place(tmp_path)
+    old = running(at)
+    source.server = server
+    with pytest.raises(error):
+        start(at)
+    old.append(6, events=(Heartbeat(),))
+    assert old.state.number == 1
+
+
+@pytest.mark.parametrize(
+    ("slot", "words"),
+    [
+        (None, "missing"),
+        (slots.Slot("pgoutput", "d", 6, "reserved"), "after the journal's position"),
+        (slots.Slot("pgoutput", "d", 5, "lost"), "lost its log"),
+        (slots.Slot("pgoutput", "d", None, "reserved"), "another one"),
+        (slots.Slot("test_decoding", "d", 5, "reserved"), "another one"),
+        (slots.Slot("pgoutput", "e", 5, "reserved"), "another one"),
+    ],
+)
+def test_a_slot_that_does_not_fit_the_journal_is_a_lost_position(
+    source: Source, tmp_path: Path, slot: slots.Slot | None, words: str
+) -> None:
+    at = place(tmp_path)
+    running(at)
+    source.slot = slot
+    with pytest.raises(PositionLost, match=words):
+        start(at)
+
+
+def test_a_slot_of_our_name_that_this_place_did_not_make_is_kept(source: Source, tmp_path: Path) -> None:
+    """A namesake's, or ours whose change log is elsewhere: to drop it would lose that log's position."""
+    with pytest.raises(SourceRefused, match=r"tailrace_shop.*holds no change log") as caught:
+        start(place(tmp_path))
+    assert "pg_drop_replication_slot('tailrace_shop')" in caught.value.fix
+    assert source.done == []
+
+
+def test_a_slot_that_an_interrupted_start_left_is_made_anew(source: Source, tmp_path: Path) -> None:
+    at = place(tmp_path)
+    source.slot = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "create_slot", at_once_broken)
+        with pytest.raises(OSError, match="died"):
+            start(at)
+    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.done.clear()
+    journal = start(at)
+    assert journal.state.position == 5
+    assert source.done == ["released", "slot dropped", "publication", "slot made"]
+    assert not at.storage.exists(FIRST_START)
+
+
+def at_once_broken(*_: object) -> int:
+    raise OSError("died")
+
+
+def test_who_is_told_to_end_does_not_wait_for_the_slot(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.slot, free, stopping = None, threading.Event(), threading.Event()
+    monkeypatch.setattr(slots, "create_slot", lambda *_: free.wait(30) and 5)
+    stopping.set()
+    with pytest.raises(startup.Interrupted):
+        startup.start(place(tmp_path), IDS, lambda _: None, stopping)
+    free.set()
