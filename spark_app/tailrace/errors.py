@@ -110,7 +110,8 @@ class LogTrimmed(TableStop):
 
 
 class ReadRefused(TableStop):
-    """The source refuses to read the table: a right is missing, or a row filter or a key is not valid there."""
+    """The source does not give the table as the manifest wants it: a right or its place in the publication is missing,
+    it is unlogged, or a row filter, a key or a column named for it is not valid there."""
 
 
 class TableGone(TableStop):

@@ -52,7 +52,8 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setattr(slots, "drop_slot", source.note("slot dropped"))
     monkeypatch.setattr(slots, "slot_waits_for", lambda *_: None)
     monkeypatch.setattr(slots, "ensure_publication", source.note("publication"))
-    monkeypatch.setattr(startup, "discover", lambda *_: ())
+    monkeypatch.setattr(slots, "unpublishable", lambda *_: {})
+    monkeypatch.setattr(startup, "_fit_tables", lambda _: ())
     monkeypatch.setattr(startup, "release_slot", source.note("released"))
     return source
 

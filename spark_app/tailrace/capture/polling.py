@@ -7,8 +7,8 @@ poll looked.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tailrace.capture import slots
 from tailrace.capture.decode import stopped
@@ -16,12 +16,14 @@ from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import Difference, Tables, compare
 from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved
-from tailrace.errors import NoKey, SchemaChangeUnsupported
+from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported
 from tailrace.sources.postgresql.catalog import discover, table_by_oid
 from tailrace.sources.postgresql.connect import source_errors
 from tailrace.sources.postgresql.model import PgTable
 
 log = logging.getLogger(__name__)
+_MENDABLE = (NoKey.__name__, ReadRefused.__name__)
+"""Stops whose reason the catalog shows, and shows to be over."""
 Storages = dict[int, tuple[tuple[int, int], ...]]
 
 
@@ -31,6 +33,9 @@ class Look:
 
     token: int
     found: dict[int, PgTable]
+    versions: dict[int, int]
+    """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
+    this one may be older than the change."""
 
 
 class CatalogPoll:
@@ -53,14 +58,22 @@ class CatalogPoll:
         with source_errors("looking at the catalog"):
             spec = self._place.replicator.spec
             found = {t.oid: t for t in discover(self._place.connection, spec.tables, spec.options)}
-        self._check_publication(found)
+        names = self._place.names
+        others = [t for t in found.values() if t.stop is None and not self._tables.is_captured(t.oid)]
+        refused = slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
+        found |= {oid: replace(found[oid], stop=stop) for oid, stop in refused.items()}
+        published = self._check_publication(found)
         fresh = [t for t in found.values() if self._is_fresh(t)]
         if fresh:
             self._add(fresh, list(found.values()))
+        elif names.publication_is_ours and not all(map(self._tables.is_captured, published)):
+            # A table that lost its key and stayed published could not be updated at the source any more.
+            self._publish(found.values())
         if always_mark or (not self._looks and self._differs(found)):
             self._tokens += 1
             content = f"{self._nonce}:{self._tokens}"
-            self._looks[content] = Look(self._tokens, found)
+            versions = {i: known.schema.version for i, known in self._tables.known.items()}
+            self._looks[content] = Look(self._tokens, found, versions)
             slots.emit(self._place.connection, content, transactional=True)
         return self._tokens
 
@@ -71,14 +84,15 @@ class CatalogPoll:
             return  # of an earlier process
         self._settle()
         events: list[Event] = []
-        for table_id in list(self._tables.known):
-            events += self._events(table_id, look.found)
+        for table_id, known in list(self._tables.known.items()):
+            if known.schema.version == look.versions.get(table_id):
+                events += self._events(table_id, look.found)
         if events:
             self._recorder.add(*events)
             self._settle()
         self.acted_on = look.token
 
-    def _check_publication(self, found: dict[int, PgTable]) -> None:
+    def _check_publication(self, found: dict[int, PgTable]) -> set[int]:
         """What is written while a table is not published never comes: newer servers leave it out without a word."""
         name = self._place.names.publication
         published = slots.published(self._place.connection, name)
@@ -96,21 +110,27 @@ class CatalogPoll:
             self._tables.stop(table_id)
             self._recorder.add(stopped(table_id, self._recorder.journal.state.last_seq, error))
             self._settle()
+        return published
 
     def _is_fresh(self, table: PgTable) -> bool:
         known = self._recorder.journal.state.tables.get(table.oid)
-        if table.oid not in self._tables.known:
+        if known is None or table.oid not in self._tables.known:
             return True
-        # A table that got its key is copied from then on.
-        stop = None if known is None else known.stopped
-        return stop is not None and stop.error == NoKey.__name__ and table.stop is None
+        if known.stopped is None or table.stop is not None:
+            return False
+        # What stood in the way is gone: the table is copied from then on.
+        return known.stopped.error in _MENDABLE
 
-    def _add(self, fresh: list[PgTable], found: list[PgTable]) -> None:
+    def _publish(self, found: Iterable[PgTable], fresh: Sequence[PgTable] = ()) -> None:
+        """Exactly what is captured. A table without a usable key must stay out: its updates would fail at the
+        source."""
         names = self._place.names
-        self._settle()
-        # A table without a usable key must stay out of the publication: its updates would fail at the source.
         fit = [t for t in found if t.stop is None and (t in fresh or self._tables.is_captured(t.oid))]
         slots.ensure_publication(self._place.connection, names.publication, fit, names.publication_is_ours)
+
+    def _add(self, fresh: list[PgTable], found: list[PgTable]) -> None:
+        self._settle()
+        self._publish(found, fresh)
         edge = slots.edge(self._place.connection)
         last_seq = self._recorder.journal.state.last_seq
         for table in fresh:

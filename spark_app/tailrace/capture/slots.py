@@ -3,13 +3,13 @@
 Every function is one or a few statements on capture's own SQL connection (never the log connection).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
 
 from tailrace.capture.transactions import MARKER_PREFIX
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.replication import lsn_value
@@ -104,7 +104,7 @@ def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
     return f"the slot waits for transaction {row[1]} of backend {row[0]} ({row[3]!r}), open for {row[2]} s"
 
 
-def ensure_publication(connection: Connection, name: str, tables: Iterable[PgTable], ours: bool) -> None:
+def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> None:
     """Make the publication, or bring ours up to date: exactly these tables. One that the user named stays as it is."""
     with source_errors(f"preparing publication {name!r}"):
         row = connection.execute(
@@ -112,7 +112,7 @@ def ensure_publication(connection: Connection, name: str, tables: Iterable[PgTab
             " FROM pg_catalog.pg_publication WHERE pubname = %s",
             (name,),
         ).fetchone()
-        if row is not None and not (row[1] and row[2]):
+        if row is not None and not (row[2] and (row[1] or not any(t.partitioned for t in tables))):
             raise SourceRefused(
                 f"publication {name!r} leaves out operations or partitions' roots",
                 f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate',"
@@ -140,9 +140,7 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
     wanted = {t.oid: t for t in tables}
     if published == set(wanted):
         return
-    # ONLY: an inheriting table is a table of its own. A partitioned one is published as a whole without it.
-    items = [t.identifier if t.partitioned else sql.SQL("ONLY ") + t.identifier for t in wanted.values()]
-    new = [item for t, item in zip(wanted.values(), items, strict=True) if t.oid not in published]
+    new = [t.relation for t in wanted.values() if t.oid not in published]
     publication = sql.Identifier(name)
     gone = published - set(wanted)
     for oid in gone:
@@ -166,6 +164,42 @@ def published(connection: Connection, name: str) -> set[int] | None:
             (name,),
         ).fetchall()
     return {r[0] for r in rows}
+
+
+def unpublishable(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> dict[int, TableStop]:
+    """Of these tables, by oid, those that we may not put into our publication, or that the one given leaves out."""
+    if not tables:
+        return {}
+    inside = published(connection, name) or set()
+    outside = [t for t in tables if t.oid not in inside]
+    if not ours:
+        return {t.oid: _left_out(t, name) for t in outside}
+    with source_errors("asking for the tables' owners"):
+        rows = connection.execute(
+            "SELECT oid::int8 FROM pg_catalog.pg_class"
+            " WHERE oid = ANY(%s::int8[]) AND NOT pg_catalog.pg_has_role(relowner, 'USAGE')",
+            ([t.oid for t in outside],),
+        ).fetchall()
+    foreign = {r[0] for r in rows}
+    return {t.oid: _not_ours(t, name) for t in outside if t.oid in foreign}
+
+
+def _left_out(table: PgTable, name: str) -> TableStop:
+    publication = sql.Identifier(name).as_string(None)
+    fix = f"ALTER PUBLICATION {publication} ADD TABLE {table.relation.as_string(None)}"
+    if table.partitioned:
+        fix += f"; ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
+    return ReadRefused(table.name, f"{table.name} is not in publication {name!r}", fix)
+
+
+def _not_ours(table: PgTable, name: str) -> TableStop:
+    own = sql.SQL("ALTER TABLE {} OWNER TO …").format(table.identifier).as_string(None)
+    return ReadRefused(
+        table.name,
+        f"only the owner of {table.name} ({table.owner}) may put it into publication {name!r}",
+        f"{own} source.username, or a role that it is a member of; or make a publication and name it in"
+        " source.publication; or exclude the table",
+    )
 
 
 def edge(connection: Connection) -> int:

@@ -21,9 +21,11 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.seams import seam
+from tailrace.sources.postgresql import preflight
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
-from tailrace.sources.postgresql.facts import default_name
+from tailrace.sources.postgresql.facts import default_name, observe
+from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.replication import lsn_text, release_slot
 from tailrace.storage import NotFound, Storage
 
@@ -101,11 +103,13 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
 def _first_start(
     place: Place, ids: Ids, progress: Callable[[str | None], None], stopping: threading.Event
 ) -> JournalWriter:
-    names, spec = place.names, place.replicator.spec
+    names = place.names
     server = slots.identify(place.connection)
     if names.slot_is_ours:
         _take_slot_name(place)
-    tables = [t for t in discover(place.connection, spec.tables, spec.options) if t.stop is None]
+    tables = [t for t in _fit_tables(place) if t.stop is None]
+    refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
+    tables = [t for t in tables if t.oid not in refused]
     slots.ensure_publication(place.connection, names.publication, tables, names.publication_is_ours)
     # Dying here leaves a publication that the next start takes over.
     seam("capture.after-publication")
@@ -127,6 +131,19 @@ def _first_start(
     seam("capture.after-origin")
     place.storage.delete(FIRST_START)
     return journal
+
+
+def _fit_tables(place: Place) -> tuple[PgTable, ...]:
+    """All that the patterns select, on a source that has passed the preflight. What concerns one table only stops that
+    table, at the first poll; and tables may come later."""
+    source, spec = place.replicator.spec.source, place.replicator.spec
+    tables = discover(place.connection, spec.tables, spec.options)
+    findings = preflight.check(observe(place.connection, source, place.replicator.metadata.name, tables))
+    for finding in findings:
+        if finding.level == "warn" or finding.name == "tables":
+            log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
+    preflight.refuse(f for f in findings if f.name != "tables")
+    return tables
 
 
 def _take_slot_name(place: Place) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tailrace.capture.decode import Evolved, Form
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.sources.postgresql.catalog import reserved
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.pgoutput import Relation
 
@@ -106,6 +107,9 @@ class Tables:
         difference = compare(schema, now, only=new)
         if difference.stop is not None:
             raise difference.stop
+        if _renamed_since(schema, now, new):
+            evolved = difference.evolved or schema.model_copy(update={"version": schema.version + 1})
+            return evolved, True
         return difference.evolved, difference.reread
 
     def _check_column(self, name: str, column: Column, relation: Relation) -> None:
@@ -154,7 +158,20 @@ def compare(schema: TableSchema, now: PgTable, only: set[str] | None = None) -> 
     by_attnum = {c.attnum: c for c in now.schema.columns}
     columns = (*schema.columns, *(by_attnum[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
     evolved = schema.model_copy(update={"version": schema.version + 1, "columns": columns})
+    clash = reserved(evolved)
+    if clash is not None:
+        return Difference(stop=clash)
     return Difference(evolved=evolved, reread=any(c.has_default or c.has_missing for c in added))
+
+
+def _renamed_since(schema: TableSchema, now: PgTable, new: set[str]) -> bool:
+    """The stream brings a new column that the catalog no longer has, and the catalog has another that the stream does
+    not bring yet: it may be the same one, renamed since, and its values until then must be read again. Where the
+    catalog has no other, the column was dropped and nothing is missed."""
+    known = {c.attnum for c in schema.columns}
+    return not new <= {c.name for c in now.columns} and any(
+        c.attnum not in known and c.name not in new for c in now.columns
+    )
 
 
 def _stop(schema: TableSchema, now: PgTable) -> TableStop | None:

@@ -11,8 +11,9 @@ from psycopg import sql
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.contract.resources import TableOptions, Tables
-from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop
+from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
@@ -118,6 +119,13 @@ def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> 
     as_text = frozenset(options.as_text if options else ())
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or _kept(c["attname"], options))]
     columns = tuple(_column(c, c["attname"] in as_text) for c in kept)
+    schema = TableSchema(
+        table_id=row["oid"],
+        schema_name=row["nspname"],
+        table_name=row["relname"],
+        version=0,
+        columns=tuple(_record(c) for c in columns),
+    )
     return PgTable(
         oid=row["oid"],
         schema_name=row["nspname"],
@@ -130,14 +138,8 @@ def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> 
         storage=tuple((leaf[0], leaf[1]) for leaf in row["storage"] or ()),
         estimated_rows=row["tuples"],
         columns=columns,
-        schema=TableSchema(
-            table_id=row["oid"],
-            schema_name=row["nspname"],
-            table_name=row["relname"],
-            version=0,
-            columns=tuple(_record(c) for c in columns),
-        ),
-        stop=_stop(name, row, found, options),
+        schema=schema,
+        stop=_stop(name, row, found, options) or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
         options=options,
     )
@@ -205,7 +207,7 @@ def _numeric(typmod: int) -> str:
 def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOptions | None) -> TableStop | None:
     quoted = sql.Identifier(row["nspname"], row["relname"]).as_string(None)
     if row["relpersistence"] == "u":
-        return SchemaChangeUnsupported(
+        return ReadRefused(
             name, f"{name} is unlogged: its changes are not in the log", f"ALTER TABLE {quoted} SET LOGGED"
         )
     key = [c for c in columns if c["position"] is not None]
@@ -213,10 +215,22 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
         return NoKey(name, _no_key(name, row["relreplident"], bool(key)), _key_fix(quoted, row["relreplident"]))
     unknown = sorted({*(options.columns or ()), *options.as_text} - {c["attname"] for c in columns} if options else ())
     if unknown:
-        return SchemaChangeUnsupported(
+        return ReadRefused(
             name, f"options[].columns or asText name columns that {name} does not have: {unknown}", "correct the names"
         )
     return None
+
+
+def reserved(schema: TableSchema) -> TableStop | None:
+    """A column of the table has the name of one that the change log adds to each row."""
+    taken = [c.name for c in schema.columns if c.name in LOG_COLUMNS]
+    if not taken:
+        return None
+    return ReadRefused(
+        schema.name,
+        f"column {taken[0]!r} of {schema.name} has a name that the change log needs itself",
+        "rename it, or leave it out with options[].columns",
+    )
 
 
 def _no_key(name: str, identity: str, generated: bool) -> str:

@@ -1,0 +1,189 @@
+"""What capture makes of the catalog, without a server: looks, markers, publication, and the tables' own changes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from support.catalog import catalog_table
+from support.pgoutput_messages import relation
+from tailrace.capture import polling, slots
+from tailrace.capture.decode import Decoder, Evolved
+from tailrace.capture.polling import CatalogPoll
+from tailrace.capture.recorder import Recorder
+from tailrace.capture.startup import Place
+from tailrace.capture.tables import Tables
+from tailrace.changelog.records import Column, Origin, TableSchema
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
+from tailrace.sources.postgresql import pgoutput
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.storage import Storage
+
+ORIGIN = Origin(
+    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
+
+
+def schema(table_id: int, name: str) -> TableSchema:
+    key = Column(name="id", attnum=1, source_type="text", type="string", key=0)
+    return TableSchema(table_id=table_id, schema_name="public", table_name=name, version=1, columns=(key,))
+
+
+def table(table_id: int, name: str, *columns: str, **changes: Any) -> PgTable:
+    return catalog_table(schema(table_id, name), ["id", *columns], **changes)
+
+
+class World:
+    """A catalog, a publication, and capture's poll over a real journal."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.catalog = [table(1, "a"), table(2, "b")]
+        self.published: set[int] = set()
+        self.foreign: set[int] = set()
+        self.emitted: list[str] = []
+        patch.setattr(polling, "discover", lambda *_: tuple(self.catalog))
+        patch.setattr(polling, "table_by_oid", lambda _, oid: self.lookup(oid))
+        patch.setattr(slots, "published", lambda *_: set(self.published))
+        patch.setattr(slots, "unpublishable", self.unpublishable)
+        patch.setattr(slots, "ensure_publication", self.publish)
+        patch.setattr(slots, "edge", lambda _: 9)
+        patch.setattr(slots, "emit", lambda _, content, transactional: self.emitted.append(content))
+        spec = SimpleNamespace(tables=None, options=(), snapshot=SimpleNamespace(initial=True))
+        names = SimpleNamespace(publication="p", publication_is_ours=True)
+        place = SimpleNamespace(connection=None, replicator=SimpleNamespace(spec=spec), names=names)
+        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
+        self.journal = JournalWriter.create(storage, ORIGIN, 5, "n")
+        self.tables = Tables(lambda oid, modifier: "text", self.lookup)
+        self.recorder = Recorder(self.journal, Decoder(self.tables), lambda: None, lambda _: None)
+        self.poll = CatalogPoll(cast(Place, place), self.tables, self.recorder, "n", self.settle)
+
+    def lookup(self, oid: int) -> PgTable | None:
+        return next((t for t in self.catalog if t.oid == oid), None)
+
+    def settle(self) -> int:
+        self.recorder.cut(5)
+        return 5
+
+    def unpublishable(self, _: object, name: str, tables: list[PgTable], ours: bool) -> dict[int, TableStop]:
+        return {t.oid: ReadRefused(t.name, "not ours") for t in tables if t.oid in self.foreign}
+
+    def publish(self, _: object, name: str, tables: list[PgTable], ours: bool) -> None:
+        self.published = {t.oid for t in tables}
+
+    def stream(self, table_id: int, *columns: str) -> Evolved | object:
+        """A row with these columns comes from the stream."""
+        found = self.tables.known[table_id].schema
+        message = relation(table_id, ["id", *columns], ["id"], found.table_name)
+        return self.tables.form_of(pgoutput.relation(message))
+
+    def marker_returns(self) -> None:
+        self.poll.marker(self.emitted[-1])
+
+    def stops(self) -> dict[str, str]:
+        tables = self.journal.state.tables.values()
+        return {t.schema.table_name: t.stopped.error for t in tables if t.stopped is not None}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch:
+        world = World(tmp_path, patch)
+        world.poll.poll()
+        yield world
+
+
+def test_tables_are_added_published_and_a_new_column_is_tied_to_the_marker(world: World) -> None:
+    assert world.published == {1, 2}
+    world.catalog = [table(1, "a", "v"), table(2, "b")]
+    world.poll.poll()
+    assert world.journal.state.tables[1].schema.version == 1
+    world.marker_returns()
+    assert [c.name for c in world.journal.state.tables[1].schema.columns] == ["id", "v"]
+
+
+def test_a_look_that_is_older_than_what_the_stream_brought_since_stops_no_table(world: World) -> None:
+    """Both changes lie behind each other in the log: the marker is acted on after the second one was seen."""
+    world.catalog = [table(1, "a", "v"), table(2, "b")]
+    world.poll.poll()
+    world.catalog = [table(1, "a", "v"), table(2, "b", "w")]
+    assert isinstance(world.stream(2, "w"), Evolved)
+    world.marker_returns()
+    assert world.stops() == {}
+    assert [c.name for c in world.journal.state.tables[1].schema.columns] == ["id", "v"]
+
+
+def test_a_dropped_column_stops_its_table_alone_and_takes_it_out_of_the_publication(world: World) -> None:
+    world.catalog = [table(1, "a", "v"), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    world.catalog = [table(1, "a"), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    assert world.stops() == {"a": SchemaChangeUnsupported.__name__}
+    world.poll.poll()
+    assert world.published == {2}
+
+
+def test_a_table_that_lost_its_key_leaves_the_publication_and_comes_back_with_a_key(world: World) -> None:
+    """Published without a key, it could not be updated at the source."""
+    world.catalog = [table(1, "a", stop=NoKey("public.a", "no key")), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    world.poll.poll()
+    assert (world.stops(), world.published) == ({"a": "NoKey"}, {2})
+    world.catalog = [table(1, "a"), table(2, "b")]
+    world.poll.poll()
+    assert (world.stops(), world.published) == ({}, {1, 2})
+
+
+def test_an_excluded_table_leaves_the_publication(world: World) -> None:
+    world.catalog = [table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    assert world.journal.state.tables[1].removed
+    world.poll.poll()
+    assert world.published == {2}
+
+
+def test_a_table_that_we_may_not_publish_stops_alone_and_is_taken_in_when_we_may(world: World) -> None:
+    world.foreign = {3}
+    world.catalog.append(table(3, "c"))
+    for _ in range(3):
+        world.poll.poll()
+    assert (world.stops(), world.published) == ({"c": "ReadRefused"}, {1, 2})
+    added = world.journal.state.number
+    world.poll.poll()
+    assert world.journal.state.number == added
+    world.foreign = set()
+    world.poll.poll()
+    assert (world.stops(), world.published) == ({}, {1, 2, 3})
+
+
+def test_a_marker_of_somebody_else_means_nothing(world: World) -> None:
+    before = world.journal.state
+    world.poll.marker("other:1")
+    assert world.journal.state == before
+
+
+def test_a_column_that_was_renamed_before_we_came_to_it_has_its_rows_read_again(world: World) -> None:
+    """Its values under the old name cannot be placed: without a re-read they would be lost without a word."""
+    world.catalog = [table(1, "a", "new_name"), table(2, "b")]
+    evolved = world.stream(1, "old_name")
+    assert isinstance(evolved, Evolved)
+    assert evolved.reread
+    assert [c.name for c in evolved.form.schema.columns] == ["id"]
+
+
+def test_a_column_that_was_dropped_before_we_came_to_it_costs_nothing(world: World) -> None:
+    assert not isinstance(world.stream(1, "scratch"), Evolved)
+    assert world.tables.known[1].schema.version == 1
+
+
+def test_a_new_column_with_a_name_of_the_logs_own_stops_the_table_before_its_rows(world: World) -> None:
+    world.catalog = [table(1, "a", "_op"), table(2, "b")]
+    with pytest.raises(ReadRefused, match=r"'_op' of public\.a"):
+        world.stream(1, "_op")
