@@ -103,7 +103,8 @@ class Kube:
             raise InvalidManifest(
                 f"no access to a cluster: {error}.", "Run in a pod with a service account, or set KUBECONFIG."
             ) from error
-        settings.connection_pool_maxsize = 64
+        # No limit: every watch holds a connection, nine in each namespace; the lease must never wait for one.
+        settings.connection_pool_maxsize = 0
         return cls(client.ApiClient(settings))
 
     async def close(self) -> None:

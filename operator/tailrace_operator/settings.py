@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import InvalidManifest
 from tailrace_operator.decide.model import Limits
+from tailrace_operator.resources.names import MANAGER
 
 IMAGE_VARIABLE = "TAILRACE_SPARK_IMAGE"
 
@@ -18,6 +19,7 @@ class Settings:
     port: int
     kubeconfig: str | None
     """None: the pod's service account."""
+    lease: str
     lease_namespace: str
     identity: str
     log_level: str
@@ -38,6 +40,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Se
         host=host or "0.0.0.0",
         port=int(port),
         kubeconfig=None if in_cluster else environment.get("KUBECONFIG", "~/.kube/config"),
+        lease=options.lease,
         lease_namespace=environment.get("POD_NAMESPACE", "default"),
         identity=environment.get("POD_NAME", "tailrace-operator"),
         log_level=options.log_level,
@@ -67,6 +70,12 @@ def parser() -> argparse.ArgumentParser:
         default="0.0.0.0:8080",
         metavar="HOST:PORT",
         help="/healthz, /readyz and /metrics (default: 0.0.0.0:8080)",
+    )
+    top.add_argument(
+        "--lease",
+        default=MANAGER,
+        metavar="NAME",
+        help=f"of the operators with this lease in the pod's namespace one is active (default: {MANAGER})",
     )
     top.add_argument(
         "--lag-objective", type=float, default=300.0, metavar="SECONDS", help="more lag sets Lagging (default: 300)"

@@ -233,8 +233,9 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
     for verb, what in (("create", "pods"), ("create", "pods/exec"), ("patch", "secrets"), ("delete", "configmaps")):
         assert not release.can(verb, what, space), f"{verb} {what}"
     assert release.can("list", "secrets", "default") == (scope == "cluster")
-    assert release.can("get", "leases", release.namespace)
-    assert not release.can("get", "leases", space)
+    assert release.can("create", "leases", release.namespace)
+    assert not release.can("create", "leases", space)
+    assert not release.can("get", "leases", release.namespace), "of others"
 
 
 def made(api: KubeApi, space: str, kind: str) -> bool:

@@ -67,6 +67,6 @@ def test_dashboards_and_alerts_use_metrics_that_exist() -> None:
 def test_an_alert_has_the_bounds_of_the_values_and_keeps_prometheus_templates() -> None:
     documents = rendered("--set", "metrics.alerts.enabled=true,settings.lagObjective=77")
     rules = {r["alert"]: r for r in only(documents, "PrometheusRule")["spec"]["groups"][0]["rules"]}
-    assert rules["TailraceLagging"]["expr"] == "tailrace_apply_lag_seconds > 77"
+    assert rules["TailraceLagging"]["expr"] == "tailrace_capture_lag_seconds + tailrace_apply_lag_seconds > 77"
     assert rules["TailraceSourceLogHeldBack"]["expr"] == "tailrace_slot_retained_bytes > 10 * 1024 * 1024 * 1024"
     assert "{{ $labels.replicator }}" in rules["TailraceCaptureStopped"]["annotations"]["summary"]

@@ -1,10 +1,12 @@
 """Lease and canary with an API in memory: one holder at a time, and watches that went deaf are noticed and healed."""
 
 import asyncio
+import time
 from typing import Any, cast
 
 import pytest
 
+from tailrace_operator import settings
 from tailrace_operator.act import lease as leases
 from tailrace_operator.act.lease import Lease, LeaseLost
 from tailrace_operator.handlers.canary import Canary
@@ -62,7 +64,7 @@ class Clock:
 
 
 def lease(api: MemoryApi, identity: str, clock: Clock) -> Lease:
-    return Lease(cast(Kube, api), "ops", identity, clock=clock, monotonic=clock)
+    return Lease(cast(Kube, api), "ops", "tailrace-operator", identity, clock=clock, monotonic=clock)
 
 
 async def acquires(one: Lease) -> bool:
@@ -115,6 +117,52 @@ def test_a_holder_that_cannot_renew_ends_before_anybody_can_take_over(monkeypatc
         clock.now += leases.GIVE_UP_AFTER + 1
         with pytest.raises(LeaseLost):
             await asyncio.wait_for(task, 5)
+
+    asyncio.run(story())
+
+
+def test_a_holder_counts_from_before_its_renewal_and_ends_in_time_even_when_answers_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others count from the moment at which the renewal was stored; its answer may take long after that."""
+    for name, seconds in (("GIVE_UP_AFTER", 1.0), ("ANSWER_SECONDS", 0.6), ("RENEW_EVERY", 0.2)):
+        monkeypatch.setattr(leases, name, seconds)
+
+    class Slow(MemoryApi):
+        stored_at = 0.0
+        slow = False
+
+        async def call(self, method: str, where: Where, **given: Any) -> Document:
+            if method == "PUT" and self.slow and self.stored_at:
+                await asyncio.sleep(3600)
+            found = await super().call(method, where, **given)
+            if method == "PUT" and self.slow:
+                self.stored_at = time.monotonic()
+                await asyncio.sleep(0.5)
+            return found
+
+    async def story() -> float:
+        api = Slow()
+        one = Lease(cast(Kube, api), "ops", "tailrace-operator", "a")
+        await one.acquire()
+        api.slow = True
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(one.keep(), 10)
+        return time.monotonic() - api.stored_at
+
+    assert asyncio.run(story()) < 1.6, "GIVE_UP_AFTER, and what a busy machine adds"
+
+
+def test_operators_with_leases_of_other_names_do_not_wait_for_each_other() -> None:
+    environment = {"TAILRACE_SPARK_IMAGE": "image", "POD_NAMESPACE": "ops", "KUBECONFIG": "none"}
+    assert settings.parse([], environment).lease == "tailrace-operator"
+    assert settings.parse(["--lease", "second-tailrace-operator"], environment).lease == "second-tailrace-operator"
+
+    async def story() -> None:
+        api, clock = MemoryApi(), Clock()
+        first = Lease(cast(Kube, api), "ops", "a-lease", "a", clock=clock, monotonic=clock)
+        second = Lease(cast(Kube, api), "ops", "b-lease", "b", clock=clock, monotonic=clock)
+        assert await acquires(first) and await acquires(second)
 
     asyncio.run(story())
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from tailrace.errors import Retry, TailraceError
 from tailrace_operator import metrics
 from tailrace_operator.kube import Conflict, Document, Kube, NotFound, Where
-from tailrace_operator.resources.names import MANAGER
 from tailrace_operator.status import times
 
 log = logging.getLogger(__name__)
@@ -22,8 +21,9 @@ DURATION = 30
 RENEW_EVERY = 5.0
 ANSWER_SECONDS = 8.0
 """For one attempt: less than GIVE_UP_AFTER, so that a lost answer is followed by another attempt."""
-GIVE_UP_AFTER = 20.0
-"""Seconds without a successful renewal after which the holder ends: less than DURATION."""
+GIVE_UP_AFTER = 26.0
+"""Seconds since the begin of the last successful renewal after which the holder ends: less than DURATION, which others
+count from the moment at which that renewal was stored."""
 
 
 class LeaseLost(TailraceError):
@@ -35,24 +35,26 @@ class Lease:
         self,
         kube: Kube,
         namespace: str,
+        name: str,
         identity: str,
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
-        self._where = Where("Lease", namespace, MANAGER)
+        self._where = Where("Lease", namespace, name)
         self._identity = identity
         self._clock = clock
         self._monotonic = monotonic
         self._observed: tuple[str, float] = ("", 0.0)
+        self._renewed = monotonic()
         self.turned = monotonic()
 
     async def acquire(self) -> None:
         """Wait until it is ours."""
         waiting = False
         while True:
-            self.turned = self._monotonic()
+            self._renewed = self.turned = self._monotonic()
             try:
                 if await self._try():
                     metrics.LEADER.set(1)
@@ -67,18 +69,18 @@ class Lease:
 
     async def keep(self) -> None:
         """Renew for ever; raises `LeaseLost`."""
-        renewed = self._monotonic()
         while True:
             await asyncio.sleep(RENEW_EVERY)
-            self.turned = self._monotonic()
+            begun = self.turned = self._monotonic()
+            end = self._renewed + GIVE_UP_AFTER
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(max(min(ANSWER_SECONDS, end - begun), 0.0)):
                     if not await self._try():
                         raise LeaseLost("another operator has taken the lease.")
-                renewed = self._monotonic()
+                self._renewed = begun
             except (Retry, TimeoutError) as error:
                 log.warning("the lease is not renewed: %r", error)
-                if self._monotonic() - renewed >= GIVE_UP_AFTER:
+                if self._monotonic() >= end:
                     raise LeaseLost(f"the lease could not be renewed for {GIVE_UP_AFTER:.0f} s.") from error
 
     async def release(self) -> None:

@@ -123,7 +123,11 @@ class Performer:
         except Conflict:
             self._index.put(key.kind, await self._kube.call("GET", where))
             raise
-        self._index.put(key.kind, document)
+        if "deletionTimestamp" in document["metadata"] and not document["metadata"].get("finalizers"):
+            # That was the end of it. The watch may have said so already: it must not come back.
+            self._index.remove(key.kind, meta.namespace, meta.name, meta.uid)
+        else:
+            self._index.put(key.kind, document)
 
     async def _tell(self, key: Key, namespace: str, replicator: str, action: Take | Pause | Cancel) -> None:
         pod = self._gatherer.pod(namespace, replicator)

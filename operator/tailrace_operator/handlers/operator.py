@@ -21,7 +21,7 @@ from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.handlers.reconcile import Parts, Reconciler
-from tailrace_operator.handlers.scheduler import Scheduler
+from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
 from tailrace_operator.kube import Kube
 from tailrace_operator.observe.drivers import Drivers
@@ -67,7 +67,7 @@ class _Process:
         self._kube = kube
         self.scheduler = Scheduler()
         self.index = Index(self.scheduler.wake)
-        self.lease = Lease(kube, settings.lease_namespace, settings.identity)
+        self.lease = Lease(kube, settings.lease_namespace, settings.lease, settings.identity)
         self.canary = Canary(kube, self.index, settings.namespaces)
         memory = Memory(time.time)
         gatherer = Gatherer(self.index, kube, Drivers(session), memory, time.time)
@@ -85,7 +85,7 @@ class _Process:
         )
         metrics.REGISTRY.register(Gauges(self.index))
         self.probes = ProbeServer(self.ailment, self.measure)
-        self._held = False
+        self._held = self._working = False
 
     async def run(self) -> None:
         await self.lease.acquire()
@@ -102,6 +102,7 @@ class _Process:
             log.info("knows %d Replicators", len(self.index.keys("Replicator")))
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
+            self._working = True
             # Last: when kopf ends, it also ends all tasks that are younger than itself.
             group.create_task(_endless("kopf", self._kopf()))
 
@@ -113,8 +114,8 @@ class _Process:
     def ailment(self) -> str | None:
         if time.monotonic() - self.lease.turned > LEASE_STUCK_SECONDS:
             return "the lease is not looked after"
-        if self._held and self.scheduler.overdue() > STUCK_SECONDS:
-            return f"a round is overdue for {self.scheduler.overdue():.0f} s"
+        if self._working and self.scheduler.stuck() > STUCK_SECONDS:
+            return f"no round has ended for {self.scheduler.stuck():.0f} s"
         if self.canary.stale:
             return "the watches miss changes"
         return None
@@ -185,6 +186,6 @@ class _Closing(contextlib.AbstractAsyncContextManager["_Closing"]):
 async def _session() -> AsyncIterator[aiohttp.ClientSession]:
     """For the drivers; no proxy: their addresses are pods. A connection per question: the pod's address may be another
     pod's by the next one."""
-    connector = aiohttp.TCPConnector(limit=64, force_close=True)
+    connector = aiohttp.TCPConnector(limit=WORKERS, force_close=True)
     async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
         yield session

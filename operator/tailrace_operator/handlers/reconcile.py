@@ -1,6 +1,6 @@
 """One round of the loop: observe, decide, record the intent, act. Called by the scheduler for whatever is due."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailrace.seams import seam
 from tailrace_operator.act.events import Events
@@ -23,6 +23,11 @@ SOON_SECONDS = 5.0
 """After actions: what they changed is looked at soon, even if a watch is late."""
 Seen = ReplicatorSeen | RequestSeen
 Decided = Decision[ReplicatorStatus] | Decision[SnapshotRequestStatus]
+
+
+def pace(again: float, count: int) -> float:
+    """Seconds until a driver is asked again, when as many are asked."""
+    return again if again > FAST_SECONDS else min(max(again, count / QUESTIONS_PER_SECOND), FAST_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,8 @@ class Reconciler:
             self._forget(key)
             return None
         decision = replicator.decide(seen, self._parts.limits)
-        delay = await self._carry_out(key, seen, decision, seen.meta.name)
-        running = self._parts.index.count(REPLICATOR)
-        crowded = min(max(decision.again, running / QUESTIONS_PER_SECOND), FAST_SECONDS)
-        return min(delay, crowded) if decision.again <= FAST_SECONDS else delay
+        again = pace(decision.again, self._parts.index.count(REPLICATOR))
+        return await self._carry_out(key, seen, replace(decision, again=again), seen.meta.name)
 
     async def _request(self, key: Key) -> float | None:
         seen = await self._parts.gatherer.request(key)

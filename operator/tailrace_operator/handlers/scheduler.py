@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 0.1
 """Changes that come together are one round."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
-WORKERS = 16
+WORKERS = 64
+"""Most rounds wait for a driver's answer; drivers that are silent hold a worker for as long as they are given."""
 Round = Callable[[Key], Awaitable[float | None]]
 """Does one round; returns seconds until the next, None: the object is gone."""
 
@@ -36,6 +37,7 @@ class Scheduler:
         self._busy: dict[Key, float] = {}
         self._pauses: dict[Key, float] = {}
         self._changed = asyncio.Event()
+        self._ended = clock()
 
     def wake(self, key: Key, delay: float = SETTLE_SECONDS) -> None:
         """Due in `delay` seconds, or earlier if it already was."""
@@ -51,6 +53,14 @@ class Scheduler:
         now = self._clock()
         oldest = min([*self._due.values(), *self._busy.values()], default=now)
         return max(now - oldest, 0.0)
+
+    def stuck(self) -> float:
+        """Seconds without progress: of the longest round under way, or since work is due and none has ended. A long
+        queue that moves is slow; a restart would make it slower."""
+        now = self._clock()
+        longest = max((now - at for at in self._busy.values()), default=0.0)
+        waits = min(now - self._ended, now - min(self._due.values(), default=now))
+        return max(longest, waits, 0.0)
 
     def length(self) -> int:
         now = self._clock()
@@ -69,6 +79,7 @@ class Scheduler:
                 delay = await self._round(work, key)
             finally:
                 del self._busy[key]
+                self._ended = self._clock()
             if delay is not None:
                 self.wake(key, delay)
             self._changed.set()

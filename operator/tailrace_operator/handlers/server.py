@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from tailrace_operator import metrics
 
 STUCK_SECONDS = 180.0
-"""A due object or a round that waits longer: rounds end in much less, whatever the API server does."""
+"""Without progress for longer: rounds end in much less, whatever the API server does."""
 
 
 class ProbeServer:
