@@ -4,13 +4,18 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from cluster import cgroups, node_files, places, workload
+from cluster.deploy import Cluster, CommandFailed
 from cluster.node import Node
 from cluster.services import NotReady, Services
+from cluster.workload import Document
 from tailrace.contract.resources import Replicator, SnapshotRequest
 
 ENTRYPOINT = Path(places.__file__).with_name("entrypoint.sh")
@@ -72,6 +77,32 @@ def test_two_clusters_share_no_file_no_namespace_and_no_control_group() -> None:
 def test_the_documents_of_the_workload_are_valid_resources() -> None:
     Replicator.model_validate(workload.replicator("shop", deletionPolicy="Delete"))
     SnapshotRequest.model_validate(workload.snapshot_request("shop", "again", ["public.*"], chunkRows=10))
+
+
+class Foreign(Cluster):
+    """Somebody's cluster, with a namespace `shop`."""
+
+    labels: ClassVar[dict[str, str]] = {}
+    told: ClassVar[list[str]] = []
+
+    def get(self, space: str, kind: str, name: str) -> Document | None:
+        return {"metadata": {"name": name, "labels": self.labels}}
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 180) -> str:
+        self.told.append(" ".join(arguments))
+        return ""
+
+
+def test_a_namespace_that_is_somebody_elses_is_neither_used_nor_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Foreign(Path("config"), None)
+    acts: tuple[Callable[[], None], ...] = (partial(cluster.prepare, "shop", "x"), partial(cluster.forget, "shop"))
+    for act in acts:
+        with pytest.raises(CommandFailed, match="namespace shop"):
+            act()
+    assert cluster.told == []
+    monkeypatch.setattr(Foreign, "labels", workload.namespace("shop")["metadata"]["labels"])
+    cluster.forget("shop")
+    assert cluster.told[0].startswith("delete namespace shop")
 
 
 def entrypoint(folder: Path, environment: dict[str, str], *arguments: str) -> list[str]:

@@ -90,6 +90,7 @@ class Cluster:
 
     def prepare(self, space: str, password: str) -> None:
         """A namespace with PostgreSQL (`shop-db`), its Secret and a volume (`shop-data`)."""
+        self._not_foreign(space)
         if self.node is not None:
             folder = workload.volume_folder(self.node, space)
             folder.mkdir(parents=True, exist_ok=True)
@@ -108,10 +109,17 @@ class Cluster:
 
     def forget(self, space: str) -> None:
         """Remove the namespace and its volume, if they are there."""
+        self._not_foreign(space)
         self.kubectl("delete", "namespace", space, "--ignore-not-found", "--timeout=170s")
         if self.node is not None:
             self.kubectl("delete", "persistentvolume", f"{space}-shop-data", "--ignore-not-found", "--timeout=60s")
             shutil.rmtree(workload.volume_folder(self.node, space), ignore_errors=True)
+
+    def _not_foreign(self, space: str) -> None:
+        """In a cluster that was given, a namespace of this name may hold somebody's work."""
+        found = self.get("default", "namespace", space) if self.node is None else None
+        if found is not None and not workload.OURS.items() <= found["metadata"].get("labels", {}).items():
+            raise CommandFailed(f"namespace {space} of this cluster was not made by `make cluster`: it is left alone")
 
     @contextmanager
     def port(self, space: str, service: str, port: int) -> Iterator[int]:

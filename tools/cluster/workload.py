@@ -17,6 +17,8 @@ Document = dict[str, Any]
 DATA = "/data"
 """Where driver and executors see the volume."""
 USER = 185
+OURS = {"app.kubernetes.io/managed-by": "tailrace-make-cluster"}
+"""Label of the namespaces that are made here, and therefore may be deleted here."""
 API = "tailrace.dev/v1alpha1"
 PUBLIC_IMAGE = "postgres:18"
 START = """
@@ -35,7 +37,7 @@ def metadata(name: str, namespace: str) -> Document:
 
 
 def namespace(name: str) -> Document:
-    labels = {"pod-security.kubernetes.io/warn": "restricted"}
+    labels = {**OURS, "pod-security.kubernetes.io/warn": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
