@@ -6,7 +6,7 @@ root, or absolute URIs of the same scheme. Errors of the libraries end here: `No
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property, partial
@@ -39,6 +39,8 @@ __all__ = [
 CLIENT_OPTIONS = {"connect_timeout": "5s", "timeout": "60s"}
 RETRY_SECONDS = 20.0
 """How long one request to an object store is repeated after server and connection errors before the caller hears."""
+BULK = 1000
+"""Objects that one request deletes at most."""
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError)
 
 
@@ -131,6 +133,24 @@ class Storage:
                 obstore.delete(self._store, self._key(path))
             except FileNotFoundError:
                 return
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Remove the objects in any order, many with one request where the store can; missing ones are no error."""
+        for start in range(0, len(paths), BULK):
+            some = paths[start : start + BULK]
+            try:
+                if self.access.scheme == "s3":
+                    with self.errors(some[0]):
+                        obstore.delete(self._store, [self._key(path) for path in some])
+                    continue
+            except NotFound:
+                pass  # the store is one that minds
+            for path in some:
+                self.delete(path)
+
+    def unfinished(self, prefix: str) -> Sequence[str]:
+        """Files that killed writers left under a local folder; an object store has none that can be seen."""
+        return storage_local.unfinished(Path(self.access.prefix), prefix) if self.local else ()
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         """(path, bytes) of every object whose path begins with `prefix`, in order of paths. Never in a hot path."""

@@ -5,13 +5,16 @@ aside and synced before it gets its name, and its folder after.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
 TEMPORARY = ".tailrace-tmp-"
-"""Files whose name begins so are unfinished: listings pass over them, the sweep removes them."""
+"""Files whose name begins so are unfinished: listings pass over them, the change log's sweep removes its own."""
+ABANDONED = 3600.0
+"""Seconds after which an unfinished file's writer is dead."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -75,3 +78,15 @@ def walk(root: Path, prefix: str) -> Iterator[tuple[str, int]]:
                     yield path, (root / path).stat().st_size
                 except FileNotFoundError:
                     continue
+
+
+def unfinished(root: Path, prefix: str) -> list[str]:
+    """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that nobody writes any more."""
+    found = []
+    for path in sorted((root / prefix).rglob(f"{TEMPORARY}*")):
+        try:
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                found.append(path.relative_to(root).as_posix())
+        except FileNotFoundError:
+            continue
+    return found

@@ -1,5 +1,7 @@
 """Retention: floors over plain states, and the executor on a local folder."""
 
+import os
+import time
 from pathlib import Path
 from random import Random
 
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.journals import TABLE_IDS, Journal, table_schema
-from tailrace import seams
+from tailrace import seams, storage_local
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader, load_rollup
 from tailrace.changelog.paths import record_path, rollup_path, segment_path
@@ -182,9 +184,12 @@ def files(storage: Storage) -> list[str]:
     return [path.rpartition("/")[2] for path, _ in storage.list("segments/")]
 
 
-def test_trim_records_the_removal_and_then_deletes(storage: Storage) -> None:
+def test_trim_records_the_removal_and_names_what_to_delete(storage: Storage) -> None:
     one = filled(storage)
-    assert trim(one, Pins(4), LATE).size == 8
+    gone = trim(one, Pins(4), LATE)
+    assert gone.size == 8
+    storage.delete_many(gone.paths)
+    storage.delete_many(gone.paths)
     assert files(storage) == ["3-3-ab.parquet"]
     assert JournalReader.open(storage).state.tables[1].removed_through == 2
     head = one.state.number
@@ -206,6 +211,18 @@ def test_dying_between_record_and_deletion_leaves_what_the_sweep_finds(
     state = JournalReader.open(storage).state
     assert len(sweep(storage, state)) == 2
     assert files(storage) == ["3-3-ab.parquet", "4-9-cd.parquet"]
+
+
+def test_the_sweep_takes_unfinished_files_of_dead_writers_only(storage: Storage) -> None:
+    one = filled(storage)
+    folder = Path(storage.access.prefix) / "segments" / "public.t-1"
+    for name, age in (("dead", 2 * storage_local.ABANDONED), ("writing", 0.0)):
+        path = folder / f"{storage_local.TEMPORARY}{name}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - age,) * 2)
+    assert len(sweep(storage, one.state)) == 1
+    assert [p.name for p in folder.glob(f"{storage_local.TEMPORARY}*")] == [f"{storage_local.TEMPORARY}writing"]
 
 
 def test_a_fenced_writer_deletes_nothing(storage: Storage) -> None:

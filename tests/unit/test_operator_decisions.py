@@ -243,6 +243,7 @@ def test_what_a_dead_driver_measured_is_not_told_as_if_it_were_so() -> None:
     met = {c.type for c in before.conditions} - {c.type for c in after.conditions}
     assert {"SLOMet", "Lagging"} <= met
 
+
 def test_failing_tables_are_named_worst_first_and_bounded() -> None:
     fault = Fault(name="NoKey", message="no key", fix="add one")
     tables = [TableStatus(name=f"public.t{n:02}", state="FAILING", fault=fault) for n in range(30)]
@@ -309,6 +310,7 @@ def test_what_the_api_server_refused_stays_told_while_it_is_sent_again() -> None
     tries = decide(seen(refusal=refusal, now=NOW + 61, status=waits.status), LIMITS)
     assert "Service" not in applied(waits.actions) and "Service" in applied(tries.actions)
     assert tries.status.conditions == waits.status.conditions
+
 
 # ---- documents of other versions ----
 

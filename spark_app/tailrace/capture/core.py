@@ -117,13 +117,13 @@ class Capture:
     def _turn(self, connection: LogConnection) -> None:
         select.select([connection.fileno(), self._inbox.fileno()], [], [], 0 if self._behind else self._wait())
         timing = self._timing
-        batch = connection.read(self._assembler.feed, self._assembler.observe, timing.read_bytes, timing.read_seconds)
-        self._behind = not batch.ended
+        ended = connection.read(self._assembler.feed, self._assembler.observe, timing.read_bytes, timing.read_seconds)
+        self._behind = not ended
         for item in self._inbox.take():
             self._requests.serve(item)
         markers, self._assembler.markers = self._assembler.markers, []
         for marker in markers:
-            self._poll.marker(marker.decode())
+            self._poll.marker(marker.decode(errors="replace"))  # anybody may write a message
         self._record()
         self._housekeeping()
         connection.keep_alive()

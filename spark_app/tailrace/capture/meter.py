@@ -50,8 +50,7 @@ class Meter:
         self._rate += SMOOTHING * (rate - self._rate)
         self._rows, self._at = rows, now
         journal = self._recorder.journal
-        if position >= distance.insert_position or journal.state.position >= distance.insert_position:
-            self._behind = Behind()
+        lag = self._behind.seconds(now, distance.insert_position, max(position, journal.state.position))
         self._board.show(
             StateAnswer(
                 record=journal.state.number,

@@ -1,9 +1,12 @@
 """Runs retention of the change log once a minute, with the floors that only capture knows. Called by the loop.
 
 At a start, and daily, it also sweeps what earlier processes left behind: segments that no record names, old records.
+Files are deleted beside the loop: thousands on an object store take minutes, and the source must hear from us.
 """
 
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable
 
@@ -11,13 +14,39 @@ from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
 from tailrace.capture.startup import Place
 from tailrace.changelog.retention import Ages, Pins
+from tailrace.changelog.state import LogState
 from tailrace.changelog.trim import sweep, trim, trim_journal
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TailraceError
 from tailrace.run.manifest import seconds
 
 log = logging.getLogger(__name__)
 DAY = 86_400.0
 MICROSECONDS = 1_000_000
+
+
+class Cleaner:
+    """One thread that deletes, in order of what it is given."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._refused: TailraceError | None = None
+        threading.Thread(target=self._run, name="retention", daemon=True).start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Raises what stood in the way of earlier work, unless it passes by itself."""
+        if self._refused is not None:
+            raise self._refused
+        self._work.put(work)
+
+    def _run(self) -> None:
+        while True:
+            work = self._work.get()
+            try:
+                work()
+            except Retry as error:
+                log.warning("retention: %s; a later sweep finds what is left", error)
+            except TailraceError as error:
+                self._refused = error
 
 
 class Retention:
@@ -28,24 +57,32 @@ class Retention:
         self._settle = settle
         self._retention = int(seconds(spec.retention.time) * MICROSECONDS)
         self._retry = int(seconds(spec.retry.time) * MICROSECONDS)
+        self._cleaner = Cleaner()
         self._swept: float | None = None
 
     def run(self) -> None:
-        """A storage that fails now is tried again with the next run; the log only stays longer."""
+        """A record whose outcome is unknown ends capture, like any other: a new writer finds out."""
         # The pins are of the journal as it is written: nothing may be taken and not recorded.
         self._settle()
         journal = self._recorder.journal
         now = time.time_ns() // 1000
         pins = Pins(now=self._requests.point_now(), reading=self._requests.floors(), cut_off=self._requests.cut_off)
         self._requests.retention_ran = True
+        gone = trim(journal, pins, Ages(now=now, retention=self._retention, retry=self._retry))
+        if gone.paths:
+            log.info("retention removes %d segments, %d bytes", len(gone.paths), gone.size)
+            self._cleaner.put(lambda: journal.storage.delete_many(gone.paths))
+        if self._swept is None or time.monotonic() - self._swept > DAY:
+            self._swept = time.monotonic()
+            state = journal.state
+            self._cleaner.put(lambda: self._sweep(state, now))
+
+    def _sweep(self, state: LogState, now: int) -> None:
+        storage = self._recorder.journal.storage
         try:
-            gone = trim(journal, pins, Ages(now=now, retention=self._retention, retry=self._retry))
-            if gone.paths:
-                log.info("retention removed %d segments, %d bytes", len(gone.paths), gone.size)
-            if self._swept is None or time.monotonic() - self._swept > DAY:
-                left = sweep(journal.storage, journal.state)
-                records = trim_journal(journal.storage, now, self._retention)
-                log.info("swept %d segments that no record names and %d old records", len(left), records)
-                self._swept = time.monotonic()
-        except Retry as error:
-            log.warning("retention: %s", error)
+            left = sweep(storage, state)
+            records = trim_journal(storage, now, self._retention)
+        except Retry:
+            self._swept = None
+            raise
+        log.info("swept %d segments that no record names and %d old records", len(left), records)

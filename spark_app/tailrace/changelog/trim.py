@@ -1,6 +1,7 @@
 """Carries retention out: the event first, then the files; and sweeps what dying in between left behind.
 
-Called by capture, the journal's only writer: `trim` now and then, `sweep` and `trim_journal` at a start and daily.
+Called by capture, the journal's only writer: `trim` now and then, `sweep` and `trim_journal` at a start and daily. The
+last two need no writer: capture has them done in a thread of their own, since an object store may need minutes.
 """
 
 from tailrace.changelog.journal import read_record
@@ -17,19 +18,18 @@ KEPT_ROLLUPS = 2
 
 
 def trim(writer: JournalWriter, pins: Pins, ages: Ages) -> Removal:
-    """Remove what nobody needs. Readers see the event before a file is missing."""
+    """Forget what nobody needs; the caller deletes the `paths`. Readers see the event before a file is missing."""
     going = removal(writer.state, pins, ages)
     if going.events:
         writer.append(writer.state.position, events=going.events)
         # Dying here is safe: the state no longer names the files, and `sweep` removes what it does not name.
         seam("retention.after-event")
-        for path in going.paths:
-            writer.storage.delete(path)
     return going
 
 
 def sweep(storage: Storage, state: LogState) -> list[str]:
-    """Remove segments that no record names or ever will: those that end at or below the last recorded sequence.
+    """Remove segments that no record names or ever will: those that end at or below the last recorded sequence. And
+    what killed writers left unfinished on a local disk.
 
     The range stands in the path. What a writer is writing right now begins above the last recorded sequence, also
     as seen by a writer that has been fenced and does not know it yet.
@@ -40,8 +40,8 @@ def sweep(storage: Storage, state: LogState) -> list[str]:
         covered = segment_range(path)
         if covered is not None and covered[1] <= state.last_seq and path not in named:
             left.append(path)
-    for path in left:
-        storage.delete(path)
+    left += [*storage.unfinished(SEGMENTS), *storage.unfinished(JOURNAL)]
+    storage.delete_many(left)
     return left
 
 

@@ -5,7 +5,7 @@ no secret: the password is read from its file at each connect, so a rotated one 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ SETTINGS: dict[str, str] = {
     "default_transaction_isolation": "read\\ committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
+    # A client whose machine died must not leave a backend that holds a snapshot. (Of no effect on a local socket.)
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
     # A policy that would hide rows is an error, never a silent filter.
     "row_security": "off",
     "jit": "off",
@@ -185,7 +189,12 @@ def _settle(connection: Connection, config: PgConfig, replication: bool) -> None
     if connection.info.server_version >= 170000:
         # Older servers refuse a connection that names it among the startup options.
         connection.execute("SET transaction_timeout = 0")
-    if config.system_identifier is None or replication:
+    if replication:
+        return
+    # A dead client's statement ends: a long read, or the making of a slot that nobody would own. Some platforms cannot.
+    with suppress(psycopg.errors.InvalidParameterValue):
+        connection.execute("SET client_connection_check_interval = '5s'")
+    if config.system_identifier is None:
         return
     found = system_identifier(connection)
     if found != config.system_identifier:

@@ -9,13 +9,12 @@ import select
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import pq
 
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors, take_unchecked_text
 from tailrace.sources.postgresql.pgoutput import POSTGRES_EPOCH
 
 DATA, KEEPALIVE, STATUS = b"wkr"
@@ -30,16 +29,6 @@ _KEEPALIVE = struct.Struct(">BQqB")
 _STATUS = struct.Struct(">BQQQqB")
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What one call of `read` brought."""
-
-    count: int = 0
-    size: int = 0
-    ended: bool = False
-    """The server has nothing more to send right now."""
-
-
 class LogConnection:
     """One replication connection in streaming mode."""
 
@@ -47,11 +36,11 @@ class LogConnection:
         """`position`: the journal's; the server sends every commit that ends behind it."""
         self.durable = position
         """What status updates acknowledge; raised by capture after each durable record."""
-        self.server_position = 0
-        """The server's end of log when it last spoke."""
         self._heard = self._told = time.monotonic()
         self._reply_wanted = False
         self._connection = connect(config, replication=True)
+        with source_errors("preparing the log connection"):
+            take_unchecked_text(self._connection)
         self._pgconn = self._connection.pgconn
         self._start(slot, publication)
 
@@ -70,16 +59,19 @@ class LogConnection:
 
     def read(
         self, data: Callable[[bytes], None], keepalive: Callable[[int], None], max_bytes: int, max_seconds: float
-    ) -> Batch:
+    ) -> bool:
         """Hand over what is there, at most so much: `data` gets each payload, `keepalive` the server's sent
-        position."""
+        position. True: the server has nothing more to send right now."""
         # In local variables: this runs once per message, and so does nothing else in here.
         count = size = 0
         ended = False
         get = self._pgconn.get_copy_data
         deadline = time.monotonic() + max_seconds
         while True:
-            length, view = get(1)
+            try:
+                length, view = get(1)
+            except psycopg.OperationalError as error:
+                raise _broken(error) from None
             if length > 0:
                 count += 1
                 size += length
@@ -100,7 +92,7 @@ class LogConnection:
             self._heard = now
         if self._reply_wanted:
             self.acknowledge()
-        return Batch(count, size, ended)
+        return ended
 
     def _more(self) -> bool:
         readable, _, _ = select.select([self._pgconn.socket], [], [], 0)
@@ -109,20 +101,20 @@ class LogConnection:
         try:
             self._pgconn.consume_input()
         except psycopg.OperationalError as error:
-            raise Retry(f"the log connection broke: {' '.join(str(error).split())}") from None
+            raise _broken(error) from None
         return True
 
     def _keepalive(self, message: bytes, keepalive: Callable[[int], None]) -> None:
         if message[0] != KEEPALIVE:
             raise Retry(f"the log connection brought an unknown frame {chr(message[0])!r}")
         _, position, _clock, wanted = _KEEPALIVE.unpack_from(message)
-        self.server_position = max(self.server_position, position)
         self._reply_wanted |= bool(wanted)
         keepalive(position)
 
     def _ended(self) -> None:
-        with source_errors("the log connection"):
-            message = " ".join(self._pgconn.get_error_message().split())
+        # Why stands in the result that ends the stream, and only there.
+        result = self._pgconn.get_result()
+        message = " ".join((result.get_error_message() if result is not None else "").split())
         if "publication" in message and "does not exist" in message:
             raise PositionLost(
                 f"the log stream ended: {message}; what was written without it cannot be read any more",
@@ -141,7 +133,7 @@ class LogConnection:
             self._pgconn.put_copy_data(message)
             self._pgconn.flush()
         except psycopg.OperationalError as error:
-            raise Retry(f"the log connection broke: {' '.join(str(error).split())}") from None
+            raise _broken(error) from None
         self._reply_wanted = False
         self._told = time.monotonic()
 
@@ -159,6 +151,10 @@ class LogConnection:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _broken(error: psycopg.Error) -> Retry:
+    return Retry(f"the log connection broke: {' '.join(str(error).split())}")
 
 
 def _start_error(slot: str, message: str) -> Exception:
