@@ -12,9 +12,10 @@ from tailrace.changelog import journal, writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
 from tailrace.changelog.records import Column, Heartbeat, Origin, TableAdded, TableSchema, Transactions
+from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.errors import Fenced, OutcomeUnknown, Retry
+from tailrace.errors import CorruptLog, Fenced, OutcomeUnknown, Retry, SourceRefused
 from tailrace.storage import AlreadyExists, NotFound, Storage
 
 ORIGIN = Origin(
@@ -215,11 +216,37 @@ def test_a_writer_that_ran_out_of_patience_writes_no_more(storage: Storage) -> N
     one = JournalWriter.create(faulty, ORIGIN, 5, "a", sleep=no_sleep, clock=lambda: float(next(now)))
     faulty.plan = ["done"] + ["lost"] * 50
     one._patience = -1
-    with pytest.raises(Retry):
-        row(one)
-    with pytest.raises(Fenced):
-        row(one)
+    for _ in range(2):  # not Fenced, which nobody restarts: there is no other writer
+        with pytest.raises(Retry, match="not finished by this writer"):
+            row(one)
     assert JournalReader.open(storage).state.number == 1
+
+
+def test_a_claim_where_records_are_missing_under_their_roll_up_ends(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not an endless attempt to write behind a record that nobody can put back."""
+    monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
+    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    for _ in range(4):
+        row(one)
+    for number in range(5):
+        storage.delete(record_path(number))
+    with pytest.raises(CorruptLog, match="record 4 is missing"):
+        JournalWriter.claim(storage, "b")
+    assert not storage.exists(record_path(5))
+
+
+def test_a_claim_that_the_state_does_not_admit_leaves_the_writer_alone(storage: Storage) -> None:
+    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+
+    def refuse(state: LogState) -> None:
+        raise SourceRefused(f"not the source of {state.origin}")
+
+    with pytest.raises(SourceRefused):
+        JournalWriter.claim(storage, "b", refuse)
+    row(one)
+    assert one.state.number == 1
 
 
 def test_a_record_that_does_not_fit_is_refused_before_it_is_written(storage: Storage) -> None:

@@ -129,7 +129,7 @@ class Requests:
         for waiting in ready:
             try:
                 done = self._register(waiting)
-            except TailraceError as error:
+            except ChunkTooOld as error:  # anything else is not the chunk's: capture ends
                 waiting.reply.set_exception(error)
                 done = True
             if done:

@@ -50,7 +50,8 @@ class JournalWriter:
         self._clock = clock
         self._sleep = sleep
         self._patience = patience
-        self._lost: str | None = None
+        self._lost: TailraceError | None = None
+        """Why this writer must not write any more: fenced, or the outcome of its last record is not known."""
         self._since_rollup = 0
         self._bytes_since_rollup = 0
 
@@ -128,14 +129,15 @@ class JournalWriter:
 
     def _write(self, record: Record) -> None:
         if self._lost is not None:
-            raise Fenced(self._lost, ONE_WRITER)
+            raise self._lost
         try:
             state = fold(self.state, record)
         except CorruptLog as error:
             raise RecordRefused(error.message, error.fix) from error
         data = record.model_dump_json().encode()
         # Whatever interrupts this writer from here on leaves it without knowledge of the head.
-        self._lost = f"journal record {record.number} was begun and not finished by this writer"
+        unfinished = f"journal record {record.number} was begun and not finished by this writer"
+        self._lost = Retry(unfinished, "Start again: a new writer claims the journal.")
         seam("journal.before-create")
         self._patiently(lambda: self._create(record, data))
         # Dying here is safe: the record is durable, and the next writer folds it.
@@ -154,7 +156,8 @@ class JournalWriter:
                 return action()
             except Retry as error:
                 if self._clock() >= deadline:
-                    raise Retry(f"{self._lost}: {error.message}", "Start again: a new writer claims it.") from error
+                    assert self._lost is not None
+                    raise Retry(f"{self._lost.message}: {error.message}", self._lost.fix) from error
             self._sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
 
@@ -174,8 +177,7 @@ class JournalWriter:
         other = parse_record(found, record.number)
         if other.nonce == self.nonce:
             raise CorruptLog(f"journal record {record.number} is our own with another content")
-        self._lost = f"journal record {record.number} was written by another writer in epoch {other.epoch}"
-        raise Fenced(self._lost, ONE_WRITER)
+        raise self._fenced(f"journal record {record.number} was written by another writer in epoch {other.epoch}")
 
     def _check_predecessor(self, record: Record) -> None:
         """A writer that slept beyond the retention of records could create *n* anew where the real *n* was removed.
@@ -188,8 +190,11 @@ class JournalWriter:
         if stands:
             return
         self.storage.delete(record_path(record.number))
-        self._lost = f"the journal went on without this writer past record {record.number}"
-        raise Fenced(self._lost, ONE_WRITER)
+        raise self._fenced(f"the journal went on without this writer past record {record.number}")
+
+    def _fenced(self, why: str) -> Fenced:
+        self._lost = fenced = Fenced(why, ONE_WRITER)
+        return fenced
 
     def _roll_up(self, size: int) -> None:
         """Store the state now and then. A roll-up is only a shortcut: one that fails is tried with a later record."""
