@@ -186,6 +186,16 @@ def test_a_position_seen_inside_a_transaction_does_not_count(tmp_path: Path) -> 
     assert assembler.position == 120
 
 
+def test_a_transaction_is_divided_from_its_first_full_block_to_its_commit(tmp_path: Path) -> None:
+    assembler = Assembler(Collect(), Spill(tmp_path / "spill"), lambda xid: xid, 300)
+    seen = []
+    for message in (pg.begin(1), *(row(n) for n in range(10)), pg.commit(90)):
+        assembler.feed(message)
+        seen.append(assembler.divided)
+    assert seen[0] is False and seen[-1] is False
+    assert True in seen and seen[:-1] == sorted(seen[:-1])
+
+
 def test_a_streams_announcement_counts_after_its_commit_unless_a_newer_one_was_made(tmp_path: Path) -> None:
     sink = Collect()
     assembler = Assembler(sink, Spill(tmp_path / "spill"), lambda xid: xid, 1 << 20)

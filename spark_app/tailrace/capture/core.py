@@ -121,9 +121,10 @@ class Capture:
         self._behind = not ended
         for item in self._inbox.take():
             self._requests.serve(item)
-        markers, self._assembler.markers = self._assembler.markers, []
-        for marker in markers:
-            self._poll.marker(marker.decode(errors="replace"))  # anybody may write a message
+        if not self._assembler.divided:
+            markers, self._assembler.markers = self._assembler.markers, []
+            for marker in markers:
+                self._poll.marker(marker.decode(errors="replace"))  # anybody may write a message
         self._record()
         self._housekeeping()
         connection.keep_alive()
@@ -180,7 +181,7 @@ class Capture:
         return slots.snapshot(self._place.connection)
 
     def _housekeeping(self) -> None:
-        if self._is_due("poll", self._timing.poll):
+        if not self._assembler.divided and self._is_due("poll", self._timing.poll):
             self._next_xid = slots.next_xid(self._place.connection)
             self._poll.poll()
         if self._is_due("meter", 1.0):

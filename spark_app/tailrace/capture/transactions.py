@@ -126,6 +126,11 @@ class Assembler:
         """Finished transactions wait for a record."""
         return self._boundary > 0 or (self._mode is not Mode.TRANSACTION and self._open_in_segments)
 
+    @property
+    def divided(self) -> bool:
+        """Rows of the open transaction are in segments already: its tables must not change in a record before it."""
+        return self._open_in_segments
+
     def feed(self, message: bytes) -> None:
         kind = message[0]
         if kind in pgoutput.ROWS:
