@@ -274,6 +274,16 @@ def test_only_the_newest_ended_snapshots_are_remembered() -> None:
     assert list(state.snapshots) == ["s", *(f"n{i}" for i in range(5, KEPT_SNAPSHOTS + 5))]
 
 
+def test_the_outcome_of_a_request_is_not_forgotten_for_repairs() -> None:
+    state = start()
+    for number in range(KEPT_SNAPSHOTS + 5):
+        request = "asked" if number == 0 else None
+        plan = planned(f"n{number}", (2,)).model_copy(update={"request": request})
+        events = (plan, SnapshotEnded(snapshot_id=f"n{number}", outcome="completed"))
+        state = fold(state, good(state, events=events))
+    assert "n0" in state.snapshots and "n4" not in state.snapshots and "n5" in state.snapshots
+
+
 def test_commit_times_are_kept_for_records_that_a_table_has_still_to_apply() -> None:
     state = start()
     for number in range(4):

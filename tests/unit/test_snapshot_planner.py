@@ -53,6 +53,18 @@ def test_an_added_table_gets_one_initial_snapshot_and_no_second() -> None:
     assert planner.wanted(known, {}) == ()
 
 
+def test_a_long_snapshot_that_ends_late_does_not_call_for_forgotten_ones_again() -> None:
+    """Its plan is old; the younger table's own snapshot was planned, ended and forgotten since."""
+    young = table(7, "a", initial_snapshot=True, added_record=100)
+    plan = SnapshotPlanned(snapshot_id="initial-6-1", reason="initial", tables=(6,))
+    long = snapshot(plan, record=2, ended=SnapshotEnded(snapshot_id="initial-6-1", outcome="completed"))
+    state = log(young, snapshots={plan.snapshot_id: long}).model_copy(update={"forgotten_plan": 101})
+    assert planner.wanted(state, {}) == ()
+    assert [p.snapshot_id for p in planner.wanted(state.model_copy(update={"forgotten_plan": 99}), {})] == [
+        "initial-7-100"
+    ]
+
+
 def test_a_removed_table_is_not_read() -> None:
     assert planner.wanted(log(table(7, "a", initial_snapshot=True, removed=True)), {}) == ()
 

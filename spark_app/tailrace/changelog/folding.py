@@ -27,6 +27,7 @@ class Folding:
         self.commit_times = state.commit_times
         if record.commit_time is not None:
             self.commit_times = (*state.commit_times, (record.number, record.commit_time[0]))
+        self.forgotten_plan = state.forgotten_plan
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""
 
@@ -57,7 +58,11 @@ class Folding:
             oldest = min((_first_pending(t) for t in running), default=NOTHING_PENDING)
             self.commit_times = self.commit_times[bisect_left(self.commit_times, (oldest, 0)) :]
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
-        for key in ended[: max(0, len(ended) - KEPT_SNAPSHOTS)]:
+        own = [key for key in ended if self.snapshots[key].plan.request is None]
+        asked = [key for key in ended if self.snapshots[key].plan.request is not None]
+        for key in own[:-KEPT_SNAPSHOTS]:
+            self.forgotten_plan = max(self.forgotten_plan, self.snapshots.pop(key).record)
+        for key in asked[:-KEPT_SNAPSHOTS]:
             del self.snapshots[key]
 
 

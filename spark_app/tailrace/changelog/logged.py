@@ -134,9 +134,12 @@ class LogState(Closed):
     tables: dict[int, TableLog] = Field(default_factory=dict)
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()
+    forgotten_plan: int = -1
+    """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
+    that record has had its own."""
     commit_times: tuple[tuple[int, int], ...] = ()
     """(record, oldest commit time in it) of records that some running table may still have to apply: for lags."""
 
 
 KEPT_SNAPSHOTS = 50
-"""Ended snapshots kept for `status`, newest last."""
+"""Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""

@@ -8,7 +8,7 @@ What is forgotten, and when no reader can need it any more:
 * segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
-* ended snapshots: all but the newest `KEPT_SNAPSHOTS`.
+* ended snapshots: all but the newest `KEPT_SNAPSHOTS`, of requests and of Tailrace's own.
 """
 
 from itertools import pairwise
@@ -147,6 +147,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "tables": work.tables,
         "snapshots": work.snapshots,
         "transactions": work.transactions,
+        "forgotten_plan": work.forgotten_plan,
         "commit_times": work.commit_times,
     }
     if record.commit_time is not None:

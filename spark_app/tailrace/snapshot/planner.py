@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.changelog.records import ChunkRegistered, Event, SnapshotEnded, SnapshotPlanned
-from tailrace.changelog.state import KEPT_SNAPSHOTS, LogState, TableLog
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.errors import InvalidManifest
@@ -35,7 +35,9 @@ class Holes:
 def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
     """The snapshots that the state calls for and the journal does not hold yet."""
     live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
-    since = _remembered_since(state)
+    # What calls for a snapshot is answered in the very next turn: what did so before a plan that the state has
+    # forgotten has had its own. Calls from that record on are looked up by id.
+    since = state.forgotten_plan
     plans = [*_initial(live, since), *_rereads(live, since), *_repairs(state, live, holes)]
     return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
 
@@ -67,13 +69,6 @@ def _unapplied(table: TableLog) -> Iterator[ChunkRegistered]:
     """Chunks that some batch still needs."""
     for logged in (*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)):
         yield logged.chunk
-
-
-def _remembered_since(state: LogState) -> int:
-    """The state forgets its oldest ended snapshots. What calls for one is answered in the very next turn, so a call
-    that is older than every remembered snapshot has had its own; calls from this record on are looked up by id."""
-    ended = [s.record for s in state.snapshots.values() if s.ended is not None]
-    return min(ended) if len(ended) >= KEPT_SNAPSHOTS else 0
 
 
 def _initial(tables: Iterable[TableLog], since: int) -> Iterable[SnapshotPlanned]:
