@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tailrace.contract.status import Status
-from tailrace_operator.decide.model import Limits
+from tailrace_operator.decide.model import Action, Apply, Decision, Limits
 from tailrace_operator.decide.wanted import resolve
 from tailrace_operator.observe.model import (
     FINALIZER,
@@ -16,7 +16,7 @@ from tailrace_operator.observe.model import (
     ReplicatorSeen,
     RequestSeen,
 )
-from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+from tailrace_operator.status.models import Condition, DriverSummary, ReplicatorStatus, SnapshotRequestStatus
 
 NOW = 1_800_000_000.0
 LIMITS = Limits(image="registry.example/tailrace-spark:1")
@@ -106,3 +106,26 @@ def request(**change: Any) -> RequestSeen:
         driver=DriverSeen(said(), NOW),
     )
     return replace(plain, **change)
+
+
+# ---- what was decided ----
+
+
+def condition(decision: Decision[ReplicatorStatus], kind: str) -> Condition | None:
+    return next((c for c in decision.status.conditions if c.type == kind), None)
+
+
+def reason(decision: Decision[ReplicatorStatus]) -> str:
+    ready = condition(decision, "Ready")
+    assert ready is not None
+    return ready.reason
+
+
+def applied(actions: tuple[Action, ...]) -> dict[str, Any]:
+    return {str(a.document["kind"]): a.document for a in actions if isinstance(a, Apply)}
+
+
+def with_driver(observed: ReplicatorSeen, **status: Any) -> ReplicatorSeen:
+    """The operator has seen this driver before."""
+    driver = DriverSummary(pod="shop-driver-0", pod_uid="p-uid")
+    return replace(observed, status=ReplicatorStatus(driver=driver, **status))

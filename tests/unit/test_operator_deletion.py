@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 
-from support.seen import LIMITS, NOW, SPEC, meta, running
-from tailrace_operator.decide.model import Action, Apply, Delete, SetFinalizers
+from support.seen import LIMITS, NOW, SPEC, applied, meta, running
+from tailrace_operator.decide.model import Delete, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import Child, ReplicatorSeen
 from tailrace_operator.status.models import ReplicatorStatus
-
-
-def applied(actions: tuple[Action, ...]) -> dict[str, Any]:
-    return {str(a.document["kind"]): a.document for a in actions if isinstance(a, Apply)}
 
 
 def deleting(**change: Any) -> ReplicatorSeen:

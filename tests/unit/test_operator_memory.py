@@ -34,5 +34,7 @@ def test_what_belonged_to_a_replicator_is_forgotten_with_it() -> None:
     memory.applied["Service", "team", "shop-driver"] = ("h", "1")
     memory.applied["Job", "team", "shop-drop"] = ("h", "1")
     memory.applied["Service", "team", "other-driver"] = ("h", "1")
+    memory.hashes["Secret", "team", "shop-driver"] = ("1", "h")
     memory.forget(key, "u")
+    assert memory.hashes == {}
     assert list(memory.applied) == [("Service", "team", "other-driver")]

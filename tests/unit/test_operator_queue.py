@@ -166,3 +166,17 @@ def test_a_secret_wakes_those_that_use_it_until_they_no_longer_do() -> None:
     index.use_data(A, set())
     index.put_data("Secret", "team", "db", "2")
     assert woken == [A]
+
+
+def test_names_that_come_and_go_leave_nothing_behind() -> None:
+    index = Index(lambda key: None)
+    for number in range(100):
+        key = Key("Replicator", "team", f"preview-{number}")
+        index.put("Replicator", document("Replicator", key.name))
+        index.use_data(key, {("Secret", f"db-{number}")})
+        index.put("SnapshotRequest", document("SnapshotRequest", key.name, spec={"replicator": key.name}))
+        index.remove("SnapshotRequest", "team", key.name)
+        index.remove("Replicator", "team", key.name)
+        index.use_data(key, set())
+    left = {name for name, value in vars(index).items() if isinstance(value, dict) and value}
+    assert left == {"_objects"}, "which has its two kinds"

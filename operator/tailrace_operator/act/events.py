@@ -30,7 +30,7 @@ class Events:
 
     async def _write(self, key: Key, meta: Meta, said: Say, now: float) -> None:
         digest = hashlib.sha256(f"{meta.uid}{said.type}{said.reason}{said.message}".encode()).hexdigest()[:16]
-        name = f"{meta.name[:230]}.{digest}"
+        name = f"{meta.name[:230].rstrip('-.')}.{digest}"
         at = times.text(now)
         body = {
             "apiVersion": "v1",

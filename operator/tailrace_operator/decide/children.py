@@ -8,7 +8,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.model import Action, Apply, Cancel, Delete, MakeToken, Wanted
 from tailrace_operator.decide.story import Story
-from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
+from tailrace_operator.observe.model import Child, PodSeen, ReplicatorSeen
 from tailrace_operator.resources import driver, hashing, identity, names, settings
 
 ENDED = ("Succeeded", "Failed")
@@ -30,8 +30,15 @@ def _set_up(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Iterator[Acti
     for document in _plain(seen, spec):
         yield from _applied(seen, document)
     # Its template needs the hashes of everything that the pod reads; the token's comes with the next look.
-    if wanted.template_hash is not None and token in seen.data_hashes:
-        yield from _stateful_set(seen, wanted, spec, replicas(wanted, story))
+    template_hash = wanted.template_hash if token in seen.data_hashes else None
+    child, count = seen.children.get(f"StatefulSet/{names.driver(name)}"), replicas(wanted, story)
+    if template_hash is None and child is not None and count == 0:
+        template_hash = child.template_hash  # to stop it nothing has to be known
+    if template_hash is not None and not _as_wanted(child, template_hash, count):
+        document = driver.stateful_set(name, spec, wanted.image, template_hash, count)
+        content = hashing.content_hash(document)
+        if not _was_refused(seen, content):
+            yield Apply(document, content)
 
 
 def _plain(seen: ReplicatorSeen, spec: ReplicatorSpec) -> Iterator[Mapping[str, Any]]:
@@ -54,18 +61,9 @@ def _applied(seen: ReplicatorSeen, document: Mapping[str, Any]) -> Iterator[Acti
         yield Apply(document, content)
 
 
-def _stateful_set(seen: ReplicatorSeen, wanted: Wanted, spec: ReplicatorSpec, count: int) -> Iterator[Action]:
-    """Only when users or data changed: what another version of the operator would render restarts nothing."""
-    assert wanted.template_hash is not None
-    name = seen.meta.name
-    child = seen.children.get(f"StatefulSet/{names.driver(name)}")
-    same = child is not None and child.template_hash == wanted.template_hash and child.replicas == count
-    if same and child is not None and not child.drifted:
-        return
-    document = driver.stateful_set(name, spec, wanted.image, wanted.template_hash, count)
-    content = hashing.content_hash(document)
-    if not _was_refused(seen, content):
-        yield Apply(document, content)
+def _as_wanted(child: Child | None, template_hash: str, count: int) -> bool:
+    """By what users and data say: what another version of the operator would render restarts nothing."""
+    return child is not None and (child.template_hash, child.replicas, child.drifted) == (template_hash, count, False)
 
 
 def _was_refused(seen: ReplicatorSeen, content: str) -> bool:

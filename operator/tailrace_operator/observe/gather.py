@@ -39,6 +39,7 @@ class Gatherer:
         """None: it is gone."""
         document = self._index.get(key)
         if document is None:
+            self._drivers.forget(key.namespace, key.name)
             return None
         meta = parse.meta(document)
         owned = self._index.owned(key.namespace, key.name)
@@ -126,7 +127,8 @@ class Gatherer:
             document = await self._kube.call("GET", Where("Secret", namespace, names.driver(replicator)))
         except NotFound:
             return None
-        return base64.b64decode(document.get("data", {}).get(names.TOKEN_KEY, "")).decode().strip() or None
+        raw = base64.b64decode(document.get("data", {}).get(names.TOKEN_KEY, ""))
+        return raw.decode(errors="replace").strip() or None
 
     # ---- SnapshotRequest ----
 

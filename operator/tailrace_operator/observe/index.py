@@ -7,7 +7,7 @@ ours it concerns.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tailrace_operator.observe.model import Key
 from tailrace_operator.resources import names
@@ -58,7 +58,7 @@ class Index:
             self.use_data(Key(kind, namespace, name), set())
         else:
             replicator = (namespace, str(known.get("spec", {}).get("replicator", "")))
-            self._requests[replicator].discard((namespace, name))
+            _discard(self._requests, replicator, (namespace, name))
             self._on_change(Key("Replicator", *replicator))
 
     def get(self, key: Key) -> Document | None:
@@ -138,11 +138,22 @@ class Index:
         """Remember which Secrets and ConfigMaps (kind, name) the object uses, so that their changes wake it."""
         before = self._uses.pop(key, set())
         for kind, name in before - places:
-            self._users[kind, key.namespace, name].discard(key)
+            _discard(self._users, (kind, key.namespace, name), key)
         for kind, name in places:
             self._users[kind, key.namespace, name].add(key)
         if places:
             self._uses[key] = places
+
+
+Place = TypeVar("Place")
+Member = TypeVar("Member")
+
+
+def _discard(sets: dict[Place, set[Member]], place: Place, member: Member) -> None:
+    """Without leaving an empty set behind: names come and go for ever."""
+    sets[place].discard(member)
+    if not sets[place]:
+        del sets[place]
 
 
 def trimmed(document: Mapping[str, Any]) -> Document:

@@ -46,5 +46,6 @@ class Memory:
         self._refusals.pop(key, None)
         if key.kind == "Replicator":
             children = (names.driver(key.name), names.drop(key.name))
-            for place in [p for p in self.applied if p[1] == key.namespace and p[2] in children]:
-                del self.applied[place]
+            for known in (self.applied, self.hashes):
+                for place in [p for p in known if p[1] == key.namespace and p[2] in children]:
+                    del known[place]

@@ -35,7 +35,7 @@ class Meta:
     deleted_at: float | None = None
     """When somebody asked for its deletion."""
     requested_at: str | None = None
-    """Flux' annotation."""
+    """Flux' annotation, as much of it as the status has room for."""
 
     @property
     def deleting(self) -> bool:

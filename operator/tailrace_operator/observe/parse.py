@@ -20,7 +20,7 @@ def meta(document: Document) -> Meta:
         resource_version=head.get("resourceVersion", ""),
         finalizers=tuple(head.get("finalizers", ())),
         deleted_at=times.seconds(head.get("deletionTimestamp")),
-        requested_at=head.get("annotations", {}).get(REQUESTED_AT),
+        requested_at=head.get("annotations", {}).get(REQUESTED_AT, "")[:128] or None,
     )
 
 
