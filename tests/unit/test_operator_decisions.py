@@ -88,6 +88,14 @@ def test_an_invalid_spec_keeps_the_last_valid_one_running_and_says_so() -> None:
     assert "StatefulSet" not in applied(decision.actions)
 
 
+def test_a_fault_of_the_spec_shows_a_value_but_no_block_and_nothing_of_the_environment() -> None:
+    odd = {**SPEC, "retry": {"time": "soon"}, "driver": {"env": [{"name": "KEY", "value": "hush", "valueFrom": {}}]}}
+    odd["source"] = {**SPEC["source"], "credentials": {"secretName": "a", "file": "hush"}}
+    message = decide(seen(spec=odd), LIMITS).status.message
+    assert "found 'soon'" in message and "driver.env.0" in message and "source.credentials" in message
+    assert "hush" not in message
+
+
 def test_a_name_that_kubernetes_cannot_use_for_a_driver_is_refused_before_anything_is_made() -> None:
     decision = decide(seen(meta=meta(name="a" * 46)), LIMITS)
     assert reason(decision) == "InvalidSpec"
@@ -126,6 +134,21 @@ def test_a_silent_driver_shows_within_half_a_minute() -> None:
     assert ready is not None and (ready.status, ready.reason) == ("Unknown", "DriverUnreachable")
     assert decision.status.lag is None, "a lag that nobody measures is not shown"
     assert decision.again <= 10
+
+
+def test_an_operator_that_just_started_believes_the_status_until_a_driver_has_been_silent_for_a_while() -> None:
+    """Asking a thousand drivers at once, some answers come late: that is no reason to tell everybody."""
+    observed = running()
+    observed = replace(observed, pods=(replace(observed.pods[0], running_since=NOW - 3600),))
+    before = decide(observed, LIMITS).status
+    late = DriverSeen(silent_since=NOW + 100, error="TimeoutError")
+    restarted = replace(observed, status=before, driver=late, now=NOW + 105)
+    assert reason(decide(restarted, LIMITS)) == "Streaming"
+    assert reason(decide(replace(restarted, now=NOW + 113), LIMITS)) == "DriverUnreachable"
+    newer = replace(restarted, meta=meta(generation=2))
+    other = replace(restarted, pods=(replace(observed.pods[0], running_since=NOW - 3000),))
+    for changed in (newer, other):
+        assert reason(decide(changed, LIMITS)) == "DriverUnreachable"
 
 
 def test_what_a_dead_driver_measured_is_not_told_as_if_it_were_so() -> None:

@@ -140,3 +140,14 @@ def test_a_long_request_of_flux_is_handled_once() -> None:
     handled = decide(again, LIMITS).status.last_handled_reconcile_at
     again = replace(again, status=again.status.model_copy(update={"last_handled_reconcile_at": handled}))
     assert decide(again, LIMITS).status.halt is not None
+
+
+def test_a_driver_that_another_version_stopped_for_a_reason_of_its_own_stays_stopped() -> None:
+    stopped = halted()
+    halt = stopped.status.halt
+    assert halt is not None
+    newer = ReplicatorStatus(halt=halt.model_copy(update={"reason": "SomethingNewer", "message": "in words"}))
+    decision = decide(replace(stopped, status=newer), LIMITS)
+    stalled = condition(decision, "Stalled")
+    assert stalled is not None and (stalled.reason, stalled.message) == ("Failing", "in words")
+    assert decision.status.halt == newer.halt

@@ -132,6 +132,16 @@ def test_a_driver_that_is_away_holds_up_a_deletion_for_a_minute_only() -> None:
     assert later.says[0].reason == "CancelLater"
 
 
+def test_a_driver_that_cannot_cancel_holds_up_a_deletion_for_a_minute_only() -> None:
+    """Its storage may be down for a day, its token may be another; the Replicator's own rounds go on asking."""
+    first = decide(deleted(snapshot=snapshot()), LIMITS)
+    soon = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 30), LIMITS)
+    assert soon.actions == (Cancel(UID),)
+    later = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 61), LIMITS)
+    assert later.actions == (SetFinalizers(()),)
+    assert later.says[0].reason == "CancelLater"
+
+
 @pytest.mark.parametrize("change", [{"replicator": False}, {"replicator_idle": "it is suspended."}])
 def test_without_a_driver_to_come_a_deletion_is_not_held_up(change: dict[str, Any]) -> None:
     assert decide(deleted(driver=DriverSeen(), **change), LIMITS).actions == (SetFinalizers(()),)

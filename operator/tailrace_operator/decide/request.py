@@ -205,8 +205,8 @@ def _delete(seen: RequestSeen, limits: Limits) -> Decision[SnapshotRequestStatus
     if reachable and not active:
         return release
     begun = times.seconds(seen.status.deletion_started_at) or seen.now
-    if not reachable and seen.now - begun >= limits.cancel_seconds:
-        say = Say("Warning", "CancelLater", "the driver does not answer; it is told to stop as soon as it does.")
+    if seen.now - begun >= limits.cancel_seconds:
+        say = Say("Warning", "CancelLater", "the driver could not be told to stop it; it is told as soon as it can be.")
         return Decision(seen.status, (SetFinalizers(rest),), (say,), again=SOON_SECONDS)
     verdict = Verdict("False", Reason.DELETING, "is being cancelled.", progress=True)
     update = {"deletion_started_at": seen.status.deletion_started_at or times.text(seen.now)}

@@ -3,7 +3,7 @@
 from tailrace.contract.status import Status
 from tailrace_operator.decide.model import Limits, Wanted
 from tailrace_operator.decide.story import Story
-from tailrace_operator.observe.model import ReplicatorSeen
+from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Reason, Verdict
@@ -92,6 +92,9 @@ def _driver(seen: ReplicatorSeen, story: Story, limits: Limits) -> Judged:
     pod, driver = story.pod, seen.driver
     assert pod is not None and pod.running_since is not None
     if driver.status is None:
+        if _believed(seen, pod, limits):
+            ready = next(c for c in seen.status.conditions if c.type == "Ready")
+            return seen.status.state, Verdict("True", Reason(ready.reason), ready.message)
         if seen.now - pod.running_since < limits.start_seconds:
             return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod.name} is starting.")
         return _unreachable(pod.name, seen.now - pod.running_since, driver.error)
@@ -100,6 +103,15 @@ def _driver(seen: ReplicatorSeen, story: Story, limits: Limits) -> Judged:
         if silence >= limits.silent_seconds:
             return _unreachable(pod.name, silence, driver.error)
     return _said(driver.status, pod.name)
+
+
+def _believed(seen: ReplicatorSeen, pod: PodSeen, limits: Limits) -> bool:
+    """This operator has just begun to ask, and the last one saw the same container ready: an answer may be late."""
+    before, silent = seen.status, seen.driver.silent_since
+    same = (before.driver.pod_uid, before.observed_generation) == (pod.uid, seen.meta.generation)
+    same = same and pod.running_since is not None and before.driver.started_at == times.text(pod.running_since)
+    ready = any(c.type == "Ready" and c.status == "True" for c in before.conditions)
+    return same and ready and silent is not None and seen.now - silent < limits.silent_seconds
 
 
 def _unreachable(pod: str, silence: float, error: str) -> Judged:

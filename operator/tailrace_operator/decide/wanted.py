@@ -39,12 +39,13 @@ def parse(name: str, spec: Mapping[str, Any]) -> ReplicatorSpec | Trouble:
 
 
 def faults(error: ValidationError) -> str:
-    """Path and reason of each fault; values only where they are short."""
+    """Path and reason of each fault; values only where they are short and cannot hold a secret by accident."""
     parts = []
     for item in error.errors(include_url=False):
         path = ".".join(str(p) for p in item["loc"]) or "spec"
-        value = repr(item.get("input"))
-        shown = f" (found {value})" if len(value) <= 80 else ""
+        given = item.get("input")
+        plain = isinstance(given, str | int | float) and "env" not in item["loc"]
+        shown = f" (found {given!r})" if plain and len(repr(given)) <= 80 else ""
         parts.append(f"{path}: {str(item['msg']).removeprefix('Value error, ')}{shown}.")
     return " ".join(parts)
 

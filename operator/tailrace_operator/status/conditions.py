@@ -67,6 +67,11 @@ class Reason(Enum):
     REPLICATOR_NOT_READY = "ReplicatorNotReady"
     REQUEST_REFUSED = "RequestRefused"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason":
+        """A word of another version, out of a status that it stored."""
+        return cls.FAILING
+
 
 @dataclass(frozen=True)
 class Claim:
