@@ -1,12 +1,18 @@
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tailrace import artifacts
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import InvalidManifest, Retry
 from tailrace.run import session
 from tailrace.run.folder import AlreadyRunning, NotRunning, RunFolder
+from tailrace.storage import hadoop_options
 
 
 def spec(**target: object) -> ReplicatorSpec:
@@ -91,6 +97,22 @@ def test_no_secret_reaches_the_configuration_that_becomes_the_jvm_s_command_line
     values = session.settings(spec(location="s3://lake/shop", credentials={"file": str(keys)}), tmp_path, {})
     assert "hush" not in str(values)
     assert values["spark.jars"] == "lake,s3"
+
+
+def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+        spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))))
+        session.check(spark, tmp_path / "spark.log")
+        jvm.kill()
+        jvm.wait()
+        with pytest.raises(Retry, match="code -9") as caught:
+            session.check(spark, tmp_path / "spark.log")
+    assert "spark.log" in caught.value.fix and "driver.memory" in caught.value.fix
+
+
+def test_tables_can_lie_only_where_spark_can_write(tmp_path: Path) -> None:
+    with pytest.raises(InvalidManifest, match="gs://lake/shop"):
+        hadoop_options(spec(location="gs://lake/shop").target, {})
 
 
 def test_what_a_killed_jvm_left_in_the_run_directory_is_removed_and_nothing_else(tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.preflight import ColumnSupport
-from tailrace.storage import Storage
+from tailrace.storage import Storage, hadoop_options
 
 SOURCE_REFUSES = 10
+PROBES = "_tailrace_doctor/"
+"""Folder of the small files that are written to see whether it can be done."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,10 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
 
 def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
     """Exclusive creation is what the journal stands on, so it is what is tried."""
-    name = f"_tailrace_doctor/{uuid.uuid4().hex}"
+    name = f"{PROBES}{uuid.uuid4().hex}"
     try:
+        if subject == "target":
+            hadoop_options(config, os.environ)  # what the tables' writers can reach
         storage = Storage.open(config, os.environ)
         storage.create(name, b"tailrace")
         same = storage.get(name) == b"tailrace"

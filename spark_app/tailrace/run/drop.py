@@ -1,7 +1,8 @@
 """`tailrace drop`: what a Replicator leaves in the world when it goes for good. Run by hand or by the operator's Job.
 
 Slot and publication that Tailrace made are dropped, those named in the manifest are kept. With `data`, tables and
-change log go too: only tables that the change log says were applied, so that somebody else's at the same place stay.
+change log go too: only tables that the change log says were applied, and of the change log's location only its own
+folders, so that what somebody else keeps at the same places stays.
 Every step may have been done before, by this command or by a person: it can be run again after it died anywhere.
 """
 
@@ -13,17 +14,19 @@ from pathlib import Path
 
 from tailrace.capture import slots
 from tailrace.capture.startup import Names
+from tailrace.changelog import paths
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.errors import TargetRefused
+from tailrace.run.doctor import PROBES
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.replication import release_slot
 from tailrace.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
-LIST_LAST = "journal/"
-"""The journal goes after everything that it alone names."""
+OURS = (paths.SEGMENTS, PROBES, paths.JOURNAL)
+"""What lies at a change log's location. The journal goes after everything that it alone names."""
 
 
 def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[str]:
@@ -60,8 +63,9 @@ def _data(spec: ReplicatorSpec, run_dir: Path) -> Iterator[str]:
     storage = Storage.open(spec.storage)
     tables = [t for t in _state(storage).tables.values() if t.applied_record > 0]
     yield from _tables(spec, tables, run_dir)
-    for path in sorted((path for path, _ in storage.list("")), key=lambda p: p.startswith(LIST_LAST)):
-        storage.delete(path)
+    for folder in OURS:
+        for path, _ in storage.list(folder):
+            storage.delete(path)
     yield f"change log {storage.root}: deleted"
 
 

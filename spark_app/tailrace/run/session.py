@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from tailrace import artifacts
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import Retry
 from tailrace.run.manifest import size
 from tailrace.storage import hadoop_options
 
@@ -161,3 +162,13 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
     for name, value in hadoop_options(spec.target, os.environ).items():
         hadoop.set(name, value)  # not in the configuration above: that is the JVM's command line, for all to see
     return SparkSession(context)
+
+
+def check(spark: SparkSession, log_file: Path) -> None:
+    """Name the JVM's death: what calls into it afterwards only meets a refused connection."""
+    code = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    if code is not None:
+        raise Retry(
+            f"Spark's JVM ended with code {code}.",
+            f"Its last lines are in {log_file}. Code -9 or 137: the machine was out of memory, see driver.memory.",
+        )
