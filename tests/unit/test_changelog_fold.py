@@ -284,6 +284,20 @@ def test_the_outcome_of_a_request_is_not_forgotten_for_repairs() -> None:
     assert "n0" in state.snapshots and "n4" not in state.snapshots and "n5" in state.snapshots
 
 
+def test_a_table_that_could_not_be_read_whole_is_known_longer_than_its_snapshot() -> None:
+    state = start()
+    failed = SnapshotTableFinished(snapshot_id="w", table_id=2, chunks=0, complete=False, error="ReadRefused: no right")
+    ended = SnapshotEnded(snapshot_id="w", outcome="failed")
+    state = fold(state, good(state, events=(planned("w", (2,)), failed, ended)))
+    for number in range(KEPT_SNAPSHOTS + 1):
+        part = planned(f"n{number}", (2,)).model_copy(update={"where": "id < 5"})
+        stop = SnapshotEnded(snapshot_id=part.snapshot_id, outcome="stopped")
+        state = fold(state, good(state, events=(part, stop)))
+    assert "w" not in state.snapshots
+    assert state.tables[2].unread == "ReadRefused: no right"
+    assert state.tables[1].unread is None
+
+
 def test_commit_times_are_kept_for_records_that_a_table_has_still_to_apply() -> None:
     state = start()
     for number in range(4):

@@ -53,6 +53,8 @@ def test_a_wrong_field_is_named_with_its_path_and_value(change: tuple[str, str],
         ("kind: Pod", "kind is 'Pod'"),
         ("kind: Replicator\napiVersion: v1", "apiVersion is 'v1'"),
         ("kind: Replicator\nkind: Replicator", "given twice"),
+        ("{a: 1, [b]: 2}", "not YAML"),
+        ("a: 2026-13-45", "not YAML"),
         (GOOD + "---" + GOOD, "two Replicators are called 'shop'"),
     ],
 )

@@ -90,6 +90,15 @@ def test_a_stopped_table_does_not_hold_it_up_but_makes_it_a_failure() -> None:
     assert (verdict.done, verdict.failed) == (True, ("s.t8",))
 
 
+def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_is_read() -> None:
+    unread = table(initial=False).model_copy(update={"unread": "ReadRefused: no right"})
+    verdict = OnceCheck(100).look(log(unread), at(9), 0)
+    assert (verdict.done, verdict.failed) == (True, ("s.t7",))
+    again = OnceCheck(100)
+    assert "under way" in again.look(log(unread, outcome=""), at(9), 0).waits_for
+    assert again.look(log(table(initial=False), outcome="completed"), at(9), 0).failed == ()
+
+
 def test_a_table_that_is_only_retried_is_waited_for() -> None:
     assert not OnceCheck(100).look(log(table(), outcome="completed"), at(2), 0).done
 

@@ -53,6 +53,10 @@ def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_of
     now[0] = 75.0
     reporter.tell(state)
     assert client.cut_off == [7]
+    client.cut_off = []  # capture has started again
+    now[0] = 78.0
+    reporter.tell(state)
+    assert client.cut_off == [7]
     progress.put(7, TableProgress())
     now[0] = 80.0
     reporter.tell(state)

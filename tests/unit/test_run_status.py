@@ -91,7 +91,7 @@ def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250, chunks_done=2)
     state = log(table(7), snapshots={"s1": SnapshotState(plan=plan, record=4, tables={7: part})})
     run = TableRun("s1", 7, Phase.WALK, reading={3: Range(3, ("5",), ("9",))})
-    status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rate=50.0))
+    status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rates={"s1": 50.0}))
     (snapshot,) = status.snapshots
     assert (snapshot.state, snapshot.rows_done, snapshot.seconds_left) == ("Running", 250, 15.0)
     assert snapshot.tables[0].running == ("(5, 9]",)
@@ -114,10 +114,16 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
 
     failed = snapshot("a", 4, "ReadRefused: no right")
     progress = {7: TableProgress(applied_record=9)}
-    (table_status,) = assemble(moment(log(table(7), snapshots={"a": failed}), tables=progress)).tables
-    assert table_status.state == "FAILING"
-    assert table_status.fault is not None
-    assert "no right" in table_status.fault.message
+    unread = table(7, unread="ReadRefused: no right")
+    for snapshots in ({"a": failed}, {}):  # the snapshot itself is forgotten some day
+        (table_status,) = assemble(moment(log(unread, snapshots=snapshots), tables=progress)).tables
+        assert table_status.state == "FAILING"
+        assert table_status.fault is not None
+        assert "no right" in table_status.fault.message
+    plan = SnapshotPlanned(snapshot_id="b", tables=(7,))
+    again = SnapshotState(plan=plan, record=6, tables={7: SnapshotTable(table_id=7)})
+    under_way = log(unread, snapshots={"a": failed, "b": again})
+    assert assemble(moment(under_way, tables=progress)).tables[0].state == "SNAPSHOTTING"
     both = {"a": failed, "b": snapshot("b", 6, None)}
     assert assemble(moment(log(table(7), snapshots=both), tables=progress)).tables[0].state == "REPLICATING"
 
@@ -125,6 +131,12 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
 def test_without_capture_the_status_says_so() -> None:
     status = assemble(moment(log(), capture=None))
     assert (status.state, status.capture.alive) == ("Starting", False)
+
+
+def test_a_first_start_says_what_capture_waits_for() -> None:
+    waits = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="the slot waits for transaction 7 of backend 9")
+    status = assemble(moment(LogState(), capture=waits))
+    assert (status.state, status.message) == ("Starting", "the slot waits for transaction 7 of backend 9")
 
 
 def test_counters_are_summed_in_the_line() -> None:
@@ -143,6 +155,20 @@ def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_
     now[0] = 6.0
     view.show(assemble(moment(log(table(7)), suspended=True)))
     assert len(lines) == 3
+    view.show(assemble(moment(log(table(7)), suspended=True)), last=True)
+    assert len(lines) == 4
+
+
+def test_a_hundred_snapshots_do_not_fill_the_line() -> None:
+    plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(7,)) for n in range(100)]
+    running = {
+        p.snapshot_id: SnapshotState(plan=p, record=4, tables={7: SnapshotTable(table_id=7, started=True)})
+        for p in plans
+    }
+    status = assemble(moment(log(table(7), snapshots=running)))
+    text = display.line(status)
+    assert text.count("snapshot s.t7") == 5
+    assert "95 more snapshots" in text
 
 
 def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_anew() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tailrace.errors import Fenced, PositionLost
-from tailrace.run import supervise
 from tailrace.run.supervise import CaptureProcess, is_capture
 
 MARK = "tailrace.capture.process"
@@ -18,7 +17,7 @@ MARK = "tailrace.capture.process"
 def process(
     tmp_path: Path, code: str, answers: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> CaptureProcess:
-    return CaptureProcess([sys.executable, "-c", code, MARK], tmp_path, lambda: answers, clock)
+    return CaptureProcess([sys.executable, "-c", code, MARK, str(tmp_path)], tmp_path, lambda: answers, clock)
 
 
 def until(condition: Callable[[], object], seconds: float = 10) -> None:
@@ -67,11 +66,34 @@ def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path
     capture.stop()
 
 
+def test_why_capture_ended_is_told_until_another_one_works(tmp_path: Path) -> None:
+    fault = {"name": "Retry", "message": "cannot connect to db:5432", "fix": ""}
+    program = (
+        f"import pathlib; pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})"
+    )
+    now = [0.0]
+    capture = process(tmp_path, f"{program}; raise SystemExit(1)", clock=lambda: now[0])
+    capture.start()
+    for count in (1, 2):
+        until(lambda: ended(capture))
+        capture.check()
+        found = capture.fault
+        assert found is not None
+        assert (found.name, found.count) == ("CaptureEnded", count)
+        assert found.message == "capture ended with code 1: Retry: cannot connect to db:5432"
+        now[0] += 5
+        capture.check()
+    assert capture.fault == found, "it has been started again, and nobody knows yet whether it works"
+    capture.works()
+    assert capture.fault is None
+    capture.stop()
+
+
 def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: Path) -> None:
     first = process(tmp_path, "import time; time.sleep(60)")
     first.start()
     assert first.pid is not None
-    until(lambda: is_capture(first.pid or 0))
+    until(lambda: is_capture(first.pid or 0, tmp_path))
     second = process(tmp_path, "raise SystemExit(1)", answers=True)
     second.start()
     assert second.pid == first.pid
@@ -84,7 +106,7 @@ def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: P
 def test_a_living_capture_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
     first = process(tmp_path, "import time; time.sleep(60)")
     first.start()
-    until(lambda: is_capture(first.pid or 0))
+    until(lambda: is_capture(first.pid or 0, tmp_path))
     second = process(tmp_path, "import time; time.sleep(60)")
     second.start()
     assert second.pid != first.pid
@@ -93,6 +115,21 @@ def test_a_living_capture_that_does_not_answer_is_replaced(tmp_path: Path) -> No
 
 
 def test_a_pid_that_belongs_to_another_program_is_not_capture(tmp_path: Path) -> None:
-    assert not is_capture(1)
-    assert not is_capture(2**22 + 1)
-    assert supervise.STOPPING[12] is PositionLost
+    assert not is_capture(1, tmp_path)
+    assert not is_capture(2**22 + 1, tmp_path)
+
+
+def test_the_capture_of_another_replicator_that_got_our_old_pid_is_left_alone(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "a", tmp_path / "b"
+    for folder in (ours, theirs):
+        folder.mkdir()
+    other = process(theirs, "import time; time.sleep(60)")
+    other.start()
+    until(lambda: is_capture(other.pid or 0, theirs))
+    (ours / "capture.pid").write_text(str(other.pid))
+    capture = process(ours, "import time; time.sleep(60)")
+    capture.start()
+    assert not ended(other)
+    assert capture.pid != other.pid
+    for one in (capture, other):
+        one.stop()

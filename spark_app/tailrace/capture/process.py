@@ -8,22 +8,20 @@ first.
 import argparse
 import json
 import logging
-import os
 import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tailrace.capture import startup
 from tailrace.capture.core import Capture, Timing
 from tailrace.capture.inbox import Board, Inbox
-from tailrace.capture.logs import configure
 from tailrace.capture.server import Server
 from tailrace.contract.resources import Replicator
 from tailrace.errors import TailraceError
-from tailrace.run import manifest
+from tailrace.run import logs, manifest
 from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.storage import Storage
 
@@ -32,7 +30,7 @@ log = logging.getLogger("tailrace.capture")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    configure(options.log_format)
+    logs.configure(options.log_format, options.log_level)
     stopping = threading.Event()
     inbox, board = Inbox(), Board()
     run_dir: Path = options.run_dir
@@ -46,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    if options.parent:
-        threading.Thread(target=_watch, args=(options.parent, stop), name="parent", daemon=True).start()
     try:
         replicator = manifest.load(options.manifest).replicator(options.name)
         capture(replicator, options, (inbox, board), stopping)
@@ -85,15 +81,6 @@ def capture(
         server.stop()
 
 
-def _watch(parent: int, stop: Callable[[], None]) -> None:
-    """End with the process that asked for it (a pid: the child may be adopted by init at any time)."""
-    event = threading.Event()
-    while os.getppid() == parent:
-        event.wait(1.0)
-    log.warning("the parent process %d is gone", parent)
-    stop()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tailrace-capture", description=__doc__)
     parser.add_argument("--manifest", type=Path, required=True)
@@ -101,9 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--socket", type=Path, help="default: the run directory's")
     parser.add_argument("--secrets", type=Path, help="folder of mounted Secrets (Kubernetes)")
-    parser.add_argument("--parent", type=int, help="end when this parent process is gone")
     parser.add_argument("--heartbeat", type=float, default=10.0, help="seconds between records of an idle source")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument("--log-format", choices=logs.FORMS, default="text")
+    parser.add_argument("--log-level", choices=logs.LEVELS, default="info")
     return parser
 
 

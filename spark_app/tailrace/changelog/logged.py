@@ -76,6 +76,8 @@ class TableLog(Closed):
     """Changes up to this sequence are no longer in the log."""
     forgotten_record: int = -1
     """Chunks up to this record were in the target and are no longer in the state."""
+    unread: str | None = None
+    """The error of the last snapshot of the whole table; None: it was read, or none has been asked for."""
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None

@@ -89,9 +89,12 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
 
 
 def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
-    """A table that failed brings no finish: what its chunks brought stays, nothing is replaced."""
+    """A table that failed brings no finish: what its chunks brought stays, nothing is replaced. That it was not read
+    whole is remembered with the table, for the snapshot itself is forgotten."""
     snapshot = _open_snapshot(work, event.snapshot_id)
     table = _open_table(work, snapshot, event.table_id)
+    if snapshot.plan.where is None and snapshot.plan.keys is None:
+        work.update(work.table(event.table_id), unread=event.error)
     if event.error is None:
         if event.chunks != len(table.chunks) or not table.chunks:
             work.corrupt(

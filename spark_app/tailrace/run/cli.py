@@ -96,8 +96,8 @@ def _verb(
     sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help="manifest (YAML)")
     sub.add_argument("--name", help="the Replicator, when the files hold several")
     sub.add_argument("--run-dir", type=Path, help="run directory (default: ~/.local/state/tailrace/<name>)")
-    sub.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on standard error")
-    sub.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    sub.add_argument("--log-format", choices=logs.FORMS, default="text", help="form of the log on standard error")
+    sub.add_argument("--log-level", choices=logs.LEVELS, default="info", help="what is logged at least")
     return sub
 
 

@@ -7,11 +7,15 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import quote
 
+from pydantic import ValidationError
+
 from tailrace.contract.driver import SNAPSHOTS, STATUS, Problem, SnapshotAnswer, SnapshotBody, SuspendBody
 from tailrace.contract.status import Status
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.run.folder import NotRunning, RunFolder
 
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Past any proxy of the environment: the driver is on this machine, and the token is nobody else's business."""
 TIMEOUT = 60.0
 """A snapshot is accepted only when the journal holds it; capture may be restarting just now."""
 
@@ -30,7 +34,13 @@ class DriverClient:
         return cls(*folder.server())
 
     def status(self) -> Status:
-        return Status.model_validate_json(self._call("GET", STATUS))
+        answer = self._call("GET", STATUS)
+        try:
+            return Status.model_validate_json(answer)
+        except ValidationError as error:
+            raise DriverRefused(
+                f"what answers at {self._url} is no driver of this version.", "Use the version that runs there."
+            ) from error
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
         answer = self._call("PUT", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.model_dump_json(by_alias=True))
@@ -50,7 +60,7 @@ class DriverClient:
         data = None if body is None else body.encode()
         request = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            with DIRECT.open(request, timeout=TIMEOUT) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             raise _problem(error.code, error.read()) from error

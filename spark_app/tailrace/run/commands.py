@@ -25,9 +25,8 @@ from tailrace.storage_access import SECRETS_VARIABLE
 def manifest_of(options: argparse.Namespace) -> Manifest:
     """All files together."""
     parts = [load(path) for path in options.file]
-    return Manifest(
-        tuple(r for part in parts for r in part.replicators), tuple(r for part in parts for r in part.requests)
-    )
+    models = [model for part in parts for model in (*part.replicators, *part.requests)]
+    return Manifest.of(models, ", ".join(map(str, options.file)))
 
 
 def name_of(options: argparse.Namespace, manifest: Manifest) -> str:
@@ -51,7 +50,7 @@ def secrets_folder() -> Path | None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tailrace.run import driver  # pyspark takes a second to import
+    from tailrace.run import driver, launch  # pyspark takes a second to import
 
     manifest = manifest_of(options)
     replicator = manifest.replicator(options.name)
@@ -59,10 +58,11 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidManifest(
             "spec.apply.suspend is true, so --once could never end.", "Set it to false, or run without --once."
         )
+    _check_requests(manifest)
     host, _, port = options.listen.rpartition(":")
-    if not port.isdigit():
+    if not port.isdigit() or int(port) > 65535 or host.startswith("["):
         raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 127.0.0.1:8080.")
-    settings = driver.Settings(
+    settings = launch.Settings(
         replicator=replicator,
         requests=manifest.requests_of(replicator.metadata.name),
         folder=RunFolder.of(replicator.metadata.name, options.run_dir),
@@ -73,8 +73,21 @@ def run(options: argparse.Namespace) -> int:
         token_file=options.token_file,
         secrets=secrets_folder(),
         log_format=options.log_format,
+        log_level=options.log_level,
     )
     return driver.run(settings)
+
+
+def _check_requests(manifest: Manifest) -> None:
+    """A request that names no Replicator of the files would never be taken."""
+    known = [r.metadata.name for r in manifest.replicators]
+    for request in manifest.requests:
+        if request.spec.replicator not in known:
+            raise InvalidManifest(
+                f"SnapshotRequest {request.metadata.name!r}: spec.replicator is {request.spec.replicator!r}, the files"
+                f" hold {', '.join(known)}.",
+                "Correct spec.replicator.",
+            )
 
 
 def status(options: argparse.Namespace) -> int:
@@ -86,7 +99,14 @@ def status(options: argparse.Namespace) -> int:
     return 0
 
 
+FLAGS = ("where", "keys", "chunk_rows", "parallelism", "id")
+"""What goes with --tables; requests of a file say it themselves."""
+
+
 def snapshot(options: argparse.Namespace) -> int:
+    lost = [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name) is not None]
+    if options.tables is None and lost:
+        raise InvalidManifest(f"{', '.join(lost)} without --tables would do nothing.", "Give --tables too.")
     manifest = manifest_of(options)
     name = name_of(options, manifest)
     requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
@@ -134,6 +154,8 @@ def change_snapshot(options: argparse.Namespace) -> int:
     if len(chosen) != 1:
         names = ", ".join(s.id for s in (chosen or under_way)) or "none"
         raise InvalidManifest(f"which snapshot? ({names})", "Give the id of one, see `tailrace status`.")
+    if chosen[0] not in under_way and options.verb != "stop":
+        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}.", "Order another one.")
     if options.verb == "stop":
         client.stop(chosen[0].id)
     else:

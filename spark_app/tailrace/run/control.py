@@ -40,30 +40,38 @@ class DriverControl:
         self.journal: SharedJournal | None = None
         self.runner: SnapshotRunner | None = None
         self.client: CaptureClient | None = None
+        self.watch: CaptureClient | None = None
+        """For questions that are answered at once: `client` may be waiting for a record."""
         self.loops: dict[str, Loop] = {}
         self.suspended = False
         self.stopped = False
         self.fault: Fault | None = None
+        self.capture_fault: Fault | None = None
+        """Why capture ended, while it is being started again."""
         self._clock = clock
         self._started = clock()
         self._capture: StateAnswer | None = None
-        self._apply_rate, self._snapshot_rate = Rate(), Rate()
+        self._apply_rate = Rate()
+        self._snapshot_rates: dict[str, Rate] = {}
+        self._rates_lock = threading.Lock()
         self._lock = threading.Lock()
+        """One snapshot verb at a time; held while capture records."""
 
     # ---- status ----
 
-    def ask_capture(self) -> None:
-        """Refresh what capture says of itself; the main loop calls this."""
+    def ask_capture(self) -> bool:
+        """Refresh what capture says of itself; the main loop calls this. True: it has opened the journal."""
         try:
-            self._capture = self.client.state() if self.client is not None else None
+            self._capture = self.watch.state() if self.watch is not None else None
         except Retry:
             self._capture = None
+        return self._capture is not None and self._capture.record >= 0
 
     def status(self) -> Status:
         now = self._clock()
         state = self.journal.state if self.journal is not None else LogState()
         runs = self.runner.runs if self.runner is not None else {}
-        with self._lock:
+        with self._rates_lock:
             status = assemble(
                 Moment(
                     name=self.name,
@@ -73,10 +81,10 @@ class DriverControl:
                     tables=self.progress.all(),
                     runs=runs,
                     capture=self._capture_answer(),
-                    snapshot_rate=self._snapshot_rate.add(now, _registered_rows(state)),
+                    snapshot_rates=self._rates_of(state, now),
                     suspended=self.suspended,
                     stopped=self.stopped,
-                    fault=self.fault,
+                    fault=self.fault or self.capture_fault,
                 )
             )
             count = total(status)
@@ -86,11 +94,18 @@ class DriverControl:
 
     def _capture_answer(self) -> StateAnswer | None:
         """A snapshot that waits for the edge is told under the same heading as capture's own waits."""
-        answer = self._capture
+        answer = self._capture if self.capture_fault is None else None
         waits = self.runner.waiting_for if self.runner is not None else None
         if answer is None or answer.waiting_for is not None or waits is None:
             return answer
         return answer.model_copy(update={"waiting_for": f"a snapshot waits for {waits}"})
+
+    def _rates_of(self, state: LogState, now: float) -> dict[str, float]:
+        """Rows per second of each snapshot that has not ended."""
+        running = {key: snapshot for key, snapshot in state.snapshots.items() if snapshot.ended is None}
+        self._snapshot_rates = {key: self._snapshot_rates.get(key) or Rate() for key in running}
+        rows = {key: sum(t.rows_done for t in snapshot.tables.values()) for key, snapshot in running.items()}
+        return {key: rate.add(now, rows[key]) for key, rate in self._snapshot_rates.items()}
 
     def unhealthy(self) -> str | None:
         now = time.monotonic()
@@ -109,18 +124,18 @@ class DriverControl:
             )
         with self._lock:
             state = journal.refresh()
-            plan = planner.request_plan(state, snapshot_id, body)
             known = state.snapshots.get(snapshot_id)
             if known is None:
+                plan = planner.request_plan(state, snapshot_id, body)
                 suspended = [SnapshotSuspended(snapshot_id=snapshot_id, suspended=True)] if body.spec.suspend else []
                 record = client.append([plan, *suspended])
                 # Dying here loses no request: it is asked again under the same id and meets its own plan.
                 seam("snapshot.after-plan")
-            elif planner.same_plan(known.plan, plan):
+            elif planner.is_plan_of(known.plan, snapshot_id, body):
                 plan, record = known.plan, known.record
             else:
                 raise Conflict(f"snapshot {snapshot_id} exists with another content.", "Use another name.")
-        tables = tuple(state.tables[t].schema.name for t in plan.tables)
+        tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
         return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
 
     def stop_snapshot(self, snapshot_id: str) -> None:
@@ -176,7 +191,3 @@ class Requests:
                 self.refused.append(error)
             self._open.remove(request)
 
-
-def _registered_rows(state: LogState) -> int:
-    snapshots: Sequence[SnapshotState] = list(state.snapshots.values())
-    return sum(table.rows_done for snapshot in snapshots for table in snapshot.tables.values())

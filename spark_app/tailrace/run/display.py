@@ -20,11 +20,15 @@ LINE_SECONDS = 5.0
 """Between two lines without a terminal."""
 MAX_TABLES = 20
 """Rows of the live view; failing and busy tables come first."""
+MAX_SNAPSHOTS = 5
+"""A first start has one for each table."""
 STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STOPPED": "red", "WAITING": "yellow"}
 
 
 class Display(Protocol):
-    def show(self, status: Status) -> None: ...
+    def show(self, status: Status, last: bool = False) -> None:
+        """`last`: nothing comes after it."""
+
     def close(self) -> None: ...
 
 
@@ -36,7 +40,7 @@ class LiveDisplay:
         self._live = Live(console=console, auto_refresh=False, transient=False)
         self._live.start()
 
-    def show(self, status: Status) -> None:
+    def show(self, status: Status, last: bool = False) -> None:
         self._live.update(render(status), refresh=True)
 
     def close(self) -> None:
@@ -44,7 +48,7 @@ class LiveDisplay:
 
 
 class LineDisplay:
-    """One line per few seconds, and at once when the state's word changes."""
+    """One line per few seconds, at once when the state's word changes, and at the end."""
 
     def __init__(self, write: Callable[[str], None], json: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -53,9 +57,9 @@ class LineDisplay:
         self._due = 0.0
         self._state = ""
 
-    def show(self, status: Status) -> None:
+    def show(self, status: Status, last: bool = False) -> None:
         now = self._clock()
-        if now < self._due and status.state == self._state:
+        if now < self._due and status.state == self._state and not last:
             return
         self._due, self._state = now + LINE_SECONDS, status.state
         self._write(status.model_dump_json(by_alias=True) if self._json else line(status))
@@ -84,7 +88,10 @@ def line(status: Status) -> str:
         f"{status.apply.rows_per_second:,.0f} rows/s",
         f"+{count.inserts:,} ~{count.updates:,} -{count.deletes:,}",
     ]
-    parts += [f"snapshot {_name(s)} {percent(s)} ({s.rows_done:,} rows)" for s in running(status)]
+    under_way = running(status)
+    parts += [f"snapshot {_name(s)} {percent(s)} ({s.rows_done:,} rows)" for s in under_way[:MAX_SNAPSHOTS]]
+    if len(under_way) > MAX_SNAPSHOTS:
+        parts.append(f"{len(under_way) - MAX_SNAPSHOTS} more snapshots")
     return ", ".join(parts) + (f" | {status.message}" if status.message else "")
 
 
@@ -137,7 +144,8 @@ def _head(status: Status) -> Text:
 
 def _snapshots(status: Status) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
-    for snapshot in running(status):
+    under_way = running(status)
+    for snapshot in under_way[:MAX_SNAPSHOTS]:
         left = "" if snapshot.seconds_left is None else f"{seconds(snapshot.seconds_left)} left"
         chunks = [r for t in snapshot.tables for r in t.running]
         table.add_row(
@@ -149,6 +157,8 @@ def _snapshots(status: Status) -> Table:
             left,
             f"reading {chunks[0]}" + (f" and {len(chunks) - 1} more" if len(chunks) > 1 else "") if chunks else "",
         )
+    if len(under_way) > MAX_SNAPSHOTS:
+        table.add_row(f"… and {len(under_way) - MAX_SNAPSHOTS} more")
     return table
 
 

@@ -1,5 +1,5 @@
-"""Logging of the driver: one line per event, as text or as JSON, to standard error. Secrets never come here: messages
-are made of names, numbers and `TailraceError`s.
+"""Logging of the driver and of capture: one line per event, as text or as JSON, to standard error. Secrets never come
+here: messages are made of names, numbers and `TailraceError`s.
 """
 
 import json
@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+FORMS = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
 FIELDS = ("table", "snapshot", "chunk", "record")
 """What a line may carry besides its message: `log.info(…, extra={"table": …})`."""
 

@@ -5,7 +5,7 @@ field, the value that was found and what to write instead.
 """
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one file holds."""
+    """What one file holds, or several together."""
 
     replicators: tuple[Replicator, ...]
     requests: tuple[SnapshotRequest, ...]
@@ -40,6 +40,17 @@ class Manifest:
             raise InvalidManifest(f"no Replicator {name or ''} in the manifest (found: {names}).", "Add it.")
         raise InvalidManifest(f"the manifest holds several Replicators: {names}.", "Choose one with --name.")
 
+    @classmethod
+    def of(cls, models: Sequence[BaseModel], origin: str) -> "Manifest":
+        """Refuses two resources of one kind and name; `origin` says where they stand."""
+        made = cls(
+            tuple(m for m in models if isinstance(m, Replicator)),
+            tuple(m for m in models if isinstance(m, SnapshotRequest)),
+        )
+        _unique(origin, "Replicator", [m.metadata.name for m in made.replicators])
+        _unique(origin, "SnapshotRequest", [m.metadata.name for m in made.requests])
+        return made
+
     def requests_of(self, replicator: str) -> tuple[SnapshotRequest, ...]:
         return tuple(r for r in self.requests if r.spec.replicator == replicator)
 
@@ -50,6 +61,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # refused below
             if key.value in seen:
                 line = key.start_mark.line + 1
                 raise InvalidManifest(f"line {line}: the field {key.value!r} is given twice.", "Keep one of the two.")
@@ -70,18 +83,12 @@ def parse(text: str, origin: str) -> Manifest:
     """The documents in `text`; `origin` names them in messages."""
     try:
         documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: looks like a date and is none
         raise InvalidManifest(f"{origin} is not YAML: {_one_line(str(error))}.", "Correct the syntax.") from error
     if not documents:
         raise InvalidManifest(f"{origin} holds no document.", "Write a Replicator into it.")
     models = [_model(document, f"{origin}, document {n}") for n, document in enumerate(documents, 1)]
-    manifest = Manifest(
-        tuple(m for m in models if isinstance(m, Replicator)),
-        tuple(m for m in models if isinstance(m, SnapshotRequest)),
-    )
-    _unique(origin, "Replicator", [m.metadata.name for m in manifest.replicators])
-    _unique(origin, "SnapshotRequest", [m.metadata.name for m in manifest.requests])
-    return manifest
+    return Manifest.of(models, origin)
 
 
 def _model(document: object, origin: str) -> BaseModel:

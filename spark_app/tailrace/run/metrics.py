@@ -21,7 +21,8 @@ class _Once(Collector):
 
     def collect(self) -> Iterable[Metric]:
         status = self._status
-        yield _gauge("tailrace_up", "1 while the driver is running", float(status.state in ("Running", "Suspended")))
+        works = status.state not in ("Starting", "Stopped") and status.fault is None
+        yield _gauge("tailrace_up", "1 while driver and capture work, whatever becomes of single tables", float(works))
         yield _gauge("tailrace_capture_alive", "1 while capture answers", float(status.capture.alive))
         yield _gauge("tailrace_capture_record", "Newest durable journal record", status.capture.record)
         yield _gauge("tailrace_capture_lag_seconds", "Age of what is not in the log", status.capture.lag_seconds)

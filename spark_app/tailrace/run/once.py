@@ -3,8 +3,8 @@
 Done is: capture has recorded everything up to the source's position at the start, every snapshot that is wanted has
 ended, every table has covered the record at which all of that was first true, and every row that was withheld there
 has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
-make new ones for ever); they are counted, and the next run reads them. Tables that are stopped, and snapshots that
-failed, do not hold the end up either; they make it a failure.
+make new ones for ever); they are counted, and the next run reads them. Tables that are stopped, or whose last snapshot
+failed (in an earlier run, too), do not hold the end up either; they make it a failure, and so do failed snapshots.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import SnapshotPlanned
 from tailrace.changelog.state import LogState, TableLog
+from tailrace.run.status import unread
 from tailrace.snapshot import planner
 from tailrace.targets.lake.model import Key
 
@@ -44,7 +45,7 @@ class OnceCheck:
     def look(self, state: LogState, progress: Mapping[int, TableProgress], open_requests: int) -> Verdict:
         if self._since is None:
             self._since = state.number
-        failed = [t for t in _live(state) if _failed(t, progress)]
+        failed = [t for t in _live(state) if _failed(t, state, progress)]
         healthy = {t.table_id: t for t in _live(state) if t not in failed}
         waits = self._waits(state, open_requests)
         if waits:
@@ -107,5 +108,6 @@ def _fills_holes(plan: SnapshotPlanned) -> bool:
     return plan.reason == "repair" and plan.keys is not None
 
 
-def _failed(table: TableLog, progress: Mapping[int, TableProgress]) -> bool:
-    return table.stopped is not None or progress.get(table.table_id, NO_PROGRESS).stopped
+def _failed(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> bool:
+    stopped = table.stopped is not None or progress.get(table.table_id, NO_PROGRESS).stopped
+    return stopped or unread(state, table) is not None

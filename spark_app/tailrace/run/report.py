@@ -48,7 +48,8 @@ class Reporter:
             and self._told.get(table_id) != (p.applied_seq, p.committed_record)
         }
         cut_off = self._worn_out()
-        if not moved and cut_off == self._cut_off:
+        # Capture forgets with each restart what is cut off, so it is told again and again.
+        if not moved and not cut_off and not self._cut_off:
             return
         try:
             self._client.report_applied(

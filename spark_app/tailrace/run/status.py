@@ -37,8 +37,8 @@ class Moment:
     runs: Mapping[tuple[str, int], TableRun] = field(default_factory=dict)
     capture: StateAnswer | None = None
     """None: capture does not answer."""
-    snapshot_rate: float = 0.0
-    apply_rate: float = 0.0
+    snapshot_rates: Mapping[str, float] = field(default_factory=dict)
+    """Rows per second by snapshot."""
     suspended: bool = False
     stopped: bool = False
     fault: Fault | None = None
@@ -62,7 +62,6 @@ def assemble(at: Moment) -> Status:
         apply=ApplyStatus(
             lag_seconds=max((t.lag_seconds for t in running if t.lag_seconds is not None), default=None),
             record=min((t.applied_record for t in running), default=max(at.log.number, 0)),
-            rows_per_second=round(at.apply_rate, 1),
             suspended=at.suspended,
         ),
         tables_total=len(tables),
@@ -90,7 +89,7 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
     if at.suspended:
         return "Suspended", "apply is suspended; the source is captured, the target stands still"
     if at.capture is None or at.log.origin is None:
-        return "Starting", "waits for capture"
+        return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waits for capture"
     return "Running", at.capture.waiting_for or ""
 
 
@@ -117,7 +116,7 @@ def _lsn(position: int) -> str | None:
 
 def _table(at: Moment, log: TableLog) -> TableStatus:
     progress = at.tables.get(log.table_id, TableProgress())
-    fault = progress.fault or _stopped(log) or _unread(at, log)
+    fault = progress.fault or _stopped(log) or unread(at.log, log)
     return TableStatus(
         name=log.schema.name,
         state=_table_state(at, log, progress),
@@ -135,23 +134,25 @@ def _stopped(log: TableLog) -> Fault | None:
     return Fault(name=stop.error, message=stop.message, fix=stop.fix) if stop is not None else None
 
 
-def _unread(at: Moment, log: TableLog) -> Fault | None:
-    """The last complete snapshot of the table failed: rows from before it may be missing, whatever the changes say."""
-    for snapshot in sorted(at.log.snapshots.values(), key=lambda s: -s.record):
-        part = snapshot.tables.get(log.table_id)
-        if part is None or snapshot.plan.where is not None or snapshot.plan.keys is not None:
-            continue
-        if part.finished is None or part.finished.error is None:
-            return None
-        fix = "Remove the cause, then order a snapshot of the table."
-        return Fault(name="SnapshotFailed", message=part.finished.error, fix=fix)
-    return None
+def unread(state: LogState, log: TableLog) -> Fault | None:
+    """The last snapshot of the whole table failed and no other is under way: rows from before it may be missing,
+    whatever the changes say."""
+    if log.unread is None or any(_reads_whole(s, log.table_id) for s in state.snapshots.values()):
+        return None
+    fix = "Remove the cause, then order a snapshot of the table."
+    return Fault(name="SnapshotFailed", message=log.unread, fix=fix)
+
+
+def _reads_whole(snapshot: SnapshotState, table_id: int) -> bool:
+    part = snapshot.tables.get(table_id)
+    whole = snapshot.plan.where is None and snapshot.plan.keys is None
+    return whole and snapshot.ended is None and part is not None and part.finished is None
 
 
 def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableState:
     if log.stopped is not None or progress.stopped:
         return "STOPPED"
-    if progress.fault is not None or _unread(at, log) is not None:
+    if progress.fault is not None or unread(at.log, log) is not None:
         return "FAILING"
     for snapshot in at.log.snapshots.values():
         part = snapshot.tables.get(log.table_id)
@@ -176,7 +177,7 @@ def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
     tables = tuple(_snapshot_table(at, snapshot, table_id) for table_id in snapshot.plan.tables)
     rows, estimated = sum(t.rows_done for t in tables), sum(t.rows_estimated for t in tables)
     word = _snapshot_state(snapshot)
-    rate = at.snapshot_rate if word == "Running" else 0.0
+    rate = at.snapshot_rates.get(snapshot.plan.snapshot_id, 0.0) if word == "Running" else 0.0
     left = max(estimated - rows, 0) / rate if rate > 0 else None
     faults = [t.fault for t in tables if t.fault is not None]
     return SnapshotStatus(

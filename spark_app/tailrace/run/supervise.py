@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tailrace.contract.status import Fault
 from tailrace.errors import (
     AuthenticationFailed,
     Fenced,
@@ -48,7 +49,9 @@ class CaptureProcess:
         run_dir: Path,
         answers: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
+        *,
         output: Path | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """`output`: file for what the child prints; None: where the driver prints."""
         self._output = output
@@ -56,12 +59,15 @@ class CaptureProcess:
         self._run_dir = run_dir
         self._answers = answers
         self._clock = clock
+        self._now = now
         self._child: subprocess.Popen[bytes] | None = None
         self._adopted: int | None = None
         self._started = 0.0
         self._pause = FIRST_PAUSE
         self._due: float | None = None
         self.restarts = 0
+        self.fault: Fault | None = None
+        """Why it ended, until a later one `works`."""
 
     @property
     def pid(self) -> int | None:
@@ -69,12 +75,12 @@ class CaptureProcess:
 
     def start(self) -> None:
         pid = self._recorded_pid()
-        if pid is not None and is_capture(pid) and self._answers():
+        if pid is not None and self._is_ours(pid) and self._answers():
             self._adopted = pid
             log.info("capture is alive already, adopted (pid %d)", pid)
         else:
-            if pid is not None and is_capture(pid):
-                end(pid, grace=5.0)  # it holds the slot and does not answer
+            if pid is not None and self._is_ours(pid):
+                end(pid, 5.0, self._run_dir)  # it holds the slot and does not answer
             self._spawn()
 
     def check(self) -> None:
@@ -92,10 +98,15 @@ class CaptureProcess:
             raise self._error(code)
         if self._clock() - self._started > CALM:
             self._pause = FIRST_PAUSE
-        log.warning("capture ended with code %d, starts again in %.1f s", code, self._pause)
+        self.fault = self._ended_by(code)
+        log.warning("%s; it starts again in %.1f s", self.fault.message, self._pause)
         self._due = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         self.restarts += 1
+
+    def works(self) -> None:
+        """It reads the log again: what ended the one before it is over."""
+        self.fault = None
 
     def stop(self, grace: float = 20.0) -> None:
         """End capture in order: it makes its last record durable first."""
@@ -109,7 +120,7 @@ class CaptureProcess:
                 child.kill()
                 child.wait()
         elif self._adopted is not None:
-            end(self._adopted, grace)
+            end(self._adopted, grace, self._run_dir)
         self._pid_file.unlink(missing_ok=True)
 
     @property
@@ -136,9 +147,12 @@ class CaptureProcess:
     def _exit_code(self) -> int | None:
         if self._child is not None:
             return self._child.poll()
-        if self._adopted is not None and not is_capture(self._adopted):
+        if self._adopted is not None and not self._is_ours(self._adopted):
             return 1  # not our child: its code cannot be had; a new one will say it again
         return None
+
+    def _is_ours(self, pid: int) -> bool:
+        return is_capture(pid, self._run_dir)
 
     def _recorded_pid(self) -> int | None:
         try:
@@ -147,11 +161,31 @@ class CaptureProcess:
             return None
 
     def _error(self, code: int) -> Stop:
+        left = self._left()
+        if left is None:
+            return STOPPING[code](f"capture ended with code {code}.", "Its last lines in the log say why.")
+        return _named(STOPPING[code], *left)
+
+    def _ended_by(self, code: int) -> Fault:
+        left = self._left()
+        because = f": {left[0]}: {left[1]}" if left is not None else ""
+        fix = (left[2] if left is not None else "") or "It is started again; if this stays, see its lines in the log."
+        before = self.fault
+        return Fault(
+            name="CaptureEnded",
+            message=f"capture ended with code {code}{because}",
+            fix=fix,
+            since=before.since if before is not None else self._now(),
+            count=before.count + 1 if before is not None else 1,
+        )
+
+    def _left(self) -> tuple[str, str, str] | None:
+        """Name, message and fix of the error that the child left; None: it left none."""
         try:
             fault = json.loads(self.fault_file.read_text())
-            return _named(STOPPING[code], str(fault["name"]), str(fault["message"]), str(fault["fix"]))
+            return str(fault["name"]), str(fault["message"]), str(fault["fix"])
         except (OSError, ValueError, KeyError):
-            return STOPPING[code](f"capture ended with code {code}.", "Its last lines in the log say why.")
+            return None
 
 
 def _named(kind: type[Stop], name: str, message: str, fix: str) -> Stop:
@@ -160,17 +194,18 @@ def _named(kind: type[Stop], name: str, message: str, fix: str) -> Stop:
     return found(message, fix)
 
 
-def is_capture(pid: int) -> bool:
-    """A living capture process with this id: ids are used again after a reboot."""
+def is_capture(pid: int, run_dir: Path) -> bool:
+    """The living capture process of this run directory: ids are used again, also by another Replicator's."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return False
-    return b"tailrace.capture" in line and state != "Z"
+    arguments = line.split(b"\0")
+    return b"tailrace.capture.process" in arguments and os.fsencode(run_dir) in arguments and state != "Z"
 
 
-def end(pid: int, grace: float) -> None:
+def end(pid: int, grace: float, run_dir: Path) -> None:
     """SIGTERM, and SIGKILL after `grace` seconds."""
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         try:
@@ -179,6 +214,6 @@ def end(pid: int, grace: float) -> None:
             return
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            if not is_capture(pid):
+            if not is_capture(pid, run_dir):
                 return
             time.sleep(0.05)

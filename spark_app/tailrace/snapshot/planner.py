@@ -125,11 +125,20 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
         )
     if body.spec.keys is not None:
         _check_keys(tables, body.spec.keys)
+    return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)))
+
+
+def is_plan_of(plan: SnapshotPlanned, snapshot_id: str, body: SnapshotBody) -> bool:
+    """Whether this was asked. Tables that match may have come and gone since; what was asked counts."""
+    return plan == _plan_of(snapshot_id, body, plan.tables)
+
+
+def _plan_of(snapshot_id: str, body: SnapshotBody, tables: tuple[int, ...]) -> SnapshotPlanned:
     return SnapshotPlanned(
         snapshot_id=snapshot_id,
         request=body.name,
         reason="request",
-        tables=tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)),
+        tables=tables,
         where=body.spec.where,
         keys=body.spec.keys,
         chunk_rows=body.spec.chunk_rows,
@@ -160,11 +169,6 @@ def request_id(request: SnapshotRequest) -> str:
         return request.metadata.uid
     spec = request.spec.model_copy(update={"suspend": False}).model_dump_json()
     return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
-
-
-def same_plan(one: SnapshotPlanned, other: SnapshotPlanned) -> bool:
-    """The tables that match may have become more since; what was asked counts."""
-    return one.model_copy(update={"tables": ()}) == other.model_copy(update={"tables": ()})
 
 
 def endings(state: LogState) -> tuple[Event, ...]:

@@ -1,0 +1,52 @@
+"""Whether the driver is to end: asked by a signal, by one of its threads or because its work is done.
+
+The main loop waits here between two turns. A signal's handler may have interrupted the very wait that holds the event's
+lock, so it only leaves a note; `is_set` and `wait` pass it on.
+"""
+
+import logging
+import signal
+import threading
+from types import FrameType
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""SIGHUP: the terminal was closed."""
+
+
+class Ending:
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._asked: int | None = None
+        self._told = False
+        self.hurried = False
+        """Asked a second time: nothing is waited for."""
+
+    def listen(self) -> None:
+        """Install the handlers; what was ignored at the start (`nohup`) stays ignored."""
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.on_signal)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._asked is not None:
+            self.hurried = True
+            raise KeyboardInterrupt
+        self._asked = number
+
+    def set(self) -> None:
+        self._event.set()
+
+    def is_set(self) -> bool:
+        if self._asked is not None and not self._told:
+            self._told = True
+            log.info("%s: ends in order", signal.Signals(self._asked).name)
+            self._event.set()
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Up to so long; True: it is to end."""
+        if not self.is_set():
+            self._event.wait(seconds)
+        return self.is_set()

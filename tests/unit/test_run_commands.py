@@ -1,0 +1,139 @@
+"""What the commands refuse before anything is started, and whom they speak with."""
+
+import http.server
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from support.resources import replicator, request
+from tailrace.contract.status import SnapshotStatus, Status
+from tailrace.errors import InvalidManifest
+from tailrace.run import cli, launch
+from tailrace.run.client import DriverClient
+from tailrace.run.control import DriverControl
+from tailrace.run.folder import RunFolder
+from tailrace.run.manifest import load
+from tailrace.run.server import Server
+
+
+def written(folder: Path, name: str, *documents: object) -> str:
+    path = folder / name
+    path.write_text("\n---\n".join(json.dumps(document) for document in documents))
+    return str(path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
+
+
+def test_a_request_for_a_replicator_that_the_files_do_not_hold_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "m.yaml", replicator(), request("again", replicator="shopp"))
+    text = refused(capsys, "run", "-f", path, "--run-dir", str(tmp_path / "run"))
+    assert "'again'" in text and "'shopp'" in text and "Fix:" in text
+
+
+def test_two_files_with_the_same_resource_are_refused_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [written(tmp_path, file, replicator(), request()) for file in ("a.yaml", "b.yaml")]
+    text = refused(capsys, "run", "-f", paths[0], "-f", paths[1], "--run-dir", str(tmp_path / "run"))
+    assert "two Replicators are called 'shop'" in text
+
+
+@pytest.mark.parametrize("listen", ["8080x", "127.0.0.1:70000", "[::1]:8080", "localhost"])
+def test_a_wrong_address_to_listen_on_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listen: str
+) -> None:
+    path = written(tmp_path, "m.yaml", replicator())
+    assert listen in refused(capsys, "run", "-f", path, "--listen", listen, "--run-dir", str(tmp_path / "run"))
+
+
+def test_what_narrows_a_snapshot_is_not_dropped_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "m.yaml", replicator(), request())
+    text = refused(capsys, "snapshot", "-f", path, "--where", "id < 5", "--chunk-rows", "9")
+    assert "--where, --chunk-rows without --tables" in text
+
+
+def settings(tmp_path: Path, **more: object) -> launch.Settings:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir(exist_ok=True)
+    manifest = load(Path(written(tmp_path, "m.yaml", replicator())))
+    return launch.Settings(manifest.replicator(), (), folder, **more)  # type: ignore[arg-type]
+
+
+def test_a_taken_port_and_an_unusable_token_file_are_named_with_a_fix(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidManifest, match=f"127.0.0.1:{port}.*--listen"):
+            launch.server(settings(tmp_path, port=port), DriverControl("shop"))
+    empty = tmp_path / "token"
+    for make in (lambda: None, lambda: empty.write_text("\n")):
+        make()
+        with pytest.raises(InvalidManifest, match=f"{empty}"):
+            launch.server(settings(tmp_path, token_file=empty), DriverControl("shop"))
+
+
+class Ended(DriverControl):
+    def status(self) -> Status:
+        shot = SnapshotStatus(id="done", reason="request", state="Completed")
+        return Status(name="shop", state="Running", started_at=1, updated_at=2, snapshots=(shot,))
+
+
+def test_a_snapshot_that_has_ended_cannot_be_paused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    server = Server(Ended("shop"), "127.0.0.1", 0, folder.make_token())
+    server.start()
+    folder.announce(server.url, None)
+    path = written(tmp_path, "m.yaml", replicator())
+    try:
+        text = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path), "done")
+    finally:
+        server.close()
+    assert "done has ended: Completed" in text
+
+
+HEARD: list[str | None] = []
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        HEARD.append(self.headers.get("Authorization"))
+        self.send_error(502)
+
+    do_PUT = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    folder = RunFolder(tmp_path)
+    server = Server(Ended("shop"), "127.0.0.1", 0, folder.make_token())
+    server.start()
+    folder.announce(server.url, None)
+    try:
+        assert DriverClient.of(folder).status().name == "shop"
+    finally:
+        server.close()
+        proxy.shutdown()
+        proxy.server_close()
+    assert HEARD == []
