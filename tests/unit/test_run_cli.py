@@ -5,6 +5,19 @@ import sys
 
 from support.proof.process import ENVIRONMENT
 
+BROKEN = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from tailrace.run import cli
+
+def main():
+    ThreadPoolExecutor(1).submit(threading.Event().wait)
+    raise RuntimeError("nobody thought of this")
+
+cli.main = main
+cli.entry()
+"""
+
 SCRIPT = """
 import queue, threading
 import duckdb
@@ -33,3 +46,11 @@ def test_the_command_ends_quietly_while_a_callback_thread_holds_native_objects()
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "last words", "")
+
+
+def test_an_unexpected_error_ends_the_command_although_a_pool_s_thread_never_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT
+    )
+    assert done.returncode == 1
+    assert "RuntimeError: nobody thought of this" in done.stderr

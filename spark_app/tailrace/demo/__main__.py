@@ -25,6 +25,8 @@ from tailrace.demo.view import Watch
 
 DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""
+MARK = ".tailrace-demo"
+"""Says that the folder may be emptied."""
 WIDTH = 132
 """Columns where the output is not a terminal."""
 
@@ -163,15 +165,26 @@ def _caught_up(status: Status, end: int) -> bool:
     )
 
 
+def empty(folder: Path) -> bool:
+    """Make the folder, or empty that of an earlier demo, which its mark tells; False: it is somebody else's."""
+    if folder.exists() and not (folder.is_dir() and ((folder / MARK).exists() or not any(folder.iterdir()))):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / MARK).touch()
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--folder", type=Path, default=Path("demo-data"), help="where everything goes (emptied first)")
+    parser.add_argument("--folder", type=Path, default=Path("demo-data"), help="an earlier demo's is emptied")
     parser.add_argument("--scale", type=float, default=1.0, help="1: 1.3 million rows")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    if not empty(folder):
+        print(f"demo: {folder} holds something that no demo has made; give another --folder.", file=sys.stderr)
+        return 2
     try:
         console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
         return Demo(folder, arguments.scale, arguments.format, console).run()

@@ -9,6 +9,7 @@ import argparse
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,10 +49,15 @@ def entry() -> None:
     """The console script: `main`, then out without taking the interpreter apart.
 
     A thread that never ends keeps objects alive while the interpreter is torn down, and duckdb then prints pages of
-    leaks. By now everything that counts is durable, the applier's threads are joined and the JVM is told to stop; it
-    ends when this process's end of its pipe closes.
+    leaks; after an error nobody expected, the interpreter would wait for the threads of pools, for ever. By now
+    everything that counts is durable, the applier's threads are joined and the JVM is told to stop; it ends when this
+    process's end of its pipe closes.
     """
-    code = main()
+    try:
+        code = main()
+    except Exception:
+        traceback.print_exc()
+        code = 1
     logging.shutdown()
     try:
         sys.stdout.flush()
