@@ -27,7 +27,7 @@ from tailrace.changelog.state import (
     TableLog,
 )
 from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.errors import ForeignChange, Retry, TargetRefused
+from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
 from tailrace.run.targets import LakeEngine
 from tailrace.snapshot.planner import rereads_of_lost
 from tailrace.storage import NotFound, Storage
@@ -200,6 +200,49 @@ def test_a_target_that_refuses_altogether_ends_the_process() -> None:
     loop, _ = applier(log(table(7, 3)), {7: Target(TargetRefused("another log"))})
     loop.offer(9, patience=5)
     with pytest.raises(TargetRefused, match="another log"):
+        loop.offer(9)
+    loop.stop()
+
+
+def test_a_target_that_refuses_one_table_stops_that_table_alone_until_it_is_put_right() -> None:
+    now = [100.0]
+    bad, good = Target(TargetRefused("a table of somebody else")), Target()
+    loop, progress = applier(log(table(7, 3), table(8, 3)), {7: bad, 8: good}, lambda: now[0])
+    loop.offer(9, patience=5)
+    loop.offer(9, patience=5)
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "TargetRefused" and progress.of(7).stopped
+    assert len(good.commits) == 1
+    now[0] += 60
+    loop.offer(9, patience=5)
+    assert progress.of(7).fault is None
+    loop.stop()
+
+
+def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> None:
+    progress, good = Progress(), Target()
+
+    def make(log_table: TableLog) -> TableWorker:
+        if log_table.table_id == 7:
+            raise InvalidManifest("table s.a/b cannot be a folder's name")
+        return TableWorker(8, good, Engine(), progress)
+
+    journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
+    loop = Applier(journal, progress, make, lambda: None, retry_seconds=60)
+    for _ in range(2):
+        loop.offer(9, patience=5)
+    assert len(good.commits) == 1
+    fault = progress.of(7).fault
+    assert fault is not None and "a/b" in fault.message
+    assert loop.worker(7) is None
+    loop.stop()
+
+
+def test_a_broken_change_log_ends_the_process_whichever_table_meets_it() -> None:
+    targets = {7: Target(CorruptLog("record 4 is missing")), 8: Target()}
+    loop, _ = applier(log(table(7, 3), table(8, 3)), targets)
+    loop.offer(9, patience=5)
+    with pytest.raises(CorruptLog):
         loop.offer(9)
     loop.stop()
 

@@ -99,6 +99,14 @@ def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_
     assert again.look(log(table(initial=False), outcome="completed"), at(9), 0).failed == ()
 
 
+def test_a_snapshot_of_which_only_failed_tables_are_left_does_not_hold_it_up() -> None:
+    state = log(table(), table(8, initial=False), outcome="")
+    fine = {8: TableProgress(applied_record=9)}
+    assert "under way" in OnceCheck(100).look(state, at(9) | fine, 0).waits_for
+    verdict = OnceCheck(100).look(state, at(-1, stopped=True) | fine, 0)
+    assert (verdict.done, verdict.failed) == (True, ("s.t7",))
+
+
 def test_a_table_that_is_only_retried_is_waited_for() -> None:
     assert not OnceCheck(100).look(log(table(), outcome="completed"), at(2), 0).done
 

@@ -2,7 +2,8 @@
 
 `offer` is called by the stream for every new end of the journal and by the driver's main loop for tables whose pause is
 over. A table that fails is retried with growing pauses, named in the status, and counted as stopped after `retry.time`
-(or at once for a `TableStop`); the others go on.
+(or at once for a `TableStop`, or where its target refuses); the others go on. A refusal that every table meets is the
+whole target's and ends the process.
 """
 
 import logging
@@ -19,11 +20,13 @@ from tailrace.apply.worker import ChunkLost, TableWorker
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Fault
-from tailrace.errors import LogTrimmed, Stop, TableStop, TailraceError
+from tailrace.errors import CorruptLog, Fenced, LogTrimmed, Stop, TableStop, TailraceError
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+NOT_OF_A_TABLE = (CorruptLog, Fenced)
+"""End the process whoever meets them."""
 TIDY_SECONDS = 30.0
 """Between two looks at whether a table should be compacted."""
 
@@ -32,7 +35,11 @@ TIDY_SECONDS = 30.0
 class _Slot:
     """A table's worker and when it may be entered again."""
 
-    worker: TableWorker
+    table: TableLog
+    """As first seen: what its worker is made of."""
+    worker: TableWorker | None = None
+    """None: not made yet, or that failed."""
+    refused: Stop | None = None
     running: Future[None] | None = None
     pause: float = FIRST_PAUSE
     due: float = 0.0
@@ -74,10 +81,9 @@ class Applier:
         return self._through
 
     def offer(self, through: int, patience: float = 0.0) -> None:
-        """Let every table go on to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that a
-        worker met: the whole target refuses."""
-        if self._fatal is not None:
-            raise self._fatal
+        """Let every table go on to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that all
+        of them met, or one that is not about a table."""
+        self._raise_fatal()
         self.turned = time.monotonic()
         with self._lock:
             self._through = max(self._through, through)
@@ -85,13 +91,23 @@ class Applier:
         if patience and started:
             wait(started, patience)
 
+    def _raise_fatal(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+        met = [slot.refused if slot is not None else None for slot in map(self._slots.get, self._live_ids())]
+        if met and met[0] is not None and None not in met:
+            raise met[0]
+
+    def _live_ids(self) -> list[int]:
+        return [table.table_id for table in self._live()]
+
     def _live(self) -> list[TableLog]:
         return [t for t in self._journal.state.tables.values() if not t.removed]
 
     def _enter(self, table: TableLog) -> Future[None] | None:
         slot = self._slots.get(table.table_id)
         if slot is None:
-            slot = self._slots[table.table_id] = _Slot(self._make(table))
+            slot = self._slots[table.table_id] = _Slot(table)
         if self._stopping or slot.running is not None or self._clock() < slot.due:
             return slot.running
         if self._progress.of(table.table_id).applied_record >= self._through and not self._untidy(slot):
@@ -118,12 +134,13 @@ class Applier:
 
     def _run(self, slot: _Slot) -> None:
         try:
-            while not self._stopping and slot.worker.advance(self._journal.refresh(), self._through):
+            worker = slot.worker = slot.worker or self._make(slot.table)
+            while not self._stopping and worker.advance(self._journal.refresh(), self._through):
                 pass
             if not self._stopping and self._untidy(slot):
                 slot.tidied = self._clock()
-                slot.worker.tidy(self._journal.state, slot.tidied)
-            slot.pause, slot.due, slot.failed_since = FIRST_PAUSE, 0.0, None
+                worker.tidy(self._journal.state, slot.tidied)
+            slot.pause, slot.due, slot.failed_since, slot.refused = FIRST_PAUSE, 0.0, None, None
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(slot, error)
         finally:
@@ -132,7 +149,7 @@ class Applier:
 
     def _failed(self, slot: _Slot, error: Exception) -> None:
         now = self._clock()
-        table_id = slot.worker.table_id
+        table_id = slot.table.table_id
         slot.failed_since = slot.failed_since or now
         slot.due = now + slot.pause * (0.75 + random.random() / 2)
         slot.pause = min(slot.pause * 2, LONGEST_PAUSE)
@@ -140,10 +157,11 @@ class Applier:
         name = self._journal.state.tables[table_id].schema.name
         if isinstance(error, ChunkLost):
             self.lost_chunks |= {str(chunk.path): chunk for chunk in error.chunks}
-        if isinstance(error, Stop):
+        slot.refused = error if isinstance(error, Stop) else None
+        if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
         fault = fault_of(error, now)
-        self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop))
+        self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop))
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
 

@@ -173,6 +173,7 @@ class Driver:
             if once is not None:
                 verdict = once.look(state, control.progress.all(), requests.open)
                 if verdict.done:
+                    self._keep_applying(parts, state.number)  # raises what all tables were refused with just now
                     return self._ended(verdict)
                 if verdict.waits_for != waits_for:
                     log.debug("--once: %s", verdict.waits_for)

@@ -7,12 +7,12 @@ make new ones for ever); they are counted, and the next run reads them. Tables t
 failed (in an earlier run, too), do not hold the end up either; they make it a failure, and so do failed snapshots.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import SnapshotPlanned
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.run.status import unread
 from tailrace.snapshot import planner
 from tailrace.targets.lake.model import Key
@@ -47,7 +47,7 @@ class OnceCheck:
             self._since = state.number
         failed = [t for t in _live(state) if _failed(t, state, progress)]
         healthy = {t.table_id: t for t in _live(state) if t not in failed}
-        waits = self._waits(state, open_requests)
+        waits = self._waits(state, open_requests, {t.table_id for t in failed})
         if waits:
             self._record = self._owed = None
             return Verdict(False, waits)
@@ -64,7 +64,7 @@ class OnceCheck:
         withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
         return Verdict(True, failed=tuple(names), withheld=withheld)
 
-    def _waits(self, state: LogState, open_requests: int) -> str:
+    def _waits(self, state: LogState, open_requests: int, failed: Set[int]) -> str:
         if state.position < self._position:
             return "capture has not reached the source's position at start"
         if not state.tables:
@@ -73,7 +73,8 @@ class OnceCheck:
             return "snapshot requests are not accepted yet"
         if planner.wanted(state, {}):
             return "a snapshot is to be planned"
-        running = [s.plan for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
+        under_way = [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
+        running = [s.plan for s in under_way if not _stuck(s, failed)]
         return f"snapshot {running[0].snapshot_id} is under way" if running else ""
 
     def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
@@ -102,6 +103,12 @@ class OnceCheck:
 
 def _live(state: LogState) -> list[TableLog]:
     return [t for t in state.tables.values() if not t.removed]
+
+
+def _stuck(snapshot: SnapshotState, failed: Set[int]) -> bool:
+    """Only tables that failed are left to be read: no chunk of theirs is begun before their target is open."""
+    left = {table_id for table_id, part in snapshot.tables.items() if part.finished is None}
+    return bool(left) and left <= failed
 
 
 def _fills_holes(plan: SnapshotPlanned) -> bool:
