@@ -61,6 +61,11 @@ def resolve(config: StorageConfig, environment: Mapping[str, str]) -> Access:
         return Access(scheme="file", bucket="", prefix=unquote(parts.path).rstrip("/"))
     if config.endpoint is not None and not config.endpoint.startswith(("http://", "https://")):
         raise InvalidManifest(f"endpoint {config.endpoint!r} is not a URL", "Write https://host[:port].")
+    if parts.scheme != "s3" and (config.credentials is not None or config.endpoint is not None):
+        raise InvalidManifest(
+            f"location {config.location!r} takes neither credentials nor endpoint.",
+            "Leave them out: what reaches this store comes from the environment.",
+        )
     keys = {} if config.credentials is None else _read_keys(config.credentials, environment)
     return Access(
         scheme=parts.scheme,

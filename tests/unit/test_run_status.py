@@ -1,3 +1,5 @@
+import io
+
 from rich.console import Console
 
 from tailrace.apply.progress import Progress, TableProgress
@@ -176,3 +178,17 @@ def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_
     assert [rate.add(0, 0), rate.add(1, 100), rate.add(2, 200)] == [0.0, 100.0, 100.0]
     assert rate.add(30, 200) < 10
     assert rate.add(31, 0) == 0.0
+
+
+def test_on_a_terminal_the_view_is_drawn_with_its_bars_and_faults() -> None:
+    plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
+    part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250)
+    snapshots = {"s1": SnapshotState(plan=plan, record=4, tables={7: part})}
+    progress = Progress()
+    progress.fail(8, Fault(name="ForeignChange", message="rows changed"), stopped=True)
+    screen = io.StringIO()
+    view = display.LiveDisplay(Console(file=screen, force_terminal=True, width=160))
+    view.show(assemble(moment(log(table(7), table(8), snapshots=snapshots), tables=progress.all())), last=True)
+    view.close()
+    for text in ("snapshot again", "25%", "s.t8", "ForeignChange: rows changed", "SNAPSHOTTING", "STOPPED"):
+        assert text in screen.getvalue()

@@ -158,3 +158,10 @@ def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
 def test_a_path_of_another_kind_of_storage_is_refused(storage: Storage) -> None:
     with pytest.raises(InvalidManifest):
         storage.get("s3://lake/x")
+
+
+def test_keys_that_a_store_would_not_use_are_refused(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("accessKeyId=a\nsecretAccessKey=b\n")
+    with pytest.raises(InvalidManifest, match="gs://lake/log"):
+        resolve(s3_config(keys, location="gs://lake/log", endpoint=None), {})

@@ -102,8 +102,8 @@ class Storage(Model):
     location: Annotated[
         str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")
     ]
-    """Root: `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///path`. A path must be on a volume that driver
-    and executors mount."""
+    """Root: `s3://bucket/prefix`, `file:///path`, or, for the change log alone, `gs://…` and `az://…`. A path must be
+    on a volume that driver and executors mount."""
     endpoint: Text | None = None
     """URL of an S3-compatible service; unset: the provider's own."""
     region: Text | None = None

@@ -194,7 +194,8 @@ class SnapshotRequestSpec(Model):
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     """Fixed chunk size in rows; unset: the Replicator's."""
     parallelism: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Chunks of this snapshot read at the same time; unset: the Replicator's."""
+    """Chunks of this snapshot read at the same time: fewer than the Replicator's, which bounds all snapshots together;
+    unset: as many."""
     suspend: bool = False
     """Pause the snapshot; chunks being read are finished. The only field that may be changed."""
 

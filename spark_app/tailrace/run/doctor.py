@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Replicator, Target
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Retry, Stop, TailraceError
 from tailrace.sources.postgresql import preflight
@@ -19,6 +19,7 @@ from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.preflight import ColumnSupport
 from tailrace.storage import Storage, hadoop_options
+from tailrace.targets.lake.iceberg_catalog import catalog_options
 
 SOURCE_REFUSES = 10
 PROBES = "_tailrace_doctor/"
@@ -83,8 +84,8 @@ def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
     """Exclusive creation is what the journal stands on, so it is what is tried."""
     name = f"{PROBES}{uuid.uuid4().hex}"
     try:
-        if subject == "target":
-            hadoop_options(config, os.environ)  # what the tables' writers can reach
+        if isinstance(config, Target):
+            _writers(config)
         storage = Storage.open(config, os.environ)
         storage.create(name, b"tailrace")
         same = storage.get(name) == b"tailrace"
@@ -96,6 +97,13 @@ def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
         yield Line("ok", subject, f"{config.location} can be written and read")
     else:
         yield Line("fail", subject, f"{config.location} gives back other bytes than were written", "", SOURCE_REFUSES)
+
+
+def _writers(target: Target) -> None:
+    """What Spark will be told of the target, as far as it can be judged without a JVM; nothing is connected to."""
+    hadoop_options(target, os.environ)
+    if target.type == "iceberg":
+        catalog_options(target, os.environ)
 
 
 def _failure(subject: str, error: TailraceError) -> Line:
