@@ -199,6 +199,25 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
     assert [(e["replay_point"], e["schema_version"]) for e in found] == [(2, 1), (5, 1)]
 
 
+def test_a_chunk_with_a_new_column_is_not_replayed_from_before_it(capture: CaptureRun) -> None:
+    """Another table's commit stalls: in the log, not visible. The row from before the ALTER has no default in it."""
+    server = started(capture, TABLE + "; CREATE TABLE u (id int PRIMARY KEY)")
+    eventually(lambda: len(capture.events("table-added")) == 2, "both tables are added")
+    stalled = server.execute("INSERT INTO u VALUES (1) RETURNING pg_current_xact_id()::text")[0][0]
+    server.execute("INSERT INTO t VALUES (1, 'a'); ALTER TABLE t ADD COLUMN x int DEFAULT 3")
+    eventually(lambda: capture.events("schema-changed"), "the column is seen")
+    (table_id,) = {e["table"]["table_id"] for e in capture.events("schema-changed")}
+    snapshot, high = read_chunk(server)
+    snapshot = f"{stalled}:{snapshot.split(':')[1]}:{stalled}"
+    with capture.client() as client:
+        plan = SnapshotPlanned(snapshot_id="s", tables=(table_id,))
+        start = SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("1",), estimated_rows=1)
+        client.append([plan, start])
+        client.begin_chunk("s", table_id, 0)
+        _, point = client.register_chunk(chunk(table_id, high), snapshot, ["id", "v", "x"])
+    assert point == 3
+
+
 @pytest.mark.postgres(14)
 def test_transaction_ids_stay_long_across_their_wraparound(capture: CaptureRun) -> None:
     server = capture.server

@@ -15,7 +15,7 @@ from tailrace.capture.recorder import Recorder
 from tailrace.capture.tables import Tables
 from tailrace.changelog.records import Applied
 from tailrace.errors import Retry, TailraceError
-from tailrace.snapshot.replay import parse_snapshot, replay_point
+from tailrace.snapshot.replay import parse_snapshot, replay_point, seen_through
 
 ChunkId = tuple[str, int, int]
 """Snapshot, table, ordinal."""
@@ -151,9 +151,12 @@ class Requests:
                 )
             waiting.looked = self._source.look_at_catalog(table_id)
             return False
-        point = self._replay_point(request.snapshot)
         key = (chunk.snapshot_id, table_id, chunk.chunk)
         state = self._recorder.journal.state
+        snapshot = state.snapshots.get(chunk.snapshot_id)
+        planned = 0 if snapshot is None else snapshot.record
+        seen = seen_through(state.tables[table_id], request.columns, planned)
+        point = max(self._replay_point(request.snapshot), seen + 1)
         removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran

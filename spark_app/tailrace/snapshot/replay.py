@@ -1,13 +1,14 @@
 """The replay point of a chunk: from which sequence the log must be applied again over the chunk's rows (DESIGN §3).
 
-Capture calls `replay_point` when it registers a chunk, with the snapshot that the chunk was read under and the
-transactions that the journal still holds. Pure; 64-bit transaction ids, epoch included, as `pg_current_snapshot()`
-prints them.
+Capture calls both when it registers a chunk, with the snapshot that the chunk was read under and the transactions that
+the journal still holds: the greater of `replay_point` and what follows `seen_through` counts. Pure; 64-bit transaction
+ids, epoch included, as `pg_current_snapshot()` prints them.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from tailrace.changelog.state import TransactionLog
+from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.errors import CorruptLog
 
 MAX_XID = 2**64
@@ -56,3 +57,15 @@ def replay_point(snapshot: Snapshot, transactions: TransactionLog, next_seq: int
         seq for xid, seq in zip(transactions.xids, transactions.first_seqs, strict=True) if not sees(snapshot, xid)
     )
     return next(unseen, next_seq)
+
+
+def seen_through(table: TableLog, columns: Collection[str], planned: int) -> int:
+    """The last sequence up to which a chunk sees every change of its table, because it saw a change of the schema.
+
+    An ALTER waits for the table's writers and a chunk for the ALTER; so a chunk that has a version's columns, or whose
+    snapshot was planned after that version was recorded, sees what came before the version. Such rows must not be
+    replayed: the ALTER changed them without row events (`ADD COLUMN … DEFAULT`), and the chunk has them as they became.
+    """
+    versions = [s.after_seq for s in table.schemas if s.record < planned]
+    own = next((s.after_seq for s in table.schemas if {c.name for c in s.table.columns} == set(columns)), 0)
+    return max([own, *versions])
