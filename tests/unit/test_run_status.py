@@ -18,7 +18,8 @@ from tailrace.contract.status import Counters, Fault
 from tailrace.run import display
 from tailrace.run.rates import Rate
 from tailrace.run.status import Moment, assemble
-from tailrace.snapshot.chunks import Phase, Range, TableRun
+from tailrace.snapshot.chunks import Phase, TableRun
+from tailrace.snapshot.ranges import Range
 
 ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, source_position=0x16B374D900, lag_seconds=0.5)
 

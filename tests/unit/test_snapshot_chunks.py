@@ -6,6 +6,7 @@ from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot import chunks as c
+from tailrace.snapshot.ranges import IllegalEvent, Range, gaps_of
 from tailrace.targets.lake.model import Key
 
 FAULT = Fault(name="Retry", message="gone")
@@ -20,9 +21,9 @@ def registered(chunk: int, lower: Key | None, upper: Key | None) -> ChunkRegiste
 
 def walk(
     run: c.TableRun, rows: list[int], size: int, rng: random.Random, stop_after: int | None = None
-) -> tuple[c.TableRun, list[c.Range]]:
+) -> tuple[c.TableRun, list[Range]]:
     """Drive a run over integer keys, finishing reads in random order; stop after some registrations (a crash)."""
-    done: list[c.Range] = []
+    done: list[Range] = []
     while run.phase is not c.Phase.DONE:
         if stop_after is not None and len(done) >= stop_after:
             break
@@ -51,7 +52,7 @@ def walk(
     return run, done
 
 
-def covered(key: int, ranges: list[c.Range]) -> int:
+def covered(key: int, ranges: list[Range]) -> int:
     return sum(
         (r.lower is None or key > int(r.lower[0])) and (r.upper is None or key <= int(r.upper[0])) for r in ranges
     )
@@ -91,7 +92,7 @@ def test_a_list_of_keys_is_cut_into_chunks_and_resumed_by_ordinal() -> None:
 
 def test_an_empty_table_is_one_open_chunk() -> None:
     run = c.step(c.step(c.begin("s", SnapshotTable(table_id=7), None, None), c.EdgePassed()), c.Started(None, 0))
-    assert run.ready == (c.Range(0, None, None),)
+    assert run.ready == (Range(0, None, None),)
 
 
 def test_a_table_that_is_given_up_ends_only_when_no_read_is_under_way() -> None:
@@ -113,10 +114,10 @@ def test_a_finished_table_has_nothing_left_to_do() -> None:
 
 @pytest.mark.parametrize("event", [c.Finished(), c.Cut(("1",)), c.Registered(0, 1), c.ReadBegun(5), c.Started(None, 0)])
 def test_an_event_that_does_not_fit_the_phase_raises(event: c.Event) -> None:
-    with pytest.raises(c.IllegalEvent):
+    with pytest.raises(IllegalEvent):
         c.step(c.begin("s", SnapshotTable(table_id=7), None, None), event)
 
 
 def test_chunks_that_neither_link_nor_leave_room_are_refused() -> None:
-    with pytest.raises(c.IllegalEvent, match="chunk 2"):
-        c.gaps_of([registered(1, None, ("5",)), registered(2, ("6",), ("9",))], ("9",))
+    with pytest.raises(IllegalEvent, match="chunk 2"):
+        gaps_of([registered(1, None, ("5",)), registered(2, ("6",), ("9",))], ("9",))

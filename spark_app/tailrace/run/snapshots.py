@@ -23,6 +23,7 @@ from tailrace.run.source_work import Tools
 from tailrace.seams import seam
 from tailrace.snapshot import chunks as c
 from tailrace.snapshot import planner
+from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql.model import PgTable
 
 log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class SnapshotRunner:
         mine = sum(key[0] == snapshot.plan.snapshot_id for key in reading)
         return len(reading) < self._defaults.parallelism and mine < own
 
-    def _begin_read(self, key: RunKey, slot: _Slot, part: c.Range) -> None:
+    def _begin_read(self, key: RunKey, slot: _Slot, part: Range) -> None:
         slot.run = c.step(slot.run, c.ReadBegun(part.ordinal))
         slot.begun[part.ordinal] = self._clock()
         run, table = slot.run, slot.table

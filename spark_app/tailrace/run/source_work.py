@@ -19,7 +19,8 @@ from tailrace.errors import Retry, TableGone
 from tailrace.run import chunk_task
 from tailrace.run.chunk_task import ChunkFile, ChunkTask
 from tailrace.seams import seam
-from tailrace.snapshot.chunks import CutNext, Range, TableRun
+from tailrace.snapshot.chunks import CutNext, TableRun
+from tailrace.snapshot.ranges import Range
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql import chunks
 from tailrace.sources.postgresql.catalog import table_by_oid

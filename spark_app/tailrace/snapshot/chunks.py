@@ -6,10 +6,7 @@ The runner holds one `TableRun` per table of each running snapshot, asks `next_w
     EDGE --EdgePassed--> START --Started--> WALK --(all ranges registered)--> FINISH --Finished--> DONE
       any of EDGE, START, WALK --GaveUp--> FINISH (with a fault)
 
-The ranges of a table part its whole key space, so that "no chunk has this key" means "the source had no such row":
-`(max key, open)` is ordinal 0 and is read first, which bounds the tail of a table that grows; then the walk from the
-lowest key to the largest, ordinals 1, 2, … in key order. Keys are never compared here: order is the order of ordinals,
-and neighbours are recognised by equal bounds. A list of keys is cut into chunks of keys instead.
+What the ranges of a table are, and which of them a resumed snapshot lacks, stands in `ranges`.
 """
 
 import enum
@@ -19,14 +16,8 @@ from dataclasses import dataclass, field, replace
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
+from tailrace.snapshot.ranges import Gap, IllegalEvent, Range, gaps_of, key_lists
 from tailrace.targets.lake.model import Key
-
-KEYS_PER_CHUNK = 1000
-"""A list of keys goes to the source as parameters of one statement."""
-
-
-class IllegalEvent(RuntimeError):
-    """A mistake in the runner: the event does not fit the phase."""
 
 
 class Phase(enum.Enum):
@@ -35,31 +26,6 @@ class Phase(enum.Enum):
     WALK = "chunks are cut and read"
     FINISH = "the end is being recorded"
     DONE = "recorded"
-
-
-@dataclass(frozen=True)
-class Range:
-    """One chunk: keys in (`lower`, `upper`], None open; or exactly `keys`."""
-
-    ordinal: int
-    lower: Key | None
-    upper: Key | None
-    keys: tuple[Key, ...] | None = None
-
-    def __str__(self) -> str:
-        if self.keys is not None:
-            return f"{len(self.keys)} keys"
-        return f"({','.join(self.lower or ('…',))}, {','.join(self.upper or ('…',))}]"
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A stretch that still has to be cut into chunks: ordinals `first` … `last` (None: as many as it takes)."""
-
-    lower: Key | None
-    upper: Key
-    first: int
-    last: int | None
 
 
 @dataclass(frozen=True)
@@ -204,29 +170,10 @@ def begin(snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequ
 def _with_ranges(run: TableRun, max_key: Key | None, registered: Sequence[ChunkRegistered]) -> TableRun:
     known = {chunk.chunk for chunk in registered}
     if run.keys is not None:
-        parts = [run.keys[i : i + KEYS_PER_CHUNK] for i in range(0, len(run.keys), KEYS_PER_CHUNK)]
-        ranges = [Range(n, None, None, part) for n, part in enumerate(parts)]
-        return replace(run, ready=tuple(r for r in ranges if r.ordinal not in known))
+        return replace(run, ready=tuple(r for r in key_lists(run.keys) if r.ordinal not in known))
     tail = () if 0 in known else (Range(0, max_key, None),)
     gaps = () if max_key is None else gaps_of(registered, max_key)
     return replace(run, ready=tail, gaps=gaps)
-
-
-def gaps_of(registered: Sequence[ChunkRegistered], max_key: Key) -> tuple[Gap, ...]:
-    """What the walk (ordinals from 1) still lacks. A gap between two registered chunks has exactly the ordinals that
-    were planned for it, so that ordinals stay in key order however often a snapshot is resumed."""
-    gaps: list[Gap] = []
-    lower: Key | None = None
-    expected = 1
-    for chunk in sorted((c for c in registered if c.chunk > 0), key=lambda c: c.chunk):
-        if chunk.lower != lower:
-            if chunk.lower is None or chunk.chunk == expected:
-                raise IllegalEvent(f"chunk {chunk.chunk} begins at {chunk.lower}, but {lower} was reached")
-            gaps.append(Gap(lower, chunk.lower, expected, chunk.chunk - 1))
-        lower, expected = chunk.upper, chunk.chunk + 1
-    if lower != max_key:
-        gaps.append(Gap(lower, max_key, expected, None))
-    return tuple(gaps)
 
 
 def next_work(run: TableRun, ahead: int) -> Work | None:
