@@ -5,18 +5,21 @@ import json
 import uuid
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
+from pyspark.sql import SparkSession
 
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.errors import ForeignChange, SchemaChangeUnsupported, TargetChanged, TargetRefused
 from tailrace.targets.lake import delta_foreign, delta_schema, delta_state, files
+from tailrace.targets.lake.delta import DeltaTable, _Version
 from tailrace.targets.lake.delta_actions import LiveFile, new_add, path_of, plan, uri_of
+from tailrace.targets.lake.delta_log import Snapshot
 from tailrace.targets.lake.delta_stats import PREFIX, bounds, dumps, file_stats, loads
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
@@ -121,6 +124,20 @@ def test_types_that_differ_and_names_that_differ_in_case_only_are_refused() -> N
         delta_schema.check_names(table_schema([("id", "int64"), ("ID", "int64")], ["id"]))
     with pytest.raises(TargetChanged, match="no column 'w'"):
         delta_schema.arrow_schema(metadata, table_schema([("id", "int64"), ("w", "date")], ["id"]))
+
+
+def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table() -> None:
+    """Files would be written with a column that no reader of the table knows."""
+    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
+    metadata = delta_schema.new_metadata(schema, "x", 0)
+    metadata["schemaString"] = metadata["schemaString"].replace('"name": "v"', '"name": "theirs"')
+    table = DeltaTable(cast(SparkSession, None), LocalFiles(), "file:///t")
+    stored = delta_state.Stored(AppliedState("log", schema_version=1), 1, "n")
+    table._at = _Version(Snapshot(1, None), stored, metadata, {})
+    with pytest.raises(TargetChanged, match="no column 'v'"):
+        table.arrow_schema(schema)
+    newer = table_schema([("id", "int64"), ("w", "date")], ["id"], version=2)
+    assert [field.name for field in table.arrow_schema(newer)] == ["c1", "c3"]
 
 
 def test_every_logical_type_has_a_delta_type_and_comes_back() -> None:

@@ -1,5 +1,6 @@
 """Deletion vector codecs: both directions, every storage form, damage found."""
 
+import json
 import struct
 import uuid
 import zlib
@@ -86,7 +87,13 @@ def test_a_vector_with_another_cardinality_than_the_log_says_is_refused() -> Non
 def test_a_puffin_file_gives_each_data_file_its_own_blob(first: set[int], second: set[int]) -> None:
     data, where = vectors.puffin_file({"a": BitMap64(first), "b": BitMap64(second)})
     assert data[:4] == data[-4:] == b"PFA1"
-    assert {key: set(value) for key, value in vectors.read_puffin(data).items()} == {"a": first, "b": second}
+    (size,) = struct.unpack_from("<I", data, len(data) - 12)
+    listed = {blob["properties"]["referenced-data-file"]: blob for blob in json.loads(data[-12 - size : -12])["blobs"]}
+    assert {key: (b["offset"], b["length"], int(b["properties"]["cardinality"])) for key, b in listed.items()} == {
+        key: (b.offset, b.length, b.cardinality) for key, b in where.items()
+    }
+    assert {b["type"] for b in listed.values()} == {"deletion-vector-v1"}
+    assert {b["snapshot-id"] for b in listed.values()} == {b["sequence-number"] for b in listed.values()} == {-1}
     blob = where["b"]
     assert set(vectors.unframe(data[blob.offset : blob.offset + blob.length], "b")) == second
     assert (blob.cardinality, where["a"].offset) == (len(second), 4)

@@ -1,8 +1,8 @@
 """One batch of one table into one commit, with arrays: what `apply.rule` says, key by key, for millions of keys.
 
-The stream calls `build` with a slice and the table's live files. `work` does one part of the keys: fold the log rows,
-decide between chunks, locate what is superseded in the target, write the new rows. Parts are worked in the driver or,
-above bounds of rows and bytes, by Spark tasks (`apply.spread`); `build` merges their outcomes.
+A table's worker calls `build` with a slice and the table's live files. `do_part` works one part of the keys: fold the
+log rows, decide between chunks, locate what is superseded in the target, write the new rows. Parts are worked in the
+driver or, above bounds of rows and bytes, by Spark tasks (`apply.spread`); `build` merges their outcomes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """How far each target table is, as the apply loop tells it to the status, the planner and the `--once` check.
 
-Written by `apply.stream` (one thread per table), read by the status server's threads: values are replaced, never
-changed.
+Written by the tables' workers (one thread each at a time) and the applier, read by the status server's threads: values
+are replaced, never changed.
 """
 
 from collections.abc import Mapping

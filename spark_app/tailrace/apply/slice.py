@@ -1,7 +1,7 @@
 """Cut from the log what one batch of one table consists of (DESIGN §5). Pure.
 
-The stream calls `cut` with the folded log and the target's applied state; `apply.engine` turns the slice into a commit.
-A slice is defined by file names and sequences, so cutting again after a crash gives the same rows.
+A table's worker calls `cut` with the folded log and the target's applied state; `apply.engine` turns the slice into a
+commit. A slice is defined by file names and sequences, so cutting again after a crash gives the same rows.
 """
 
 from collections.abc import Iterator, Mapping

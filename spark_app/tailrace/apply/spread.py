@@ -1,6 +1,6 @@
 """Work the parts of a large batch as Spark tasks.
 
-`apply.engine.build` gets `spread` from the stream when a batch is above its bounds. One task per segment divides its
+`apply.engine.build` is given `spread` and calls it when a batch is above its bounds. One task per segment divides its
 rows among the parts, a shuffle brings each part its own, one task per part works them: the pickled `Work` goes out, an
 `Outcome` (marks, names of written files, holes) comes back; rows never pass through the driver.
 """

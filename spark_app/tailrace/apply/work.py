@@ -1,6 +1,6 @@
 """What one batch's work needs and what it yields; picklable, because large batches are worked by Spark tasks.
 
-`apply.engine.build` makes a `Work`, `apply.engine.work` answers one part of it with an `Outcome`. A part is the keys
+`apply.engine.build` gets a `Work`, `apply.engine.do_part` answers one part of it with an `Outcome`. A part is the keys
 that `Work.owner` gives to it; key by key, parts do not touch each other.
 """
 

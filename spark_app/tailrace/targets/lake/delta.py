@@ -117,8 +117,10 @@ class DeltaTable:
         return self._files
 
     def arrow_schema(self, schema: TableSchema) -> pa.Schema:
-        metadata = self._version.metadata
-        return delta_schema.arrow_schema(delta_schema.evolved(metadata, schema) or metadata, schema)
+        metadata, stored = self._version.metadata, self._version.stored
+        # Only a newer version may bring columns: what else the table lacks, somebody has dropped or renamed there.
+        wider = delta_schema.evolved(metadata, schema) if schema.version > stored.applied.schema_version else None
+        return delta_schema.arrow_schema(wider or metadata, schema)
 
     def commit(self, change: Commit) -> None:
         at = self._version

@@ -113,7 +113,7 @@ def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema) -> pa.Schema:
             raise TargetChanged(
                 schema.name,
                 f"the target has no column {column.name!r}",
-                "Add it back with its old physical name (restore the table), or re-create the table.",
+                "Give a column that was renamed its name back; or drop the target table and take a snapshot of it.",
             )
         _same(schema, column, field)
         physical = field["metadata"].get(_PHYSICAL, field["name"])

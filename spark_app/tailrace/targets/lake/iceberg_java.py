@@ -17,7 +17,6 @@ from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
 _PACKAGE = "org.apache.iceberg.exceptions."
 _REFUSED = {_PACKAGE + name for name in ("NotAuthorizedException", "ForbiddenException")}
 _GONE = {_PACKAGE + name for name in ("NoSuchTableException", "NotFoundException")}
-_UNKNOWN = {_PACKAGE + name for name in ("CommitStateUnknownException", "ServiceFailureException")}
 _REPLACED = ("UUID does not match", "Metadata file for version")
 """How Iceberg says, in the midst of other errors, that another table is in the place of the one that was loaded."""
 _LINE = 300

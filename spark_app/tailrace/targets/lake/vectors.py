@@ -199,15 +199,3 @@ def puffin_file(vectors: Mapping[str, BitMap64], created_by: str = "tailrace") -
     footer = json.dumps({"blobs": blobs, "properties": {"created-by": created_by}}).encode()
     out += PUFFIN_MAGIC + footer + struct.pack("<I", len(footer)) + b"\0\0\0\0" + PUFFIN_MAGIC
     return bytes(out), where
-
-
-def read_puffin(data: bytes) -> dict[str, BitMap64]:
-    """Every vector of a whole Puffin file by the data file it belongs to."""
-    (size,) = struct.unpack_from("<I", data, len(data) - 12)
-    footer = json.loads(data[-12 - size : -12])
-    out: dict[str, BitMap64] = {}
-    for blob in footer["blobs"]:
-        if blob["type"] == "deletion-vector-v1":
-            start = blob["offset"]
-            out[blob["properties"]["referenced-data-file"]] = unframe(data[start : start + blob["length"]], "Puffin")
-    return out
