@@ -1,5 +1,6 @@
 """What a batch of one table consists of."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -247,6 +248,14 @@ def test_a_second_gap_needs_a_snapshot_of_its_own() -> None:
 def test_a_gap_is_crossed_in_several_batches_when_the_snapshot_has_ended_already() -> None:
     state = ended(log(30, 9, 3, finishes=(finish(8, chunk(4, 0, 30), chunk(7, 1, 30)),), **GAP), 9, "completed")
     assert must(cut(state, 7, applied(5, 1), 5)).gap_left == 1
+
+
+def test_holes_of_a_table_that_has_come_back_since_are_dropped() -> None:
+    """Its key may have other columns now; the snapshot that it begins with reads every row."""
+    held = replace(applied(20, 2), holes=frozenset({("1",)}))
+    for added, holes in ((2, {("1",)}), (3, set())):
+        found = must(cut(log(30, 3, 3, segments=SEGMENTS, added_record=added), 7, held, 3))
+        assert found.applied.holes == holes
 
 
 def test_a_table_that_the_log_does_not_know_is_refused() -> None:

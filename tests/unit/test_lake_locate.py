@@ -18,7 +18,7 @@ from support.lake import LocalFiles, new_location, table_schema
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import TargetChanged
 from tailrace.targets.lake import files, locate
-from tailrace.targets.lake.access import parquet
+from tailrace.targets.lake.access import FooterCache, parquet
 from tailrace.targets.lake.index import FileIndex, IndexCache
 from tailrace.targets.lake.layout import Layout, physical_field
 from tailrace.targets.lake.model import DataFile
@@ -167,6 +167,19 @@ def test_a_pass_over_more_files_than_fit_keeps_the_first_ones() -> None:
             if not hits[-1] and cache.admits(index.size):
                 cache.offer(name, index)
     assert hits == [True, True, False, False]
+
+
+def test_footers_are_kept_within_a_bound_of_bytes_and_the_newest_stay(tmp_path: Path) -> None:
+    layout = layout_of(table_schema([("k", "int64")], ["k"]))
+    rows = pa.table({"k": [1, 2, 3]})
+    made = files.write_file(LocalFiles(), files.data_path(new_location(tmp_path), uuid.uuid4()), layout, [rows])
+    assert made is not None
+    cache = FooterCache(made.footer.serialized_size * 3)
+    for name in "abcac":
+        cache.put(name, made.footer)
+    assert [cache.get(name) is not None for name in "abc"] == [True, True, True]
+    cache.put("d", made.footer)
+    assert [cache.get(name) is not None for name in "abcd"] == [False, True, True, True]
 
 
 def test_files_are_split_by_size_and_keep_order_and_field_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,9 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
         raise CorruptLog(f"table {table_id} is not in the change log")
     if through_record <= applied.applied_record:
         return None
+    if applied.applied_record < table.added_record:
+        # The table came back since, perhaps with another key: the snapshot that it begins with reads every row.
+        applied = replace(applied, holes=frozenset())
     through_seq = _end(log, table, through_record, applied)
     known = [t.seq for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
     new = [seq for seq in known if seq > applied.applied_seq]

@@ -29,10 +29,12 @@ class FileAccess(Protocol):
 
 
 class FooterCache:
-    """Parquet footers of immutable files, by count; the writer puts its own in, so that a commit reads none back."""
+    """Parquet footers of immutable files, bounded by their bytes in the files (in memory they need some times that);
+    the writer puts its own in, so that a commit reads none back."""
 
-    def __init__(self, entries: int = 4096) -> None:
-        self._entries = entries
+    def __init__(self, limit: int = 16 << 20) -> None:
+        self._limit = limit
+        self._size = 0
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -44,9 +46,12 @@ class FooterCache:
 
     def put(self, path: str, footer: pq.FileMetaData) -> None:
         with self._lock:
+            if path in self._footers:
+                return
             self._footers[path] = footer
-            while len(self._footers) > self._entries:
-                self._footers.popitem(last=False)
+            self._size += footer.serialized_size
+            while self._size > self._limit:
+                self._size -= self._footers.popitem(last=False)[1].serialized_size
 
 
 FOOTERS = FooterCache()
