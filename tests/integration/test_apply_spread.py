@@ -1,7 +1,6 @@
 """Large batches as Spark tasks: the same commit as in the driver, and every file of the log read once."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ def test_a_segment_is_opened_no_more_often_for_many_parts_than_for_two(
         monkeypatch.setattr(engine, "parts_for", lambda rows, size, parts=parts: parts)
         work = work_of(log, table)
         assert work is not None
-        change = engine.build(replace(work), lambda work: spread(spark, work))
+        change = engine.build(work, lambda work: spread(spark, work))
         assert change.applied.applied_seq == log.seq
         opened.append(log.access.opened())
     assert set(opened[0]) == {segment.segment.path for segment in log.table.segments}

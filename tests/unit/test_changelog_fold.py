@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.journals import TABLE_IDS, Journal, table_schema
+from support.journals import Journal, table_schema
 from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
@@ -306,7 +306,3 @@ def test_commit_times_are_kept_for_records_that_a_table_has_still_to_apply() -> 
     applied = Applied(table_id=1, applied_seq=12, applied_record=state.number - 2)
     state = fold(state, good(state, events=(applied,)))
     assert [oldest for _, oldest in state.commit_times] == [2, 3]
-
-
-def test_the_tables_of_the_generator_are_known() -> None:
-    assert len(TABLE_IDS) == len(set(TABLE_IDS)) > 1

@@ -305,4 +305,8 @@ def test_what_fails_while_no_chunk_file_is_gone_is_told_as_it_is() -> None:
 
 
 def test_nothing_is_left_out_while_nothing_is_lost() -> None:
-    assert without_lost(log(), None) is None
+    state = log(table(7, 3, chunk=True))
+    part = cut(state, 7, AppliedState("log", 0, 0, schema_version=1, table_id=7), 9)
+    assert part is not None and part.chunks == (CHUNK,)
+    assert without_lost(state, part) is part
+    assert without_lost(state, None) is None
