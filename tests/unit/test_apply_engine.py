@@ -15,6 +15,7 @@ from tailrace.apply.divide import Piece, arrived, divide, to_divide
 from tailrace.apply.rule import Rule, Target
 from tailrace.apply.slice import cut
 from tailrace.apply.work import Outcome, Work
+from tailrace.errors import CorruptLog
 
 
 def divided(rnd: random.Random, work: Work) -> Iterable[Outcome]:
@@ -51,6 +52,19 @@ def expected(log: RandomLog, target: Target[KeyOf], repair: bool) -> Target[KeyO
     rows = {key: (*row, *[None] * (columns - len(row))) for key, row in target.rows.items()}
     before = Target(rows, target.applied_seq, target.applied_record, target.holes)
     return Rule[KeyOf](columns).apply(before, log.batch(repair))
+
+
+def test_a_segment_that_is_not_what_its_record_says_is_not_applied(tmp_path: Path) -> None:
+    log = RandomLog(random.Random(1), tmp_path, first_schema(composite=False), [(1,), (2,)])
+    table = FolderTable(tmp_path, log.schema)
+    log.grow_by_changes(3)
+    log.grow_by_changes(9)
+    one, other = (tmp_path / logged.segment.path for logged in log.table.segments[-2:])
+    other.write_bytes(one.read_bytes())
+    batch = cut(log.state, TABLE, table.applied, log.record)
+    assert batch is not None
+    with pytest.raises(CorruptLog, match="its record says"):
+        engine.build(Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files))
 
 
 def run(seed: int, composite: bool, divides: bool) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tailrace.apply.keys import Columns, Ints, Mask, flat, joined, typed, words
 from tailrace.apply.work import Work
 from tailrace.changelog.records import Segment, TableSchema
+from tailrace.changelog.segments import open_segment
 
 BATCH_ROWS = 64 * 1024
 LITTLE = 1 << 20
@@ -71,7 +71,7 @@ def blocks(work: Work, segments: Sequence[Segment], columns: bool = True, unchan
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
-        with work.log.open_input(segment.path) as source, pq.ParquetFile(source) as file:
+        with open_segment(work.log.open_input, segment) as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
                 block = Block.of(work, segment, pa.table(batch))
                 yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
@@ -91,7 +91,7 @@ def unpacked_size(work: Work, segments: Sequence[Segment]) -> int:
 
 
 def _unpacked(work: Work, segment: Segment) -> int:
-    with work.log.open_input(segment.path) as source, pq.ParquetFile(source) as file:
+    with open_segment(work.log.open_input, segment) as file:
         footer = file.metadata
     return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
 

@@ -3,7 +3,8 @@
 Capture writes them before the record that names them; apply reads them by the state's list. Layout: `segment_schema`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from secrets import token_hex
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_tx",
 LOG_COLUMNS = (SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY)
 INSERT, UPDATE, DELETE, MOVE = "I", "U", "D", "M"
 ROW_GROUP_ROWS = 131_072
-"""Readers skip whole row groups by their range of sequences."""
+"""What a reader holds at least at a time."""
+RESTORE = "Put the file back as it was, or start with a new change log and new target tables."
 
 
 def segment_schema(table: TableSchema) -> pa.Schema:
@@ -97,60 +99,16 @@ def _range(data: pa.Table, table: TableSchema) -> tuple[int, int]:
     return seqs[0].as_py(), seqs[-1].as_py()
 
 
-def read_segments(
-    storage: Storage,
-    segments: Sequence[Segment],
-    columns: Sequence[str] | None = None,
-    first_seq: int | None = None,
-    last_seq: int | None = None,
-) -> pa.Table:
-    """Rows of the segments (at least one, of one schema version) with `first_seq <= _seq <= last_seq`, in order."""
-    if len({(s.table_id, s.schema_version) for s in segments}) != 1:
-        raise ValueError("segments of exactly one schema version of one table can be read together")
-    tables = [_read(storage, segment, columns, first_seq, last_seq) for segment in segments]
-    return pa.concat_tables(tables)
-
-
-def iterate_segments(
-    storage: Storage,
-    segments: Sequence[Segment],
-    columns: Sequence[str] | None = None,
-    first_seq: int | None = None,
-    last_seq: int | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """The same in batches, with one segment in memory at a time."""
-    for segment in segments:
-        yield from _read(storage, segment, columns, first_seq, last_seq).to_batches()
-
-
-def _read(
-    storage: Storage, segment: Segment, columns: Sequence[str] | None, first_seq: int | None, last_seq: int | None
-) -> pa.Table:
-    low = segment.first_seq if first_seq is None else first_seq
-    high = segment.last_seq if last_seq is None else last_seq
-    whole = low <= segment.first_seq and segment.last_seq <= high
-    wanted = None if columns is None else list(columns)
-    if wanted is not None and not whole and SEQ not in wanted:
-        wanted = [SEQ, *wanted]
-    with storage.errors(segment.path), storage.open_input(segment.path) as source, _file(source, segment) as file:
-        groups = range(file.num_row_groups) if whole else _row_groups(file.metadata, low, high)
-        data = file.read_row_groups(list(groups), wanted)
-    if not whole:
-        data = data.filter(pc.and_(pc.greater_equal(data[SEQ], low), pc.less_equal(data[SEQ], high)))
-    return data if columns is None else data.select(list(columns))
-
-
-def _file(source: pa.NativeFile, segment: Segment) -> pq.ParquetFile:
-    try:
-        file = pq.ParquetFile(source, pre_buffer=True)
-    except pa.ArrowInvalid as error:
-        raise CorruptLog(f"segment {segment.path} is not a Parquet file ({error})") from error
-    if file.metadata.num_rows != segment.rows:
-        raise CorruptLog(f"segment {segment.path} has {file.metadata.num_rows} rows, its record says {segment.rows}")
-    return file
-
-
-def _row_groups(metadata: pq.FileMetaData, low: int, high: int) -> list[int]:
-    """Row groups whose sequences (the file's first column) meet the range."""
-    ranges = [metadata.row_group(i).column(0).statistics for i in range(metadata.num_row_groups)]
-    return [i for i, seq in enumerate(ranges) if seq.min <= high and low <= seq.max]
+@contextmanager
+def open_segment(open_input: Callable[[str], pa.NativeFile], segment: Segment) -> Iterator[pq.ParquetFile]:
+    """The segment for reading; `CorruptLog` if it is not what its record says."""
+    with open_input(segment.path) as source:
+        try:
+            file = pq.ParquetFile(source)
+        except pa.ArrowInvalid as error:
+            raise CorruptLog(f"segment {segment.path} is not a Parquet file ({error})", RESTORE) from error
+        with file:
+            rows = file.metadata.num_rows
+            if rows != segment.rows:
+                raise CorruptLog(f"segment {segment.path} has {rows} rows, its record says {segment.rows}", RESTORE)
+            yield file
