@@ -32,6 +32,7 @@ SPEC: dict[str, Any] = {
     "target": {"type": "delta", "location": "s3://lake/shop", "credentials": {"secretName": "lake"}},
     "storage": {"location": "s3://lake/_tailrace/shop", "credentials": {"secretName": "lake"}},
 }
+TOKEN = {"Secret/shop-driver": Child("Secret", "shop-driver", "t", "1", "")}
 HASHES = {"Secret/shop-db": "p1", "Secret/lake": "l1", "Secret/shop-driver": "t1"}
 
 
@@ -41,8 +42,8 @@ def meta(**change: Any) -> Meta:
 
 
 def seen(**change: Any) -> ReplicatorSeen:
-    """Nothing made yet, but everything that the spec needs exists."""
-    plain = ReplicatorSeen(now=NOW, meta=meta(), spec=SPEC, status=ReplicatorStatus(), data_hashes=HASHES)
+    """Nothing made yet but the token, and everything that the spec needs exists."""
+    plain = ReplicatorSeen(NOW, meta(), SPEC, ReplicatorStatus(), data_hashes=HASHES, children=TOKEN)
     return replace(plain, **change)
 
 
@@ -59,7 +60,7 @@ def running(status: Status | None = None, **change: Any) -> ReplicatorSeen:
     answer = DriverSeen(status if status is not None else said(), base.now)
     return replace(
         base,
-        children={"StatefulSet/shop-driver": child, "Secret/shop-driver": Child("Secret", "shop-driver", "t", "1", "")},
+        children={**TOKEN, "StatefulSet/shop-driver": child},
         pods=(pod(template_hash=template(base)),),
         driver=answer,
     )

@@ -37,10 +37,12 @@ def test_the_finalizer_comes_before_anything_that_has_to_be_cleaned_up() -> None
 
 def test_a_new_replicator_gets_its_token_before_the_driver_that_reads_it() -> None:
     without = {k: v for k, v in HASHES.items() if k != "Secret/shop-driver"}
-    decision = decide(seen(data_hashes=without), LIMITS)
+    decision = decide(seen(data_hashes=without, children={}), LIMITS)
     assert MakeToken() in decision.actions
     assert set(applied(decision.actions)) == {"ConfigMap", "ServiceAccount", "RoleBinding", "Service"}
     assert decision.intent, "what runs is recorded before it is made"
+    foreign = decide(seen(children={}), LIMITS)
+    assert "StatefulSet" not in applied(foreign.actions), "a Secret of that name that is not ours holds no token"
     later = decide(seen(), LIMITS)
     assert applied(later.actions)["StatefulSet"]["spec"]["replicas"] == 1
 

@@ -13,18 +13,20 @@ import pytest
 
 from support.seen import LIMITS, NOW, meta, running
 from tailrace_operator.act.perform import Performer
-from tailrace_operator.decide.model import Apply, SetFinalizers
+from tailrace_operator.decide.model import Apply, MakeToken, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.reconcile import Parts, Reconciler
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
-from tailrace_operator.kube import Document, Kube, Where
+from tailrace_operator.kube import Conflict, Document, Kube, NotFound, Where
 from tailrace_operator.observe.drivers import ANSWER_SECONDS
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import Child, Key, ReplicatorSeen
+from tailrace_operator.resources import names
+from tailrace_operator.resources.driver import service
 
 KEY = Key("Replicator", "team", "shop")
 
@@ -74,6 +76,47 @@ def test_an_object_that_went_with_its_last_finalizer_does_not_come_back_into_the
     )
     asyncio.run(performer.perform(KEY, meta(), "shop", SetFinalizers(())))
     assert index.get(KEY) is None
+
+
+class Holding:
+    """An API that holds one object, or none, and counts what is written."""
+
+    def __init__(self, held: Document | None) -> None:
+        self.held, self.written = held, 0
+
+    async def call(self, method: str, where: Where, **given: Any) -> Document:
+        if method == "GET":
+            if self.held is None:
+                raise NotFound(404, "NotFound", where.path)
+            return self.held
+        if method == "POST" and self.held is not None:
+            raise Conflict(409, "AlreadyExists", where.path)
+        self.written += 1
+        body: Document = given["body"]
+        return body | {"metadata": body["metadata"] | {"uid": "new", "resourceVersion": "2"}}
+
+
+def held(**labels: str) -> Document:
+    head = {"namespace": "team", "name": "shop-driver", "uid": "x", "resourceVersion": "1"}
+    return {"metadata": head | {"labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("there", "written"), [(None, 1), (held(**names.labels("shop", "driver")), 1), (held(app="shop"), 0), (held(), 0)]
+)
+@pytest.mark.parametrize("action", [Apply(service("shop"), "hash"), MakeToken()], ids=["apply", "token"])
+def test_an_object_of_somebody_else_is_not_taken_over(
+    action: Apply | MakeToken, there: Document | None, written: int
+) -> None:
+    """What is taken over would be overwritten, and deleted with the Replicator."""
+    api, memory = Holding(there), Memory(lambda: NOW)
+    index = Index(lambda key: None)
+    performer = Performer(cast(Kube, api), cast(aiohttp.ClientSession, None), index, cast(Gatherer, None), memory)
+    asyncio.run(performer.perform(KEY, meta(), "shop", action))
+    assert api.written == (written if isinstance(action, Apply) or there is None else 0)
+    refusal = memory.refusal(KEY)
+    assert (refusal is not None) == (written == 0)
+    assert refusal is None or "not made for this Replicator" in refusal.message
 
 
 # ---- health ----

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.seen import HASHES, LIMITS, NOW, SPEC, ended, meta, pod, request, said, seen, template
+from support.seen import HASHES, LIMITS, NOW, SPEC, TOKEN, ended, meta, pod, request, said, seen, template
 from tailrace.contract.driver import Problem
 from tailrace.contract.status import Fault, SnapshotStatus, State
 from tailrace_operator.decide import replicator, summary
@@ -33,7 +33,7 @@ def worlds(draw: st.DrawFn, generation: int, now: float) -> ReplicatorSeen:
     wanted = resolve(base, LIMITS).template_hash or "none"
     template_hash = draw(st.sampled_from([wanted, wanted, "other"]))
     pods = draw(st.lists(pods_of(template_hash, now), max_size=2))
-    children = {}
+    children = dict(TOKEN)
     if draw(st.booleans()):
         child = Child("StatefulSet", "shop-driver", "s", "1", "", template_hash, draw(st.integers(0, 1)))
         children["StatefulSet/shop-driver"] = child

@@ -55,7 +55,7 @@ class Performer:
             case Apply():
                 await self._apply(key, meta, action)
             case MakeToken():
-                await self._make_token(meta)
+                await self._make_token(key, meta)
             case Delete():
                 await self._delete(meta.namespace, action)
             case SetFinalizers():
@@ -68,6 +68,9 @@ class Performer:
         document = _owned(action.document, meta, action.content_hash)
         kind, name = document["kind"], document["metadata"]["name"]
         where = Where(kind, meta.namespace, name)
+        unknown = (kind, name) not in self._index.owned(meta.namespace, meta.name)
+        if unknown and await self._foreign(key, meta, where, action.content_hash):
+            return
         query = {"fieldManager": names.MANAGER, "force": "true"}
         try:
             made = await self._kube.call("PATCH", where, query=query, body=document, content=APPLY)
@@ -84,7 +87,21 @@ class Performer:
         self._memory.applied[kind, meta.namespace, name] = (action.content_hash, parse.version(kind, made))
         self._index.put_owned(kind, made)
 
-    async def _make_token(self, meta: Meta) -> None:
+    async def _foreign(self, key: Key, meta: Meta, where: Where, content_hash: str) -> bool:
+        """Whether somebody else's object has the name: it would be overwritten, and deleted with the Replicator."""
+        try:
+            found = await self._kube.call("GET", where)
+        except NotFound:
+            return False
+        if found["metadata"].get("labels", {}).get(names.REPLICATOR_LABEL) == meta.name:
+            return False  # ours, or of a Replicator of the same name that is on its way out
+        what = f"{where.kind} {where.name}"
+        text = f"{what} is there already and was not made for this Replicator; rename or remove it."
+        log.warning("%s/%s: %s", meta.namespace, meta.name, text)
+        self._memory.refuse(key, Refusal(what, content_hash, text))
+        return True
+
+    async def _make_token(self, key: Key, meta: Meta) -> None:
         plain = settings.token(meta.name, secrets.token_urlsafe(32))
         value = plain.pop("stringData")[names.TOKEN_KEY]
         plain["data"] = {names.TOKEN_KEY: base64.b64encode(value.encode()).decode()}
@@ -93,13 +110,15 @@ class Performer:
             made = await self._kube.call("POST", Where("Secret", meta.namespace), body=document)
         except Conflict:
             # It exists without being known yet, or belongs to a Replicator of the same name that is on its way out:
-            # the next round sees which.
+            # the next round sees which. Or it is none of ours.
+            await self._foreign(key, meta, Where("Secret", meta.namespace, document["metadata"]["name"]), "")
             return
         except ApiRefused as error:
             if NAMESPACE_ENDS not in error.message:
                 raise
             self._memory.ending.add(meta.uid)
             return
+        self._memory.accept(key, f"Secret {names.driver(meta.name)}")
         head = made["metadata"]
         self._index.put_data("Secret", meta.namespace, head["name"], head["resourceVersion"])
         self._index.put_owned("Secret", {"metadata": head})

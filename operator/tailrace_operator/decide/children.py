@@ -25,12 +25,12 @@ def _set_up(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Iterator[Acti
     if spec is None:
         return
     token = f"Secret/{names.driver(name)}"
-    if token not in seen.children:
+    if token not in seen.children and not _was_refused(seen, ""):
         yield MakeToken()
     for document in _plain(seen, spec):
         yield from _applied(seen, document)
     # Its template needs the hashes of everything that the pod reads; the token's comes with the next look.
-    template_hash = wanted.template_hash if token in seen.data_hashes else None
+    template_hash = wanted.template_hash if token in seen.children and token in seen.data_hashes else None
     child, count = seen.children.get(f"StatefulSet/{names.driver(name)}"), replicas(wanted, story)
     if template_hash is None and child is not None and count == 0:
         template_hash = child.template_hash  # to stop it nothing has to be known

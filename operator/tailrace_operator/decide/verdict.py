@@ -49,7 +49,7 @@ def _halted(story: Story) -> Judged | None:
 def _refused(seen: ReplicatorSeen) -> Judged | None:
     if seen.refusal is None:
         return None
-    text = f"the API server refuses {seen.refusal.what}: {seen.refusal.message}"
+    text = f"{seen.refusal.what} cannot be made: {seen.refusal.message}"
     return "Pending", Verdict("False", Reason.OBJECT_REFUSED, text, stuck=True)
 
 

@@ -106,11 +106,12 @@ class DriverSeen:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The API server does not take what we sent."""
+    """An object cannot be made: the API server does not take it, or somebody else has one of its name."""
 
     what: str
     """Kind and name."""
     content_hash: str
+    """Empty: of the token's Secret."""
     message: str
     again_at: float = math.inf
     """The same is not sent again before."""
