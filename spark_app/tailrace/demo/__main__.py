@@ -1,4 +1,4 @@
-"""`make demo`: a real PostgreSQL with a shop, replicated to Delta while it is written to; ends with a verdict.
+"""`make demo`: a real PostgreSQL with a shop, replicated to Delta or Iceberg while it is written to, and a verdict.
 
 Starts the embedded server and the load, runs the same `tailrace run` that users run, adds a table and asks for a
 snapshot in the middle, then stops the load, waits until everything is applied and compares every table row by row and
@@ -25,6 +25,7 @@ from tailrace.demo.view import Watch
 
 DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""
+READER = {"delta": "delta-rs", "iceberg": "pyiceberg"}
 MARK = ".tailrace-demo"
 """Says that the folder may be emptied."""
 WIDTH = 132
@@ -129,7 +130,7 @@ class Demo:
         self.say(f"load stopped after {load.transactions:,} transactions; waiting until everything is applied")
         caught_up = watch.until(lambda s: _caught_up(s, end), "the target to catch up")
         tables = [f"{shop.SCHEMA}.{table}" for table in (*shop.TABLES, "reviews")]
-        self.say("comparing source and target, row by row, column by column, read by delta-rs …")
+        self.say(f"comparing source and target, row by row, column by column, read by {READER[self.format]} …")
         with server.connect() as connection:
             found = compare(connection, tables, self.lake, self.format)
             counts = [f"{t} {connection.execute(f'SELECT count(*) FROM {t}'.encode()).fetchone()[0]:,}" for t in tables]  # type: ignore[index]

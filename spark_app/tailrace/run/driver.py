@@ -65,6 +65,7 @@ class Driver:
         self._ending = Ending()
         self._broken: BaseException | None = None
         self._threads: list[threading.Thread] = []
+        self.turned = time.monotonic()
 
     def run(self) -> int:
         self._ending.listen()
@@ -149,7 +150,8 @@ class Driver:
 
     def _loop(self, parts: Parts, view: display.Display, once: OnceCheck | None) -> int:
         control, requests = self._control, Requests(self._settings.requests)
-        control.loops = {"the snapshot planner": parts.runner}
+        self.turned = time.monotonic()
+        control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
         waits_for = ""
         self._spawn("snapshot-planner", parts.runner.turn)
         self._spawn("journal-tail", self._tail(parts.journal))
@@ -158,6 +160,7 @@ class Driver:
             parts.stream.start()
             control.loops["apply"] = parts.applier
         while not self._ending.wait(TURN_SECONDS):
+            self.turned = time.monotonic()
             self._look_after(parts.capture)
             session.check(parts.spark, self._folder.spark_log)
             if self._broken is not None:

@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from tailrace.apply.progress import Progress
+from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Applied
-from tailrace.changelog.state import LogState
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import Retry
 
 log = logging.getLogger(__name__)
@@ -32,20 +32,18 @@ class Reporter:
         self._client = client
         self._progress = progress
         self._clock = clock
-        self._told: dict[int, tuple[int, int]] = {}
         self._due = 0.0
 
     def tell(self, state: LogState, force: bool = False) -> None:
-        """Only what moved by a commit: a report makes a record, and a record must not call for the next report."""
+        """Only commits that the journal does not show: a report makes a record, and a record must not call for the next
+        report. Told again until it does show them: capture may die with what it was told."""
         if self._clock() < self._due and not force:
             return
         self._due = self._clock() + SECONDS
         moved = {
             table_id: p
             for table_id, p in self._progress.all().items()
-            if p.committed_record >= 0
-            and table_id in state.tables
-            and self._told.get(table_id) != (p.applied_seq, p.committed_record)
+            if p.committed_record >= 0 and table_id in state.tables and _is_news(p, state.tables[table_id])
         }
         cut_off = self._worn_out()
         # Capture forgets with each restart what is cut off, so it is told again and again.
@@ -63,7 +61,6 @@ class Reporter:
             log.debug("capture was not told: %s", error)
             return
         self._cut_off = cut_off
-        self._told |= {table_id: (p.applied_seq, p.committed_record) for table_id, p in moved.items()}
 
     def _worn_out(self) -> frozenset[int]:
         now = self._clock()
@@ -72,3 +69,7 @@ class Reporter:
             for table_id, p in self._progress.all().items()
             if p.fault is not None and now - p.fault.since > self._retry_seconds
         )
+
+
+def _is_news(progress: TableProgress, logged: TableLog) -> bool:
+    return progress.committed_record > logged.applied_record or progress.applied_seq > logged.applied_seq
