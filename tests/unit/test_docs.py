@@ -4,11 +4,16 @@ import argparse
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import tailrace
+from tailrace.changelog.records import Closed, EpochStarted, Heartbeat, Origin, Record
+from tailrace.changelog.state import HANDLERS
+from tailrace.contract.status import Status
 from tailrace.errors import TailraceError
-from tailrace.run import cli
+from tailrace.run import cli, metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,6 +50,24 @@ def test_every_exit_code_is_in_the_table_and_in_the_help() -> None:
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes
     helped = cli.EXAMPLES.partition("exit codes:")[2]
     assert {int(code) for code in re.findall(r"(?<![\w.])(\d+) [a-z]", helped)} == codes
+
+
+def test_every_metric_is_in_the_table_and_no_other() -> None:
+    status = Status(name="shop", state="Running", started_at=1, updated_at=2)
+    shown = re.findall(r"^# TYPE (\S+)", metrics.render(status).decode(), re.MULTILINE)
+    text = (ROOT / "docs" / "operations.md").read_text().partition("| metric |")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(tailrace_\w+)`", text)) == set(shown)
+
+
+def test_every_kind_of_event_and_every_field_of_a_record_is_in_the_format() -> None:
+    text = (ROOT / "docs" / "change-log-format.md").read_text()
+    kinds = text.partition("Kinds: ")[2].partition("Their fields")[0]
+    models = (*cast(Iterable[type[Closed]], HANDLERS), Heartbeat, Origin, EpochStarted)
+    handled = {str(model.model_fields["kind"].default) for model in models}
+    assert set(re.findall(r"`([a-z-]+)`", kinds)) == handled
+    table = text.partition("## Records")[2].partition("Kinds: ")[0]
+    rows = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`([a-z_]+)`", rows)) == set(Record.model_fields)
 
 
 def test_every_command_in_the_documents_exists_with_its_options() -> None:
