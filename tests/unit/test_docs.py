@@ -62,7 +62,7 @@ def test_every_metric_is_in_the_table_and_no_other() -> None:
 def test_every_kind_of_event_and_every_field_of_a_record_is_in_the_format() -> None:
     text = (ROOT / "docs" / "change-log-format.md").read_text()
     kinds = text.partition("Kinds: ")[2].partition("Their fields")[0]
-    models = (*cast(Iterable[type[Closed]], HANDLERS), Heartbeat, Origin, EpochStarted)
+    models: list[type[Closed]] = [*cast(Iterable[type[Closed]], HANDLERS), Heartbeat, Origin, EpochStarted]
     handled = {str(model.model_fields["kind"].default) for model in models}
     assert set(re.findall(r"`([a-z-]+)`", kinds)) == handled
     table = text.partition("## Records")[2].partition("Kinds: ")[0]
