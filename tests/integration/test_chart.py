@@ -184,6 +184,8 @@ def test_two_releases_do_not_meet() -> None:
 def test_network_policies_protect_the_operator_and_on_request_the_drivers() -> None:
     assert names(rendered(), "NetworkPolicy") == ["tailrace-operator"]
     assert of_kind(rendered("--set", "networkPolicy.enabled=false"), "NetworkPolicy") == []
+    only_drivers = rendered("--set", "networkPolicy.enabled=false,networkPolicy.drivers=true")
+    assert names(only_drivers, "NetworkPolicy") == ["tailrace-operator-drivers"]
     documents = rendered("--set", "networkPolicy.drivers=true,watchNamespaces={shop}")
     policy = next(d for d in of_kind(documents, "NetworkPolicy") if d["metadata"]["namespace"] == "shop")
     among, http = policy["spec"]["ingress"]
