@@ -69,6 +69,17 @@ def test_a_running_snapshot_is_ready_but_not_complete_and_shows_how_far_it_is() 
     assert status.estimated_end is not None
 
 
+def test_a_snapshot_whose_driver_went_silent_or_away_is_not_told_as_running() -> None:
+    runs = decide(request(snapshot=snapshot(rows_per_second=10.0, seconds_left=70.0)), LIMITS).status
+    silent = DriverSeen(said(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    late = request(snapshot=snapshot(), status=runs, driver=silent)
+    assert decide(replace(late, now=NOW + 11), LIMITS).status.state == "Running", "one answer may be late"
+    for gone in (replace(late, now=NOW + 25), replace(late, snapshot=None, driver=DriverSeen())):
+        status = decide(gone, LIMITS).status
+        assert (status.state, truth(status, "Ready"), truth(status, "Reconciling")) == ("Pending", "False", "True")
+        assert (status.rows_per_second, status.estimated_end, status.rows_done) == (0.0, None, 300)
+
+
 def test_suspend_pauses_and_unsuspend_resumes() -> None:
     spec = {**request().spec, "suspend": True}
     assert decide(request(spec=spec, snapshot=snapshot()), LIMITS).actions == (Pause(UID, True),)

@@ -18,7 +18,7 @@ from tailrace.contract.status import SnapshotStatus, SnapshotTableProgress
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.model import Action, Cancel, Decision, Limits, Pause, Say, SetFinalizers, Take
 from tailrace_operator.decide.wanted import faults
-from tailrace_operator.observe.model import FINALIZER, RequestSeen
+from tailrace_operator.observe.model import FINALIZER, DriverSeen, RequestSeen
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Reason, Truth, Verdict, bounded, conditions, short
 from tailrace_operator.status.models import MAX_WORST, FaultStatus, RequestState, RequestTable, SnapshotRequestStatus
@@ -47,9 +47,15 @@ def decide(seen: RequestSeen, limits: Limits) -> Decision[SnapshotRequestStatus]
     except ValidationError as error:
         verdict = Verdict("False", Reason.INVALID_SPEC, f"spec: {faults(error)}", stuck=True)
         return _write(seen, "Pending", verdict, {}, again=IDLE_SECONDS)
-    if seen.snapshot is not None:
+    if seen.snapshot is not None and not _silent(seen.driver, seen.now, limits):
         return _follow(seen, spec, seen.snapshot)
     return _offer(seen, spec)
+
+
+def _silent(driver: DriverSeen, now: float, limits: Limits) -> bool:
+    """For so long that what it said last may be true no more."""
+    late = driver.silent_since is not None and driver.answered_at is not None
+    return late and now - (driver.answered_at or 0.0) >= limits.silent_seconds
 
 
 # ---- not with the driver yet ----
@@ -60,9 +66,11 @@ def _offer(seen: RequestSeen, spec: SnapshotRequestSpec) -> Decision[SnapshotReq
     if answer is not None and not answer.accepted and answer.code in REFUSED:
         return _refused(seen, answer.problem)
     state, verdict = _waiting(seen, spec)
+    update: dict[str, Any] = {"rows_per_second": 0.0, "estimated_end": None}
     if not _driver_takes(seen):
-        return _write(seen, state, verdict, {}, again=WAIT_SECONDS)
-    update = {"record": answer.record} if answer is not None and answer.record is not None else {}
+        return _write(seen, state, verdict, update, again=WAIT_SECONDS)
+    if answer is not None and answer.record is not None:
+        update["record"] = answer.record
     # The plan is in the journal before the answer, under our uid: dying here asks again and meets the same plan.
     taken = answer is not None and answer.accepted and seen.now - answer.at < FORGOTTEN_SECONDS
     actions: tuple[Action, ...] = () if taken else (Take(seen.meta.uid, spec),)

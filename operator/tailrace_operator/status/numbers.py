@@ -17,7 +17,7 @@ def count(value: int) -> int:
 
 def amount(value: float | None) -> float | None:
     """To milliseconds where it is a time; None for what is no number."""
-    return None if value is None or not math.isfinite(value) else round(max(value, 0.0), 3)
+    return None if value is None or not math.isfinite(value) else round(min(max(value, 0.0), MOST), 3)
 
 
 def rate(value: float) -> float:
