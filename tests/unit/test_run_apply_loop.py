@@ -238,6 +238,19 @@ def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> 
     loop.stop()
 
 
+def test_a_table_that_is_no_longer_captured_leaves_nothing_behind() -> None:
+    targets = {7: Target(), 8: Target()}
+    loop, progress = applier(log(table(7, 3), table(8, 3)), targets)
+    loop.offer(9, patience=5)
+    assert loop.worker(7) is not None
+    gone = table(7, 3).model_copy(update={"removed": True})
+    cast(Any, loop)._journal.state = log(gone, table(8, 3))
+    loop.offer(9, patience=5)
+    assert loop.worker(7) is None and loop.worker(8) is not None
+    assert set(progress.all()) == {8}
+    loop.stop()
+
+
 def test_a_broken_change_log_ends_the_process_whichever_table_meets_it() -> None:
     targets = {7: Target(CorruptLog("record 4 is missing")), 8: Target()}
     loop, _ = applier(log(table(7, 3), table(8, 3)), targets)

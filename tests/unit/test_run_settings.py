@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from tailrace import artifacts
@@ -108,6 +109,19 @@ def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> N
         with pytest.raises(Retry, match="code -9") as caught:
             session.check(spark, tmp_path / "spark.log")
     assert "spark.log" in caught.value.fix and "driver.memory" in caught.value.fix
+
+
+def test_a_jvm_that_cannot_start_is_named_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    monkeypatch.setattr(session, "launch_gateway", fail)
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+    with pytest.raises(Retry, match="JVM did not start") as caught:
+        session.start(spec(), tmp_path, tmp_path / "spark.log")
+    assert "Java 17" in caught.value.fix and "spark.log" in caught.value.fix
 
 
 def test_tables_can_lie_only_where_spark_can_write(tmp_path: Path) -> None:

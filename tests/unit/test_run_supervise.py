@@ -62,7 +62,6 @@ def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path
         capture.check()
         pids.append(capture.pid)
     assert len(set(pids)) == 4
-    assert capture.restarts == 3
     capture.stop()
 
 

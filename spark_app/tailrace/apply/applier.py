@@ -9,7 +9,7 @@ whole target's and ends the process.
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
@@ -18,7 +18,7 @@ from tailrace.apply.journal import SharedJournal
 from tailrace.apply.progress import Progress
 from tailrace.apply.worker import ChunkLost, TableWorker
 from tailrace.changelog.records import ChunkRegistered
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import TableLog
 from tailrace.contract.status import Fault
 from tailrace.errors import CorruptLog, Fenced, LogTrimmed, Stop, TableStop, TailraceError
 
@@ -87,7 +87,9 @@ class Applier:
         self.turned = time.monotonic()
         with self._lock:
             self._through = max(self._through, through)
-            started = [future for future in map(self._enter, self._live()) if future is not None]
+            live = self._live()
+            self._forget_others({table.table_id for table in live})
+            started = [future for future in map(self._enter, live) if future is not None]
         if patience and started:
             wait(started, patience)
 
@@ -103,6 +105,12 @@ class Applier:
 
     def _live(self) -> list[TableLog]:
         return [t for t in self._journal.state.tables.values() if not t.removed]
+
+    def _forget_others(self, live: Set[int]) -> None:
+        """Tables that are no longer captured, with all that their workers hold: they come and go for years."""
+        for table_id in [i for i, slot in self._slots.items() if i not in live and slot.running is None]:
+            del self._slots[table_id]
+            self._progress.forget(table_id)
 
     def _enter(self, table: TableLog) -> Future[None] | None:
         slot = self._slots.get(table.table_id)
@@ -121,9 +129,6 @@ class Applier:
     def worker(self, table_id: int) -> TableWorker | None:
         slot = self._slots.get(table_id)
         return None if slot is None else slot.worker
-
-    def idle(self) -> bool:
-        return all(slot.running is None for slot in list(self._slots.values()))
 
     def stop(self) -> None:
         """Let the commits under way end, begin none."""
@@ -174,12 +179,3 @@ def fault_of(error: Exception, now: float) -> Fault:
         return Fault(name=error.name, message=error.message, fix=error.fix, since=now)
     text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
     return Fault(name="InternalError", message=text, fix="See the log; report it if it stays.", since=now)
-
-
-def behind(state: LogState, progress: Progress, through: int) -> list[str]:
-    """Names of the tables that have not covered record `through`."""
-    return [
-        t.schema.name
-        for t in state.tables.values()
-        if not t.removed and progress.of(t.table_id).applied_record < through
-    ]

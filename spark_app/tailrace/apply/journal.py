@@ -1,6 +1,6 @@
 """The driver's one view of the journal, shared by the threads of apply, planner and status."""
 
-from threading import Condition, RLock
+from threading import RLock
 
 from tailrace.apply.journal_source import HeadFile
 from tailrace.changelog.journal import JournalReader
@@ -17,7 +17,6 @@ class SharedJournal:
         if head is not None:
             head.write(reader.state.number)
         self._lock = RLock()
-        self._changed = Condition()
         self._state = reader.state
 
     @property
@@ -33,12 +32,4 @@ class SharedJournal:
             self._state = self._reader.state
             if self._head is not None and self._state.number != before:
                 self._head.write(self._state.number)
-        if self._state.number != before:
-            with self._changed:
-                self._changed.notify_all()
         return self._state
-
-    def wait(self, seconds: float) -> None:
-        """Until some thread has read a new record, or the time is over."""
-        with self._changed:
-            self._changed.wait(seconds)

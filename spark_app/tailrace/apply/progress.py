@@ -46,6 +46,10 @@ class Progress:
         with self._lock:
             self._tables[table_id] = progress
 
+    def forget(self, table_id: int) -> None:
+        with self._lock:
+            self._tables.pop(table_id, None)
+
     def fail(self, table_id: int, fault: Fault, stopped: bool) -> None:
         """Note a failed attempt; `since` stays that of the first in a row."""
         before = self.of(table_id)

@@ -63,7 +63,8 @@ class ApplyStream:
         self._ending.set()
         if self._query is not None:
             self._query.stop()
-        self._thread.join(30)
+        if self._thread.is_alive():  # it is never started while the target is suspended
+            self._thread.join(30)
 
     def _keep(self) -> None:
         pause = FIRST_PAUSE
@@ -72,6 +73,8 @@ class ApplyStream:
             self._delivers = False
             try:
                 self._query = self._begin()
+                if self._ending.is_set():  # `stop` came too early to meet it
+                    self._query.stop()
                 self._query.awaitTermination()
             except (PySparkException, Py4JError) as error:
                 if not self._ending.is_set():

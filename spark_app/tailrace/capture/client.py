@@ -15,7 +15,6 @@ from tailrace.capture.protocol import (
     Answer,
     Append,
     BeginChunk,
-    DropChunk,
     ErrorAnswer,
     GetState,
     RegisterChunk,
@@ -56,9 +55,6 @@ class CaptureClient:
 
     def begin_chunk(self, snapshot_id: str, table_id: int, chunk: int) -> None:
         self._ask(BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk))
-
-    def drop_chunk(self, snapshot_id: str, table_id: int, chunk: int) -> None:
-        self._ask(DropChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk))
 
     def register_chunk(self, chunk: ChunkRegistered, snapshot: str, columns: Sequence[str]) -> tuple[int, int]:
         """(record, replay point), when the record is durable: it may take a while, so it has a connection of its

@@ -39,19 +39,10 @@ class Append(Closed):
 
 
 class BeginChunk(Closed):
-    """A chunk is about to be read: until it is registered or dropped, or the connection ends, retention keeps what a
+    """A chunk is about to be read: until it is registered, or the connection ends, retention keeps what a
     snapshot taken now would have to replay."""
 
     op: Literal["begin-chunk"] = "begin-chunk"
-    snapshot_id: str
-    table_id: int
-    chunk: int
-
-
-class DropChunk(Closed):
-    """The chunk was given up."""
-
-    op: Literal["drop-chunk"] = "drop-chunk"
     snapshot_id: str
     table_id: int
     chunk: int
@@ -79,7 +70,7 @@ class ReportApplied(Closed):
 
 
 Request = Annotated[
-    GetState | Append | BeginChunk | DropChunk | RegisterChunk | ReportApplied, Field(discriminator="op")
+    GetState | Append | BeginChunk | RegisterChunk | ReportApplied, Field(discriminator="op")
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tailrace.capture.inbox import Call, Gone
-from tailrace.capture.protocol import Append, BeginChunk, DropChunk, Recorded, RegisterChunk, ReportApplied
+from tailrace.capture.protocol import Append, BeginChunk, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.tables import Tables
 from tailrace.changelog.records import Applied
@@ -107,9 +107,6 @@ class Requests:
                 # A snapshot taken later sees at least as much, so its replay point is not below this one.
                 floor = self.point_now()
                 self._begun[(snapshot_id, table_id, chunk)] = (call.connection, floor)
-                call.reply.set_result(None)
-            case DropChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
-                self._begun.pop((snapshot_id, table_id, chunk), None)
                 call.reply.set_result(None)
             case RegisterChunk() as request:
                 parse_snapshot(request.snapshot)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -155,7 +156,13 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
     with log_file.open("ab") as sink:
         output = {"stdout": sink, "stderr": sink, "start_new_session": True}
         # The gateway's own session: Ctrl-C is for us, the JVM is ended after the last commit.
-        gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
+        try:
+            gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
+        except (OSError, PySparkException) as error:
+            raise Retry(
+                f"Spark's JVM did not start: {str(error).splitlines()[0]}",
+                f"Java 17 or newer must be on the PATH, and driver.memory must fit the machine; see {log_file}.",
+            ) from error
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("WARN")
     hadoop = context._jsc.hadoopConfiguration()

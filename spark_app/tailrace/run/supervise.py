@@ -65,7 +65,6 @@ class CaptureProcess:
         self._started = 0.0
         self._pause = FIRST_PAUSE
         self._due: float | None = None
-        self.restarts = 0
         self.fault: Fault | None = None
         """Why it ended, until a later one `works`."""
 
@@ -102,7 +101,6 @@ class CaptureProcess:
         log.warning("%s; it starts again in %.1f s", self.fault.message, self._pause)
         self._due = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
-        self.restarts += 1
 
     def works(self) -> None:
         """It reads the log again: what ended the one before it is over."""

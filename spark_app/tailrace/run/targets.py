@@ -13,6 +13,7 @@ from tailrace.apply.work import Work
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import TargetRefused
 from tailrace.storage import Storage
 from tailrace.targets.lake.compact import Limits, compact
 from tailrace.targets.lake.delta import DeltaTable
@@ -65,4 +66,6 @@ def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable
 def location(root: str, table: TableLog) -> str:
     """`<location>/<schema>/<table>`; what a path cannot hold is percent-encoded."""
     first = table.schemas[0].table
+    if {".", ".."} & {first.schema_name, first.table_name}:
+        raise TargetRefused(f"table {first.name} cannot be a folder's name.", "Rename it, or exclude it.")
     return "/".join([root, quote(first.schema_name, safe=SAFE), quote(first.table_name, safe=SAFE)])

@@ -1,8 +1,14 @@
 from pathlib import Path
 
+import pytest
+
+from support.journals import table_schema
 from support.resources import replicator
+from tailrace.changelog.state import LoggedSchema, TableLog
 from tailrace.contract.resources import Replicator
+from tailrace.errors import TargetRefused
 from tailrace.run.drop import _data
+from tailrace.run.targets import location
 
 
 def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path: Path) -> None:
@@ -19,3 +25,11 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
         path.touch()
     assert len(list(_data(Replicator.model_validate(document).spec, tmp_path))) == 1
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
+
+
+def test_a_table_whose_name_would_lead_out_of_its_folder_is_refused() -> None:
+    schema = table_schema(1).model_copy(update={"table_name": ".."})
+    logged = LoggedSchema(record=1, after_seq=0, table=schema)
+    table = TableLog(table_id=1, added_record=1, edge_xid=1, initial_snapshot=False, schemas=(logged,))
+    with pytest.raises(TargetRefused, match="public"):
+        location("file:///lake", table)

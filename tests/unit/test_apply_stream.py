@@ -1,0 +1,54 @@
+"""How the apply stream ends, with a session that knows only its queries."""
+
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tailrace.apply.stream import ApplyStream
+
+
+class Query:
+    """Active until somebody stops it."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def stop(self) -> None:
+        self.over.set()
+
+    def awaitTermination(self) -> None:
+        assert self.over.wait(20)
+
+
+def stream(tmp_path: Path) -> ApplyStream:
+    return ApplyStream(
+        cast(Any, None), tmp_path, tmp_path, interval="1 second", position=lambda: 0, apply=lambda: None
+    )
+
+
+def test_a_stream_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
+    stream(tmp_path).stop()
+
+
+def test_a_query_that_begins_while_the_stream_is_stopped_is_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, query, begun, go_on = stream(tmp_path), Query(), threading.Event(), threading.Event()
+
+    def begin() -> Query:
+        begun.set()
+        assert go_on.wait(20)
+        return query
+
+    monkeypatch.setattr(made, "_begin", begin)
+    made.start()
+    assert begun.wait(20)
+    stopping = threading.Thread(target=made.stop)
+    stopping.start()
+    assert made._ending.wait(20)
+    go_on.set()
+    stopping.join(20)
+    assert not stopping.is_alive()
+    assert query.over.is_set()
