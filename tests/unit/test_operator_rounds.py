@@ -60,6 +60,37 @@ def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: 
     assert asyncio.run(Reconciler(cast(Parts, parts)).round(KEY)) == seconds
 
 
+def test_an_object_that_cannot_be_judged_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    judged: list[str] = []
+
+    async def observe(key: Key) -> ReplicatorSeen:
+        return replace(settled(), meta=meta(name=key.name))
+
+    def odd(seen: ReplicatorSeen, limits: Any) -> Any:
+        judged.append(seen.meta.name)
+        raise ValueError("of a field that nobody thought of")
+
+    monkeypatch.setattr("tailrace_operator.handlers.reconcile.replicator.decide", odd)
+    parts = SimpleNamespace(gatherer=SimpleNamespace(replicator=observe), limits=LIMITS)
+    scheduler = Scheduler()
+
+    async def story() -> None:
+        for name in ("a", "b"):
+            scheduler.wake(Key("Replicator", "team", name), 0)
+        task = asyncio.create_task(scheduler.run(Reconciler(cast(Parts, parts)).round, 1))
+        await asyncio.sleep(0.2)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+    assert judged == ["a", "b"]
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 2 and told[0].exc_info is not None and "team/a" in told[0].getMessage()
+
+
 def test_an_object_that_went_with_its_last_finalizer_does_not_come_back_into_the_index() -> None:
     """The news of its end may come before the answer to the request that ended it."""
     index = Index(lambda key: None)

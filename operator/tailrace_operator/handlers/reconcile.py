@@ -1,7 +1,11 @@
 """One round of the loop: observe, decide, record the intent, act. Called by the scheduler for whatever is due."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from tailrace.errors import TailraceError
 from tailrace.seams import seam
 from tailrace_operator.act.events import Events
 from tailrace_operator.act.perform import Performer
@@ -15,6 +19,8 @@ from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import Key, ReplicatorSeen, RequestSeen
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
+log = logging.getLogger(__name__)
+
 REPLICATOR, REQUEST = "Replicator", "SnapshotRequest"
 FAST_SECONDS = 25.0
 """Longest pause between two questions to a driver however many there are: a dead one must show within 30 s."""
@@ -23,6 +29,20 @@ SOON_SECONDS = 5.0
 """After actions: what they changed is looked at soon, even if a watch is late."""
 Seen = ReplicatorSeen | RequestSeen
 Decided = Decision[ReplicatorStatus] | Decision[SnapshotRequestStatus]
+
+
+class Undecided(TailraceError):
+    """A mistake of ours, met with one object."""
+
+
+@contextmanager
+def _judging(key: Key) -> Iterator[None]:
+    """Decisions are pure: what one of them cannot cope with is that object's trouble, not the end of the operator."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:
+        log.error("%s %s/%s cannot be judged", key.kind, key.namespace, key.name, exc_info=error)
+        raise Undecided(f"a mistake in the operator: {error!r}.", "Report it with the log's traceback.") from error
 
 
 def pace(again: float, count: int) -> float:
@@ -62,7 +82,8 @@ class Reconciler:
         if seen is None:
             self._forget(key)
             return None
-        decision = replicator.decide(seen, self._parts.limits)
+        with _judging(key):
+            decision = replicator.decide(seen, self._parts.limits)
         again = pace(decision.again, self._parts.index.count(REPLICATOR))
         return await self._carry_out(key, seen, replace(decision, again=again), seen.meta.name)
 
@@ -71,7 +92,8 @@ class Reconciler:
         if seen is None:
             self._forget(key)
             return None
-        decision = request.decide(seen, self._parts.limits)
+        with _judging(key):
+            decision = request.decide(seen, self._parts.limits)
         return await self._carry_out(key, seen, decision, str(seen.spec.get("replicator", "")))
 
     async def _carry_out(self, key: Key, seen: Seen, decision: Decided, driver_of: str) -> float:
