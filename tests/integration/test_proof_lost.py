@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.postgres import PostgresServer, standby_of
 from support.proof.harness import Begin, Proof
 
 POSITION_LOST, CONFIGURATION = 12, 10
@@ -17,6 +19,13 @@ def proof(prove: Begin) -> Proof:
     proof = prove("delta", seed=7, snapshot={"chunkRows": 150})
     proof.deployment.once()
     return proof
+
+
+@pytest.fixture
+def standby(proof: Proof) -> Iterator[PostgresServer]:
+    """A hot standby that streams from the proof's server."""
+    with standby_of(proof.server) as server:
+        yield server
 
 
 @pytest.mark.timeout(900)
@@ -80,3 +89,22 @@ def test_a_target_table_put_back_to_an_older_state_is_brought_forward(proof: Pro
     shutil.copytree(backup, table)
     proof.deployment.once()
     proof.assert_equal()
+
+
+@pytest.mark.timeout(900)
+def test_a_standby_is_refused_before_anything_is_made(proof: Proof, standby: PostgresServer) -> None:
+    made = "SELECT slot_name::text FROM pg_replication_slots UNION ALL SELECT pubname::text FROM pg_publication"
+    before = proof.server.execute(made)
+    proof.deployment.source["port"] = standby.port
+    shutil.rmtree(proof.deployment.log)
+    proof.assert_refused(CONFIGURATION, "SourceRefused: the source is a standby")
+    assert not proof.deployment.log.exists()
+    assert proof.server.execute(made) == before
+
+
+@pytest.mark.timeout(900)
+def test_a_promoted_standby_is_refused(proof: Proof, standby: PostgresServer) -> None:
+    assert standby.execute("SELECT pg_promote()") == [(True,)]
+    proof.deployment.source["port"] = standby.port
+    standby.execute("UPDATE proof.single SET v = 81")
+    proof.assert_refused(POSITION_LOST, "the source is on timeline 2, the change log was made on 1")

@@ -241,7 +241,7 @@ def _says_ready(pid_file: Path) -> bool:
         lines = pid_file.read_text().splitlines()
     except FileNotFoundError:
         return False
-    return len(lines) > READY_LINE and lines[READY_LINE].strip() == "ready"
+    return len(lines) > READY_LINE and lines[READY_LINE].strip() in ("ready", "standby")
 
 
 def _quoted(value: Setting) -> str:
