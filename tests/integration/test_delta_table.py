@@ -1,6 +1,7 @@
 """A Delta table under Tailrace's commits, on real Spark and Delta: rows, refusals, foreign changes, lost answers."""
 
 import random
+import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -298,13 +299,29 @@ def test_a_table_that_is_not_ours_or_of_another_log_is_refused(target: Target) -
 
 
 def test_a_table_deleted_under_us_is_named(target: Target) -> None:
-    import shutil
-
     target.apply(1, {1: "a"})
     shutil.rmtree(target.location.removeprefix("file://"))
     with pytest.raises(TargetChanged, match="no longer a Delta table"):
         target.table.refresh()
     assert target.reopen().refresh().applied_record == 0
+
+
+@pytest.mark.parametrize("put_back", [False, True])
+def test_a_table_deleted_or_put_back_between_two_commits_is_read_anew(target: Target, put_back: bool) -> None:
+    folder = Path(target.location.removeprefix("file://"))
+    target.apply(1, {1: "a"})
+    older = folder.with_suffix(".older")
+    shutil.copytree(folder, older)
+    target.apply(2, {2: "b"})
+    shutil.rmtree(folder)
+    if put_back:
+        older.rename(folder)
+    with pytest.raises(Retry, match="deleted the table or put it back"):
+        target.table.commit(Commit(target.state(3), target.write({3: "c"})))
+    target.table = target.reopen()
+    assert target.applied.applied_record == (1 if put_back else 0)
+    target.apply(4, {4: "d"})
+    assert target.rows() == ({1: "a"} if put_back else {}) | {4: "d"}
 
 
 def test_files_written_without_a_commit_have_no_effect(target: Target) -> None:

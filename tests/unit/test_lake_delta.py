@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from support.lake import LocalFiles, new_location, table_schema
-from tailrace.errors import ForeignChange, SchemaChangeUnsupported, TargetChanged, TargetRefused
+from tailrace.errors import ForeignChange, Retry, SchemaChangeUnsupported, TargetChanged, TargetRefused
 from tailrace.targets.lake import delta_foreign, delta_schema, delta_state, files
 from tailrace.targets.lake.delta import DeltaTable, _Version
 from tailrace.targets.lake.delta_actions import LiveFile, new_add, path_of, plan, uri_of
@@ -138,6 +138,19 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
         table.arrow_schema(schema)
     newer = table_schema([("id", "int64"), ("w", "date")], ["id"], version=2)
     assert [field.name for field in table.arrow_schema(newer)] == ["c1", "c3"]
+
+
+def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: Path) -> None:
+    schema = table_schema([("id", "int64")], ["id"])
+    stored = delta_state.Stored(AppliedState("log"), 3, "n")
+    location = new_location(tmp_path)
+    table = DeltaTable(cast(SparkSession, None), LocalFiles(), location)
+    metadata = delta_schema.new_metadata(schema, "x", 0)
+    table._at = _Version(Snapshot(3, None), stored, metadata, {}, ours=True)
+    with pytest.raises(Retry, match=r"00000003\.json is gone"):
+        table.commit(Commit(AppliedState("log", 1, 1)))
+    with pytest.raises(Retry, match="not known"):
+        table.files()
 
 
 def test_every_logical_type_has_a_delta_type_and_comes_back() -> None:

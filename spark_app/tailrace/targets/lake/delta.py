@@ -41,6 +41,8 @@ class _Version:
     stored: Stored
     metadata: Action
     live: dict[str, LiveFile]
+    ours: bool = False
+    """We wrote it, and have not read it back."""
 
 
 class DeltaTable:
@@ -133,6 +135,7 @@ class DeltaTable:
         seam("delta.before-commit")
         # From here on this object does not know the table's version until the outcome is known.
         self._at, self._files = None, None
+        self._check_there(at)
         version = self._send(at, [*out.actions, *actions], metadata, nonce)
         seam("delta.after-commit")
         self._advance(version, out, stored, at.metadata if metadata is None else None)
@@ -169,6 +172,12 @@ class DeltaTable:
                 f"versions {first} to {last} are others', and {error.message}",
                 "Order a snapshot: nothing proves that the rows are unchanged.",
             ) from error
+
+    def _check_there(self, at: _Version) -> None:
+        """Delta goes on from memory, even where somebody has deleted the table or put it back to an older copy."""
+        entry = f"{self.location}/_delta_log/{at.snapshot.version:020d}.json"
+        if at.ours and not self._access.exists(entry):
+            raise Retry(f"{entry} is gone: somebody deleted the table or put it back", "It is read anew.")
 
     def _stored(self, snapshot: Snapshot) -> Stored | None:
         text = snapshot.domain(DOMAIN)
@@ -274,7 +283,7 @@ class DeltaTable:
             self.refresh()
             return
         # Delta adds to metadata that it is given, so what it made of ours is read back.
-        self._at = _Version(snapshot, stored, metadata or snapshot.metadata(), out.live)
+        self._at = _Version(snapshot, stored, metadata or snapshot.metadata(), out.live, ours=True)
 
 
 def _domain(configuration: str) -> Action:
