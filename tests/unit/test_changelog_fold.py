@@ -298,6 +298,25 @@ def test_a_table_that_could_not_be_read_whole_is_known_longer_than_its_snapshot(
     assert state.tables[1].unread is None
 
 
+def test_a_snapshot_is_remembered_until_targets_hold_its_end_and_have_passed_the_chunks_it_makes_up_for() -> None:
+    state = start()
+    state = fold(state, good(state, events=(finish(), SnapshotEnded(snapshot_id="s", outcome="completed"))))
+    plan = planned("lost", (1,)).model_copy(update={"reason": "repair", "makes_up_for": (("s", 0),)})
+    state = fold(state, good(state, events=(plan, SnapshotEnded(snapshot_id="lost", outcome="completed"))))
+
+    def later(state: LogState, name: str) -> LogState:
+        for number in range(KEPT_SNAPSHOTS + 5):
+            events = (planned(f"{name}{number}", (2,)), SnapshotEnded(snapshot_id=f"{name}{number}", outcome="stopped"))
+            state = fold(state, good(state, events=events))
+        return state
+
+    state = later(state, "n")
+    assert {"s", "lost"} < set(state.snapshots)
+    done = Applied(table_id=1, applied_seq=10, applied_record=state.number)
+    state = later(fold(state, good(state, events=(done,))), "m")
+    assert not {"s", "lost"} & set(state.snapshots)
+
+
 def test_commit_times_are_kept_for_records_that_a_table_has_still_to_apply() -> None:
     state = start()
     for number in range(4):

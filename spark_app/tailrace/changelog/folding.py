@@ -60,10 +60,18 @@ class Folding:
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
         own = [key for key in ended if self.snapshots[key].plan.request is None]
         asked = [key for key in ended if self.snapshots[key].plan.request is not None]
-        for key in own[:-KEPT_SNAPSHOTS]:
+        for key in filter(self._done_with, own[:-KEPT_SNAPSHOTS]):
             self.forgotten_plan = max(self.forgotten_plan, self.snapshots.pop(key).record)
-        for key in asked[:-KEPT_SNAPSHOTS]:
+        for key in filter(self._done_with, asked[:-KEPT_SNAPSHOTS]):
             del self.snapshots[key]
+
+    def _done_with(self, snapshot_id: str) -> bool:
+        """No target still has to apply the snapshot's end, or to pass over the lost chunks that it makes up for."""
+        snapshot = self.snapshots[snapshot_id]
+        running = [t for t in self.tables.values() if t.table_id in snapshot.tables and t.ended_at is None]
+        ends = any(finish.snapshot_id == snapshot_id for table in running for finish in table.finishes)
+        lost = snapshot.plan.makes_up_for and any(table.applied_record < snapshot.record for table in running)
+        return not ends and not lost
 
 
 def _with_transactions(known: TransactionLog, record: Record) -> TransactionLog:
