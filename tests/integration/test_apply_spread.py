@@ -2,16 +2,25 @@
 
 import random
 from pathlib import Path
+from typing import cast
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
 from tailrace.apply import engine
+from tailrace.apply.progress import Progress
 from tailrace.apply.slice import cut
 from tailrace.apply.spread import spread
 from tailrace.apply.work import Work
+from tailrace.apply.worker import ChunkLost, TableWorker
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.run.targets import LakeEngine
+from tailrace.storage import Storage
+from tailrace.targets.lake.model import DataFile, LakeTable
 
 # PySpark leaves the socket of an RDD's collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -48,6 +57,38 @@ def test_parts_worked_by_spark_tasks_make_the_same_table(
         assert sorted(map(repr, whole.rows())) == sorted(map(repr, parted.rows()))
         assert whole.applied == parted.applied
     assert spreads
+
+
+class Empty:
+    """An opened target table without files."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    def files(self) -> list[DataFile]:
+        return []
+
+
+def test_a_chunk_file_that_only_a_task_misses_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T11 in a large batch: the missing file comes back as Spark's error, not as ours."""
+    monkeypatch.setattr(engine, "PART_ROWS", 2)
+    log = RandomLog(random.Random(3), tmp_path, first_schema(composite=False), [(number,) for number in range(50)])
+    log.grow_by_changes(20)
+    while not log.table.chunks or log.table.chunks[-1].chunk.path is None:
+        log.grow()
+    lost = log.table.chunks[-1].chunk
+    batch = cut(log.state, TABLE, FolderTable(tmp_path, log.schema).applied, log.record)
+    assert batch is not None and lost in batch.chunks
+    Path(str(lost.path).removeprefix("file://")).unlink()
+    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    target = cast(LakeTable, Empty(f"{tmp_path.as_uri()}/table"))
+    worker = TableWorker(TABLE, target, LakeEngine(spark, storage, storage), Progress())
+    with pytest.raises(ChunkLost) as caught:
+        worker._build(batch, layout_of(batch.schema))
+    assert isinstance(caught.value.__cause__, PySparkException | Py4JError)
+    assert caught.value.chunks == (lost,)
 
 
 def test_a_segment_is_opened_no_more_often_for_many_parts_than_for_two(
