@@ -250,6 +250,14 @@ def test_a_gap_is_crossed_in_several_batches_when_the_snapshot_has_ended_already
     assert must(cut(state, 7, applied(5, 1), 5)).gap_left == 1
 
 
+def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None:
+    """Another thread may have read on while this batch's end was chosen."""
+    state = log(30, 9, added_record=8, removed_through=30, schemas=(LoggedSchema(record=8, after_seq=30, table=NEXT),))
+    assert cut(state, 7, applied(20, 2), 7) is None
+    with pytest.raises(LogTrimmed):
+        cut(state, 7, applied(20, 2), 8)
+
+
 def test_holes_of_a_table_that_has_come_back_since_are_dropped() -> None:
     """Its key may have other columns now; the snapshot that it begins with reads every row."""
     held = replace(applied(20, 2), holes=frozenset({("1",)}))

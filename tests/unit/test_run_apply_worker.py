@@ -11,7 +11,7 @@ from tailrace.apply.progress import Progress
 from tailrace.apply.slice import cut
 from tailrace.apply.worker import ChunkLost, TableWorker, snapshot_open, without_lost
 from tailrace.changelog.records import SnapshotPlanned
-from tailrace.changelog.state import LoggedChunk, LoggedFinish, SnapshotState, SnapshotTable
+from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSchema, SnapshotState, SnapshotTable
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.run.targets import LakeEngine
 from tailrace.snapshot.planner import rereads_of_lost
@@ -67,6 +67,20 @@ def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> Non
     running = SnapshotState(plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=9, tables=part)
     state = log(ended).model_copy(update={"snapshots": {"r": running}})
     assert snapshot_open(ended, state, AppliedState("log", 3, 8))
+
+
+def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> None:
+    """The journal may be read on while an older record is still the end of the batch."""
+    engine, target, progress = Engine(), Target(), Progress()
+    worker = TableWorker(7, target, engine, progress)
+    before = log(table(7, 3))
+    assert not worker.advance(before, 5)
+    again = table(7)
+    newer = LoggedSchema(record=8, after_seq=7, table=again.schema.model_copy(update={"version": 2}))
+    back = again.model_copy(update={"added_record": 8, "removed_through": 7, "schemas": (newer,)})
+    assert not worker.advance(log(back), 7)
+    worker.tidy(log(back), 1e9)
+    assert (len(target.commits), progress.of(7).applied_record, engine.compacted) == (1, 7, [])
 
 
 def test_what_fails_while_no_chunk_file_is_gone_is_told_as_it_is() -> None:

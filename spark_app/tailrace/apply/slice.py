@@ -85,7 +85,7 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     table = log.tables.get(table_id)
     if table is None:
         raise CorruptLog(f"table {table_id} is not in the change log")
-    if through_record <= applied.applied_record:
+    if through_record <= applied.applied_record or through_record < table.added_record:
         return None
     if applied.applied_record < table.added_record:
         # The table came back since, perhaps with another key: the snapshot that it begins with reads every row.

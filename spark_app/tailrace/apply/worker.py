@@ -94,11 +94,11 @@ class TableWorker:
     def tidy(self, state: LogState, now: float) -> None:
         """Compact the table and forget old versions if it is worth it; only between batches."""
         with self._lock:
-            applied = self._applied
-            if applied is None or not applied.schema_version:
-                return
-            log_table = state.tables[self.table_id]
-            schema = log_table.version(applied.schema_version)
+            applied, log_table = self._applied, state.tables[self.table_id]
+            schemas = {logged.table.version: logged.table for logged in log_table.schemas}
+            if applied is None or applied.schema_version not in schemas:
+                return  # not open, or the table has come back with a version that the target lacks
+            schema = schemas[applied.schema_version]
             try:
                 files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
                 # The end of a snapshot reads the keys of its chunk files, also of those that no row lives in any more.

@@ -87,9 +87,6 @@ class TableLog(Closed):
     def schema(self) -> TableSchema:  # type: ignore[override]  # pydantic's old class method of this name is not used
         return self.schemas[-1].table
 
-    def version(self, number: int) -> TableSchema:
-        return next(s.table for s in self.schemas if s.table.version == number)
-
 
 class SnapshotTable(Closed):
     table_id: int
