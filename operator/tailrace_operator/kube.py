@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from tailrace_operator import metrics
 
 TIMEOUT = 30.0
 """Seconds for any single answer."""
+CALLS = 16
+"""At the same time, without watches and the lease: many objects may be due at once."""
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
@@ -89,6 +92,7 @@ class Kube:
 
     def __init__(self, api: client.ApiClient) -> None:
         self._api = api
+        self._slots = asyncio.Semaphore(CALLS)
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "Kube":
@@ -120,10 +124,12 @@ class Kube:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> Document:
-        """The answer's document; raises `ApiRefused` or `ApiUnavailable`."""
-        response = await self.open(
-            method, where, query=query, body=body, content=content, accept=accept, timeout=TIMEOUT
-        )
+        """The answer's document; raises `ApiRefused` or `ApiUnavailable`. The lease waits for nobody."""
+        async with contextlib.nullcontext() if where.kind == "Lease" else self._slots:
+            return await self._call(method, where, query=query, body=body, content=content, accept=accept)
+
+    async def _call(self, method: str, where: Where, **given: Any) -> Document:
+        response = await self.open(method, where, **given, timeout=TIMEOUT)
         try:
             raw = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

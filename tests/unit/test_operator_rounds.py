@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from support.seen import LIMITS, NOW, meta, running
+from tailrace_operator.act.lease import Lease
 from tailrace_operator.act.perform import Performer
 from tailrace_operator.decide.model import Apply, MakeToken, SetFinalizers
 from tailrace_operator.decide.replicator import decide
@@ -19,7 +20,7 @@ from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.reconcile import Parts, Reconciler
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
-from tailrace_operator.kube import Conflict, Document, Kube, NotFound, Where
+from tailrace_operator.kube import CALLS, Conflict, Document, Kube, NotFound, Where
 from tailrace_operator.observe.drivers import ANSWER_SECONDS
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
@@ -197,6 +198,28 @@ def test_silent_drivers_by_the_hundred_are_told_within_half_a_minute() -> None:
 
 
 # ---- connections ----
+
+
+def test_many_rounds_do_not_storm_the_api_server_and_the_lease_goes_past_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    async def hang(self: Kube, method: str, where: Where, **given: Any) -> Any:
+        opened.append(where.kind)
+        await asyncio.sleep(3600)
+
+    async def story() -> None:
+        monkeypatch.setattr(Kube, "open", hang)
+        kube = Kube(cast(Any, None))
+        rounds = [asyncio.create_task(kube.call("GET", Where("Secret", "team", "x"))) for _ in range(WORKERS)]
+        await asyncio.sleep(0)
+        lease = asyncio.create_task(Lease(kube, "ops", "lease", "me").acquire())
+        await asyncio.sleep(0.05)
+        for task in (*rounds, lease):
+            task.cancel()
+        await asyncio.gather(*rounds, lease, return_exceptions=True)
+
+    asyncio.run(story())
+    assert (opened.count("Secret"), opened.count("Lease")) == (CALLS, 1)
 
 
 def test_watches_of_many_namespaces_leave_connections_for_everything_else(tmp_path: Path) -> None:
