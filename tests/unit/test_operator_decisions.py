@@ -73,7 +73,8 @@ def test_a_rotated_secret_rolls_the_driver(place: str) -> None:
 
 def test_a_missing_secret_is_named_and_what_runs_runs_on() -> None:
     decision = decide(replace(running(), data_hashes={"Secret/shop-driver": "t1"}), LIMITS)
-    assert reason(decision) == "SecretNotFound"
+    assert (reason(decision), decision.status.state) == ("SecretNotFound", "Running")
+    assert decide(seen(data_hashes={"Secret/shop-driver": "t1"}), LIMITS).status.state == "Pending"
     assert "'lake' does not exist in namespace team" in decision.status.message
     assert "StatefulSet" not in applied(decision.actions)
 
@@ -223,6 +224,7 @@ def test_a_snapshot_whose_request_is_gone_is_stopped_and_those_of_the_command_li
 def test_what_the_api_server_refused_is_looked_at_again_soon() -> None:
     refusal = Refusal("StatefulSet shop-driver", "hash", "exceeded quota")
     decision = decide(seen(refusal=refusal), LIMITS)
+    assert decide(running(refusal=refusal), LIMITS).status.state == "Running"
     assert reason(decision) == "ObjectRefused" and "exceeded quota" in decision.status.message
     assert decision.again <= 30
 

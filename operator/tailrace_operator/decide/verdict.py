@@ -15,8 +15,8 @@ Judged = tuple[ReplicatorState, Verdict]
 
 
 def judge(seen: ReplicatorSeen, wanted: Wanted, story: Story, limits: Limits) -> Judged:
-    found = _troubled(seen, wanted, story) or _suspended(seen, wanted) or _halted(story) or _refused(seen)
-    found = found or _absent(wanted) or _rolling(seen, wanted, story) or _pod(story)
+    found = _troubled(seen, wanted, story) or _suspended(seen, wanted) or _halted(story) or _refused(seen, story)
+    found = found or _absent(wanted, story) or _rolling(seen, wanted, story) or _pod(story)
     return found or _driver(seen, story, limits)
 
 
@@ -27,8 +27,12 @@ def _moving(reason: Reason, message: str, state: ReplicatorState = "Starting") -
 def _troubled(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Judged | None:
     if wanted.trouble is None or not wanted.trouble.stuck:
         return None
-    state: ReplicatorState = "Running" if story.pod is not None and story.pod.ready else "Pending"
-    return state, Verdict("False", wanted.trouble.reason, wanted.trouble.message, stuck=True)
+    return _meanwhile(story), Verdict("False", wanted.trouble.reason, wanted.trouble.message, stuck=True)
+
+
+def _meanwhile(story: Story) -> ReplicatorState:
+    """While what is wanted cannot be made, what was made before may run on."""
+    return "Running" if story.pod is not None and story.pod.ready else "Pending"
 
 
 def _suspended(seen: ReplicatorSeen, wanted: Wanted) -> Judged | None:
@@ -46,17 +50,17 @@ def _halted(story: Story) -> Judged | None:
     return "Stopped", Verdict("False", Reason(story.halt.reason), story.halt.message, stuck=True)
 
 
-def _refused(seen: ReplicatorSeen) -> Judged | None:
+def _refused(seen: ReplicatorSeen, story: Story) -> Judged | None:
     if seen.refusal is None:
         return None
     text = f"{seen.refusal.what} cannot be made: {seen.refusal.message}"
-    return "Pending", Verdict("False", Reason.OBJECT_REFUSED, text, stuck=True)
+    return _meanwhile(story), Verdict("False", Reason.OBJECT_REFUSED, text, stuck=True)
 
 
-def _absent(wanted: Wanted) -> Judged | None:
+def _absent(wanted: Wanted, story: Story) -> Judged | None:
     if wanted.trouble is None:
         return None
-    return _moving(wanted.trouble.reason, wanted.trouble.message, "Pending")
+    return _moving(wanted.trouble.reason, wanted.trouble.message, _meanwhile(story))
 
 
 def _rolling(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Judged | None:
