@@ -110,3 +110,11 @@ def test_executors_have_the_drivers_account(given: dict[str, Any], account: str)
     options = driver.spark_options("shop", spec(**given), "image")
     accounts = {key: value for key, value in options.items() if key.endswith(".serviceAccountName")}
     assert accounts == {"spark.kubernetes.authenticate.executor.serviceAccountName": account}
+
+
+def test_the_hashes_are_those_of_earlier_versions() -> None:
+    """Where one of these has to change, the upgrade to that version restarts every stream: say so in its notes."""
+    full = spec(driver=POD, executors={**POD, "count": 3}, retry={"time": "2h"}, restartNonce=4, suspend=True)
+    assert hashing.spec_hash(spec()) == "8e8178aae2be0a5a58050604d9c5c425"
+    assert hashing.data_hash({"data": {"password": "eA=="}}) == "f947d92e47b361ca30b4a0ecde68eb28"
+    assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "f5bbffcd195fcad0a4c94815338845ee"
