@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tailrace.contract.status import SnapshotStatus, Status, TableStatus
+from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace.run.status import total
 
 LINE_SECONDS = 5.0
@@ -22,6 +22,7 @@ MAX_TABLES = 20
 """Rows of the live view; failing and busy tables come first."""
 MAX_SNAPSHOTS = 5
 """A first start has one for each table."""
+MAX_FAULTS = 5
 STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STOPPED": "red", "WAITING": "yellow"}
 
 
@@ -126,7 +127,21 @@ def render(status: Status) -> RenderableType:
         parts.append(_snapshots(status))
     if status.tables:
         parts.append(_tables(status))
+    parts += _faults(status)
     return Group(*parts)
+
+
+def _faults(status: Status) -> list[RenderableType]:
+    """What is wrong and what to do about it, in full."""
+    found = [(status.name, status.fault), *((table.name, table.fault) for table in status.tables)]
+    failing = [(name, fault) for name, fault in found if fault is not None]
+    lines: list[RenderableType] = [_fault(name, fault) for name, fault in failing[:MAX_FAULTS]]
+    return [*lines, f"… and {len(failing) - MAX_FAULTS} more faults"] if len(failing) > MAX_FAULTS else lines
+
+
+def _fault(name: str, fault: Fault) -> Text:
+    fix = f" Fix: {fault.fix}" if fault.fix else ""
+    return Text.assemble((f"{name} ", "bold"), (f"{fault.name}: {fault.message}", "red"), fix)
 
 
 def _head(status: Status) -> Text:
@@ -181,12 +196,11 @@ def _urgency(table: TableStatus) -> tuple[bool, bool, float]:
 def _cells(table: TableStatus) -> list[RenderableType]:
     count = table.counters
     numbers = (count.inserts, count.updates, count.deletes, count.snapshot_rows)
-    fault = f"{table.fault.name}: {table.fault.message}"[:100] if table.fault else ""
     return [
         table.name,
         Text(table.state, STYLES[table.state]),
         seconds(table.lag_seconds),
         *(f"{n:,}" for n in numbers),
         str(table.holes or ""),
-        Text(fault, "red"),
+        Text(table.fault.name if table.fault else "", "red"),
     ]
