@@ -44,11 +44,7 @@ class SetupFailed(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of: {', '.join(PARTS)} (default: all but {', '.join(ON_DEMAND)})")
-    parser.add_argument("--print-env", action="store_true", help="print where things are as shell assignments, and end")
     arguments = parser.parse_args()
-    if arguments.print_env:
-        print_env()
-        return 0
     unknown = set(arguments.parts) - set(PARTS)
     try:
         if unknown:
@@ -259,17 +255,6 @@ def run(command: list[str], environment: dict[str, str] | None = None, folder: P
     done = subprocess.run(command, env=environment, cwd=folder, check=False)
     if done.returncode:
         raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}")
-
-
-def print_env() -> None:
-    print(f"TAILRACE_CACHE={artifacts.cache_dir()}")
-    for major in artifacts.POSTGRES_VERSIONS:
-        print(f"TAILRACE_POSTGRESQL_{major}={artifacts.postgres_dir(major) / 'bin'}")
-    for name in artifacts.JAR_SETS:
-        print(f"TAILRACE_JARS_{name.upper()}={artifacts.jar_set_dir(name)}")
-    print(f"TAILRACE_VERSITYGW={artifacts.versitygw_path()}")
-    print(f"TAILRACE_KUBERNETES={places.kubernetes_dir()}")
-    print(f"TAILRACE_HELM={places.helm_dir()}")
 
 
 if __name__ == "__main__":
