@@ -1,18 +1,22 @@
 """How the driver goes up and down around parts that do nothing, or fail."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
 from support.resources import replicator
+from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.state import LogState
+from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.status import Status
 from tailrace.errors import PositionLost
-from tailrace.run import display, launch, session
+from tailrace.run import display, driver, launch, session
 from tailrace.run.driver import Driver
 from tailrace.run.folder import RunFolder
 from tailrace.run.launch import Parts, Settings
@@ -73,7 +77,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     names = ("applier", "runner", "stream", "journal", "spark")
     parts = Parts(*(cast(Any, fake(name)()) for name in ("capture", *names)))
     monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
-    monkeypatch.setattr(Driver, "_journal", lambda self, capture: parts.journal)
+    monkeypatch.setattr(Driver, "_journal", lambda self, capture, view: parts.journal)
     folder = RunFolder(tmp_path)
     folder.take()
     document = parse(json.dumps(replicator()), "m")
@@ -118,3 +122,21 @@ def test_a_second_signal_waits_for_no_commit_but_ends_capture(tmp_path: Path, mo
         made.run()
     assert "applier stop" not in done and "spark stop" not in done
     assert "capture stop" in done
+
+
+def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Driver._journal
+    made, done = ready(tmp_path, monkeypatch)
+    monkeypatch.setattr(Driver, "_journal", wait)
+    place = {"location": f"file://{tmp_path}/log"}
+    made._spec = made._spec.model_copy(update={"storage": StorageConfig.model_validate(place)})
+    shown: list[str] = []
+    view = Fake("view", done, {})
+    monkeypatch.setattr(view, "show", lambda status, last=False: shown.append(status.message))
+    monkeypatch.setattr(display, "choose", lambda *arguments: view)
+    answer = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="the slot waits for transaction 7")
+    monkeypatch.setattr(made._control, "watch", cast(Any, SimpleNamespace(state=lambda: answer)))
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    threading.Timer(0.2, made._ending.set).start()
+    assert made.run() == 0
+    assert set(shown) == {"the slot waits for transaction 7"}

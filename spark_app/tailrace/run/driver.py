@@ -92,7 +92,7 @@ class Driver:
         once = OnceCheck(position_at_start(config, self._spec)) if self._settings.once else None
         spark = session.start(self._spec, self._folder.path, self._folder.spark_log)
         try:
-            journal = self._journal(capture)
+            journal = self._journal(capture, view)
             if journal is None:
                 return 0
             self._control.journal = journal
@@ -107,8 +107,8 @@ class Driver:
             if not self._ending.hurried:
                 without_jvm_errors("Spark", spark.stop)
 
-    def _journal(self, capture: CaptureProcess) -> SharedJournal | None:
-        """Wait for record 0; None: a signal came first."""
+    def _journal(self, capture: CaptureProcess, view: display.Display) -> SharedJournal | None:
+        """Wait for record 0, and show what it waits for; None: a signal came first."""
         storage = Storage.open(self._spec.storage)
         while not self._ending.is_set():
             self._look_after(capture)
@@ -118,6 +118,7 @@ class Driver:
                     return SharedJournal(reader, HeadFile(self._folder.journal_head))
             except Retry as error:
                 log.warning("%s", error)
+            view.show(self._control.status())
             self._ending.wait(TURN_SECONDS)
         return None
 
