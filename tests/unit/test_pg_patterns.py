@@ -7,7 +7,7 @@ import pytest
 
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import Source, TableOptions, Tables
-from tailrace.sources.patterns import matches, options_of, selected
+from tailrace.sources.patterns import idle, matches, options_of, selected
 from tailrace.sources.postgresql.connect import PgConfig
 from tailrace.sources.postgresql.facts import default_name
 from tailrace.sources.postgresql.keys import in_list, in_range
@@ -105,3 +105,13 @@ def test_a_configuration_travels_to_executors_without_the_password() -> None:
 def test_the_default_slot_name_has_only_letters_that_a_slot_may_have() -> None:
     assert default_name("shop-eu.v2") == "tailrace_shop_eu_v2"
     assert len(default_name("x" * 100)) == 63
+
+
+def test_a_pattern_that_matches_no_table_is_told() -> None:
+    tables = Tables(include=("public.*", "sales.ordrs"))
+    options = [TableOptions(match="public.users"), TableOptions(match="public.usres", columns=("id",))]
+    found = [("public", "users"), ("public", "items")]
+    assert idle(tables, options, found) == [
+        "tables.include sales.ordrs matches no table",
+        "options[].match public.usres matches no table",
+    ]

@@ -21,6 +21,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.seams import seam
+from tailrace.sources import patterns
 from tailrace.sources.postgresql import preflight
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
@@ -142,6 +143,8 @@ def _fit_tables(place: Place) -> tuple[PgTable, ...]:
     for finding in findings:
         if finding.level == "warn" or finding.name == "tables":
             log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
+    for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
+        log.warning("%s: correct it, unless such tables are to come", text)
     preflight.refuse(f for f in findings if f.name != "tables")
     return tables
 

@@ -13,6 +13,7 @@ from typing import Literal
 from tailrace.contract.resources import Replicator, Target
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Retry, Stop, TailraceError
+from tailrace.sources.patterns import idle
 from tailrace.sources.postgresql import preflight
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import PgConfig, connect
@@ -77,6 +78,9 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
     if not tables:
         asked = ", ".join(spec.tables.include)
         lines.append(Line("fail", "tables", f"no table matches {asked}", "correct tables.include", SOURCE_REFUSES))
+    names = [(table.schema_name, table.table_name) for table in tables]
+    fix = "correct it, unless such tables are to come"
+    lines += [Line("warn", "patterns", text, fix) for text in idle(spec.tables, spec.options, names) if tables]
     return lines, [column for table in tables for column in preflight.columns(table)]
 
 

@@ -5,7 +5,7 @@ and whoever looks up a table's options.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from tailrace.contract.resources import TableOptions, Tables
@@ -28,6 +28,14 @@ def selected(tables: Tables, schema: str, table: str) -> bool:
     """True for any include pattern and no exclude pattern."""
     included = any(matches(p, schema, table) for p in tables.include)
     return included and not any(matches(p, schema, table) for p in tables.exclude)
+
+
+def idle(tables: Tables, options: Iterable[TableOptions], found: Collection[tuple[str, str]]) -> list[str]:
+    """Sentences about patterns that match none of the tables (schema, table) found: nothing wrong where such tables are
+    to come, and a slip of the pen elsewhere."""
+    given = [("tables.include", pattern) for pattern in tables.include]
+    given += [("options[].match", one.match) for one in options]
+    return [f"{field} {p} matches no table" for field, p in given if not any(matches(p, *table) for table in found)]
 
 
 def options_of(options: Iterable[TableOptions], schema: str, table: str) -> TableOptions | None:
