@@ -97,6 +97,13 @@ def test_every_secret_and_config_map_that_the_pods_read_is_known() -> None:
     )
 
 
+def test_probes_ask_for_an_answer_that_stays_short() -> None:
+    """The status has megabytes with many tables, and the kubelet hangs up after ten kilobytes."""
+    (container,) = driver.pod_spec("shop", spec(), "image")["containers"]
+    paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
+    assert set(paths.values()) == {"/healthz"}
+
+
 def test_spark_is_told_where_it_is() -> None:
     options = driver.spark_options("shop", spec(executors={"count": 3, "memory": "1Gi", "cores": 2}), "image")
     assert options["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"

@@ -2,12 +2,13 @@
 
 A StatefulSet of 0 or 1: the kubelet brings the container back while the operator is away, at most one pod exists by
 design, and its name is stable. `podManagementPolicy: Parallel` lets a new template replace a pod that never became
-ready. Readiness asks for the HTTP server only: Spark starts executors once this pod is Ready, and streaming needs them.
+ready. The probes ask for `/healthz`, which is well from the HTTP server's start on until a loop hangs: Spark starts
+executors once this pod is Ready, and streaming needs them.
 """
 
 from typing import Any
 
-from tailrace.contract.driver import HEALTH, STATUS
+from tailrace.contract.driver import HEALTH
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names, pods
 
@@ -109,10 +110,9 @@ def _ports() -> list[dict[str, Any]]:
 
 def _probes() -> dict[str, Any]:
     healthy = {"httpGet": {"path": HEALTH, "port": "http"}, "timeoutSeconds": 5}
-    answers = {"httpGet": {"path": STATUS, "port": "http"}, "timeoutSeconds": 5}
     return {
-        "startupProbe": {**answers, "periodSeconds": 2, "failureThreshold": 90},
-        "readinessProbe": {**answers, "periodSeconds": 10, "failureThreshold": 3},
+        "startupProbe": {**healthy, "periodSeconds": 2, "failureThreshold": 90},
+        "readinessProbe": {**healthy, "periodSeconds": 10, "failureThreshold": 3},
         "livenessProbe": {**healthy, "periodSeconds": 20, "failureThreshold": 6},
     }
 
