@@ -258,6 +258,16 @@ def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None
         cut(state, 7, applied(20, 2), 8)
 
 
+def test_a_table_that_came_back_lacks_what_was_written_meanwhile_even_if_no_sequence_lies_between() -> None:
+    newer = (LoggedSchema(record=5, after_seq=30, table=NEXT),)
+    state = log(30, 9, 6, added_record=5, removed_through=30, schemas=newer)
+    assert must(cut(state, 7, applied(30, 4), 9)).gap_left == 4
+    with pytest.raises(LogTrimmed, match="after record 4"):
+        cut(log(30, 9, added_record=5, removed_through=30, schemas=newer), 7, applied(30, 4), 9)
+    fresh = log(30, 9, added_record=5, schemas=(LoggedSchema(record=5, after_seq=30, table=SCHEMA),))
+    assert cut(fresh, 7, applied(0, 0), 9) is None
+
+
 def test_holes_of_a_table_that_has_come_back_since_are_dropped() -> None:
     """Its key may have other columns now; the snapshot that it begins with reads every row."""
     held = replace(applied(20, 2), holes=frozenset({("1",)}))

@@ -172,7 +172,9 @@ def _gap(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) 
         what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
         what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"
         raise LogTrimmed(name, what, fix)
-    gap = applied if needed[0] <= removed or table.forgotten_record > applied else result.applied.gap
+    came_back = 0 < applied < table.added_record  # and was not captured for a while
+    lacks = came_back or needed[0] <= removed or table.forgotten_record > applied
+    gap = applied if lacks else result.applied.gap
     rescued = gap is not None and any(record > gap for record in rereads)
     short = [seq for seq in (needed[1:] if rescued else needed) if seq <= removed]
     if short:

@@ -5,7 +5,7 @@ them, so that a restart, or a turn that is repeated, cannot plan one twice: the 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.changelog.records import ChunkRegistered, Event, SnapshotEnded, SnapshotPlanned
@@ -53,22 +53,21 @@ def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[S
     would have replaced must be replaced."""
     by_table: dict[int, set[tuple[str, int]]] = {}
     for chunk in lost:
-        # What the target has passed by is made up for, whether or not the state remembers it.
-        if chunk in _unapplied(state.tables[chunk.table_id]):
-            by_table.setdefault(chunk.table_id, set()).add((chunk.snapshot_id, chunk.chunk))
+        by_table.setdefault(chunk.table_id, set()).add((chunk.snapshot_id, chunk.chunk))
     return tuple(
         SnapshotPlanned(
             snapshot_id=f"lost-{table_id}-{state.number}", reason="repair", tables=(table_id,), makes_up_for=tuple(new)
         )
         for table_id, pairs in by_table.items()
-        if (new := sorted(pairs - made_up(state, table_id)))
+        # What the target has passed by is made up for, whether or not the state remembers it.
+        if (new := sorted(pairs & _unapplied(state.tables[table_id]) - made_up(state, table_id)))
     )
 
 
-def _unapplied(table: TableLog) -> Iterator[ChunkRegistered]:
-    """Chunks that some batch still needs."""
-    for logged in (*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)):
-        yield logged.chunk
+def _unapplied(table: TableLog) -> set[tuple[str, int]]:
+    """Chunks (snapshot, ordinal) that some batch still needs."""
+    needed = [*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)]
+    return {(logged.chunk.snapshot_id, logged.chunk.chunk) for logged in needed}
 
 
 def _initial(tables: Iterable[TableLog], since: int) -> Iterable[SnapshotPlanned]:
