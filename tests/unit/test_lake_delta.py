@@ -15,7 +15,9 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from support.lake import LocalFiles, new_location, table_schema
+from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import ForeignChange, Retry, SchemaChangeUnsupported, TargetChanged, TargetRefused
+from tailrace.storage import Storage
 from tailrace.targets.lake import delta_foreign, delta_schema, delta_state, files
 from tailrace.targets.lake.delta import DeltaTable, _Version
 from tailrace.targets.lake.delta_actions import LiveFile, new_add, path_of, plan, uri_of
@@ -173,6 +175,18 @@ def test_applied_state_comes_back_with_few_and_with_many_holes() -> None:
     assert delta_state.encode(again, lambda *_: pytest.fail("written again"))[1] == path
     with pytest.raises(TargetRefused, match="not readable"):
         delta_state.decode('{"logId": 1}', saved.__getitem__)
+
+
+def test_a_lost_list_of_holes_stops_the_table_by_name(tmp_path: Path) -> None:
+    class Version(Snapshot):
+        def domain(self, name: str) -> str | None:
+            text = {"logId": "l", "appliedSeq": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
+            return json.dumps(text | {"version": 1, "nonce": "n", "holesFile": "_tailrace/holes-1.json"})
+
+    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    table = DeltaTable(cast(SparkSession, None), storage, f"{tmp_path.as_uri()}/t")
+    with pytest.raises(TargetChanged, match=r"holes-1\.json is gone"):
+        table._stored(Version(1, None))
 
 
 def test_a_stored_sample_of_the_applied_state_is_still_read() -> None:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TargetChanged, TargetRefused
 from tailrace.seams import seam
+from tailrace.storage import NotFound
 from tailrace.targets.lake import delta_foreign, delta_schema, delta_state
 from tailrace.targets.lake.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.delta_actions import Action, LiveFile, Plan, new_add, plan, uri_of
@@ -183,7 +184,15 @@ class DeltaTable:
         text = snapshot.domain(DOMAIN)
         if text is None:
             return None
-        return delta_state.decode(text, lambda path: self._access.get(f"{self.location}/{path}"))
+        return delta_state.decode(text, self._holes)
+
+    def _holes(self, path: str) -> bytes:
+        try:
+            return self._access.get(f"{self.location}/{path}")
+        except NotFound as error:
+            what = f"{self.location}/{path} is gone, which lists rows that are still unknown"
+            fix = "Restore it, or drop the target table and take a snapshot of it."
+            raise TargetChanged(self._name, what, fix) from error
 
     def _load(self, snapshot: Snapshot, stored: Stored) -> AppliedState:
         live = {}
