@@ -167,7 +167,7 @@ def _gap(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) 
     was applied before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
     applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
     rereads = [*(_planned(log, f) for f in _finishes(table, result.applied)), *_complete_running(log, table.table_id)]
-    fix = f"Ask for a snapshot of {name}."
+    fix = f"Ask for a snapshot of {name}, without where and keys."
     if table.forgotten_record > max(applied, *rereads, -1):
         what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
         what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"
