@@ -235,6 +235,25 @@ def test_a_snapshot_that_is_stopped_before_it_has_filled_the_gap_leaves_a_table_
     assert must(cut(again, 7, after, 9)).gap_left == 1
 
 
+def test_chunks_whose_replay_has_left_the_log_are_passed_over_once_a_later_snapshot_reads_everything_again() -> None:
+    """The target was away for longer than the retry time, so the log was not kept for what it still lacked."""
+    old, young = chunk(4, 0, 15), chunk(4, 1, 25)
+    state = log(30, 6, None, chunks=(old, young), finishes=(finish(5, old, young),), **GAP)
+    with pytest.raises(LogTrimmed, match="from sequence 15 on"):
+        cut(state, 7, applied(30, 3), 6)
+    again = log(30, 9, 8, chunks=(old, young), finishes=(finish(5, old, young),), **GAP)
+    again = again.model_copy(update={"snapshots": {"again": again.snapshots["s"]}})
+    found = must(cut(again, 7, applied(30, 3), 9))
+    assert ([c.chunk for c in found.chunks], found.finished, found.gap_left) == ([1], (), 3)
+    assert paths(found) == ["s21"]
+
+
+def test_a_snapshot_whose_own_end_has_left_the_log_rescues_nothing() -> None:
+    done = ended(log(30, 9, 3, finishes=(finish(8, chunk(4, 0, 15)),), **GAP), 9, "completed")
+    with pytest.raises(LogTrimmed):
+        cut(done, 7, applied(5, 1), 5)
+
+
 def test_a_truncate_fills_every_gap() -> None:
     state = log(30, 3, segments=SEGMENTS, truncates=(LoggedTruncate(record=3, seq=25),))
     assert must(cut(state, 7, applied(20, 2, gap=1), 3)).gap_left is None

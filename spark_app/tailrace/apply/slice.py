@@ -101,15 +101,21 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
         applied, table_id, schema.table, {s.table.version: s.table for s in table.schemas}, start, through_seq,
         through_record, bool(new), (), tuple(known), chunks, finished, _under_repair(log, table, applied),
     )  # fmt: skip
-    needed = [start + 1, *map(result.replayed_from, chunks), *(f.replay_point for f in finished)]
-    result = replace(result, gap=_gap(log, table, result, needed))
+    result = _kept(log, table, result)
+    first = min(_needed(result))
     segments = tuple(
         s.segment
         for s in table.segments
-        if s.record <= through_record and s.segment.last_seq >= min(needed) and s.segment.first_seq <= through_seq
+        if s.record <= through_record and s.segment.last_seq >= first and s.segment.first_seq <= through_seq
     )
-    brings = any(s.last_seq > start for s in segments) or new or chunks or finished or result.evolve
+    brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
     return replace(result, segments=segments) if brings else None
+
+
+def _needed(result: TableSlice) -> list[int]:
+    """From where on the log is needed: for the table, for each chunk, for each end of a snapshot."""
+    points = [*map(result.replayed_from, result.chunks), *(finish.replay_point for finish in result.finished)]
+    return [result.start_seq + 1, *points]
 
 
 def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedState) -> int:
@@ -162,27 +168,28 @@ def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
             yield snapshot.record
 
 
-def _gap(log: LogState, table: TableLog, result: TableSlice, needed: list[int]) -> int | None:
-    """The record after which the target lacks something. Allowed only while a complete snapshot, none of whose chunks
-    was applied before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
+def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
+    """The slice without chunks and ends of snapshots whose replay has left the log, and with the gap: the record after
+    which the target lacks something. That is allowed only while a complete snapshot, none of whose chunks was applied
+    before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
     applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
-    rereads = [*(_planned(log, f) for f in _finishes(table, result.applied)), *_complete_running(log, table.table_id)]
+    whole = [f for f in _finishes(table, result.applied) if f.replay_point > removed]
+    rereads = [*(_planned(log, f) for f in whole), *_complete_running(log, table.table_id)]
     fix = f"Ask for a snapshot of {name}, without where and keys."
     if table.forgotten_record > max(applied, *rereads, -1):
         what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
         what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"
         raise LogTrimmed(name, what, fix)
+    short = [seq for seq in _needed(result) if seq <= removed]
+    chunks = tuple(chunk for chunk in result.chunks if result.replayed_from(chunk) > removed)
+    finished = tuple(finish for finish in result.finished if finish.replay_point > removed)
     came_back = 0 < applied < table.added_record  # and was not captured for a while
-    lacks = came_back or needed[0] <= removed or table.forgotten_record > applied
-    gap = applied if lacks else result.applied.gap
-    rescued = gap is not None and any(record > gap for record in rereads)
-    short = [seq for seq in (needed[1:] if rescued else needed) if seq <= removed]
-    if short:
-        what = f"changes from sequence {min(short)} on are needed, and those up to {removed} are no longer in the log"
-        raise LogTrimmed(name, what, fix)
+    gap = applied if short or came_back or table.forgotten_record > applied else result.applied.gap
     if result.clear:
-        return None  # what is lacking came before the TRUNCATE
-    if gap is not None and not rescued:
+        gap = None  # what is lacking came before the TRUNCATE
+    if gap is not None and not any(record > gap for record in rereads):
         what = f"the target lacks what came after record {gap}, and the snapshot that was to read it again did not end"
+        if short:
+            what = f"changes from sequence {min(short)} on are needed, those up to {removed} are no longer in the log"
         raise LogTrimmed(name, what, fix)
-    return gap
+    return replace(result, chunks=chunks, finished=finished, gap=gap)
