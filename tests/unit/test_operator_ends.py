@@ -151,3 +151,14 @@ def test_a_driver_that_another_version_stopped_for_a_reason_of_its_own_stays_sto
     stalled = condition(decision, "Stalled")
     assert stalled is not None and (stalled.reason, stalled.message) == ("Failing", "in words")
     assert decision.status.halt == newer.halt
+
+
+def test_the_last_words_of_a_driver_stay_told_while_it_waits_to_be_started_again() -> None:
+    words = "tailrace: SourceUnreachable: shop-db refuses connections. Fix: Start it.\n"
+    observed = with_driver(running())
+    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(1, words))
+    observed = replace(observed, pods=(dead,), driver=DriverSeen())
+    first = decide(observed, LIMITS)
+    second = decide(replace(observed, status=first.status), LIMITS)
+    assert "SourceUnreachable: shop-db refuses connections." in second.status.message
+    assert second.status == first.status

@@ -34,6 +34,7 @@ class Story:
     failures: Failures
     halt: Halt | None
     error: FaultStatus | None
+    """Of that end, if it is news."""
     ended: bool
     """The container ended since the last look."""
 
@@ -48,7 +49,7 @@ def follow(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> Story:
     kept = _kept_halt(seen, wanted)
     forgiven = before.halt is not None and kept is None
     failures = _failures(seen, pod, new_ends, limits, Failures() if forgiven else before.failures)
-    error = _error(pod) if new_ends and pod is not None else None
+    error = error_of(pod) if new_ends and pod is not None else None
     halt = kept
     if halt is None and new_ends and pod is not None:
         halt = _new_halt(seen, wanted, pod, failures, limits)
@@ -136,13 +137,14 @@ def _own_newer(seen: ReplicatorSeen, pod: PodSeen) -> bool:
 
 
 def _words(pod: PodSeen) -> str:
-    error = _error(pod)
+    error = error_of(pod)
     if error is None:
         return ""
     return bounded(f"{error.name}: {error.message}" + (f" Fix: {error.fix}" if error.fix else ""))
 
 
-def _error(pod: PodSeen) -> FaultStatus | None:
+def error_of(pod: PodSeen) -> FaultStatus | None:
+    """What its container's newest end was about."""
     ended = pod.ended
     if ended is None:
         return None

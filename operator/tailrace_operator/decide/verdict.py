@@ -2,7 +2,7 @@
 
 from tailrace.contract.status import Status
 from tailrace_operator.decide.model import Limits, Wanted
-from tailrace_operator.decide.story import Story
+from tailrace_operator.decide.story import Story, error_of
 from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
@@ -82,7 +82,8 @@ def _pod(story: Story) -> Judged | None:
         text = f"pod {pod.name}: {pod.waiting}: {pod.waiting_message} Correct spec.image or imagePullSecrets."
         return _moving(Reason.IMAGE_PULL_FAILED, text)
     if pod.ended is not None:
-        last = f"{story.error.name}: {story.error.message}" if story.error is not None else f"code {pod.ended.code}"
+        error = error_of(pod)
+        last = f"{error.name}: {error.message}" if error is not None else f"code {pod.ended.code}"
         text = f"the driver ended {story.failures.count} times and is started again; last: {last}"
         return _moving(Reason.DRIVER_CRASH_LOOP, text, "Failing")
     if pod.unscheduled is not None:
