@@ -1,4 +1,5 @@
 import io
+from typing import Any
 
 from rich.console import Console
 
@@ -129,6 +130,28 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
     assert assemble(moment(under_way, tables=progress)).tables[0].state == "SNAPSHOTTING"
     both = {"a": failed, "b": snapshot("b", 6, None)}
     assert assemble(moment(log(table(7), snapshots=both), tables=progress)).tables[0].state == "REPLICATING"
+
+
+class Counted(dict[str, SnapshotState]):
+    """Counts how often all are gone through."""
+
+    walks = 0
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+
+def test_a_status_of_many_tables_does_not_go_through_all_snapshots_for_each() -> None:
+    tables = [table(n) for n in range(100)]
+    plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(n,)) for n in range(100)]
+    shots = Counted({
+        p.snapshot_id: SnapshotState(plan=p, record=4, tables={p.tables[0]: SnapshotTable(table_id=p.tables[0])})
+        for p in plans
+    })  # fmt: skip
+    status = assemble(moment(log(*tables).model_copy(update={"snapshots": shots})))
+    assert {t.state for t in status.tables} == {"SNAPSHOTTING"}
+    assert 0 < shots.walks < 5
 
 
 def test_without_capture_the_status_says_so() -> None:

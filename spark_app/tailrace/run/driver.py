@@ -230,7 +230,7 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
     """A JVM that died cannot stop anything any more; what ended the run must not be hidden by that."""
     try:
         stop()
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         log.warning("%s did not stop in order: %s", what, str(error).splitlines()[0])
 
 

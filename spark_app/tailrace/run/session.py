@@ -28,13 +28,20 @@ POOLS = """<?xml version="1.0"?>
 </allocations>
 """
 LOG4J = """rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log_file}
+appender.file.filePattern = {log_file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 32MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
 """
+"""Two files of bounded size: a driver runs for years."""
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
@@ -140,10 +147,10 @@ def forget_leftovers(run_dir: Path) -> None:
 
 
 def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
-    """Start the JVM; what it prints goes to `log_file`."""
+    """Start the JVM; what it logs and prints goes to `log_file`."""
     forget_leftovers(run_dir)
     (run_dir / "pools.xml").write_text(POOLS)
-    (run_dir / "log4j2.properties").write_text(LOG4J)
+    (run_dir / "log4j2.properties").write_text(LOG4J.format(log_file=log_file))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
     if values["spark.master"].startswith(KUBERNETES):

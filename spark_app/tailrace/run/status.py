@@ -5,6 +5,7 @@ Called by the driver for `GET /status`, the live display and `--json`. Nothing h
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
@@ -43,6 +44,12 @@ class Moment:
     stopped: bool = False
     fault: Fault | None = None
     """What stops, or keeps failing, the whole."""
+
+    @cached_property
+    def being_read(self) -> frozenset[int]:
+        """Tables with a snapshot under way. Found once: at a first start there is one for each of thousands."""
+        under_way = (s for s in self.log.snapshots.values() if s.ended is None and s.plan.reason != "repair")
+        return frozenset(i for s in under_way for i, part in s.tables.items() if part.finished is None)
 
 
 def assemble(at: Moment) -> Status:
@@ -154,10 +161,8 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
         return "STOPPED"
     if progress.fault is not None or unread(at.log, log) is not None:
         return "FAILING"
-    for snapshot in at.log.snapshots.values():
-        part = snapshot.tables.get(log.table_id)
-        if part is not None and snapshot.ended is None and part.finished is None and snapshot.plan.reason != "repair":
-            return "SNAPSHOTTING"
+    if log.table_id in at.being_read:
+        return "SNAPSHOTTING"
     if any(c.record > progress.applied_record and c.chunk.keys is None for c in log.chunks):
         return "SNAPSHOTTING"
     return "WAITING" if progress.applied_record < log.added_record else "REPLICATING"
