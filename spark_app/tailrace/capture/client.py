@@ -7,6 +7,7 @@ it, so a planner keeps its client. Errors come back under their own names.
 import socket
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
@@ -69,6 +70,11 @@ class CaptureClient:
         self._ask(ReportApplied(tables=tuple(tables), cut_off=tuple(cut_off)))
 
     def close(self) -> None:
+        """A thread that waits for an answer hears that there is none."""
+        connection = self._socket
+        if connection is not None:
+            with suppress(OSError):  # it was not connected yet, or is closed already
+                connection.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._close()
 
