@@ -88,6 +88,20 @@ def test_identifiers_with_quotes_dots_and_capitals_are_taken_literally(
     assert walk(config, connection, table, 1) == [{"Ke%y": 1, "{}": "%s"}]
 
 
+def test_keys_that_people_write_become_what_the_log_carries(connection: Connection) -> None:
+    script(connection, "CREATE DOMAIN public.code AS bytea")
+    columns = "n int8, u uuid, b bool, z timestamptz, c public.code, f float8, p char(4)"
+    script(connection, f"CREATE TABLE public.k ({columns}, PRIMARY KEY (n, u, b, z, c, f, p))")
+    table = table_of(connection, "public.k")
+    guid = "B4A9B1F4-6A2E-4D5C-8F0D-3F6A1C2B9E77"
+    asked = (" 01", guid, "yes", "2024-02-29 01:02:03.5+02", "abc", "1e3", "x")
+    normal = ("1", guid.lower(), "t", "2024-02-28 23:02:03.5+00", "\\x616263", "1000", "x   ")
+    assert chunks.normal_keys(connection, table, [asked, normal]) == (normal, normal)
+    assert chunks.normal_keys(connection, table, []) == ()
+    with pytest.raises(ReadRefused, match="invalid input syntax"):
+        chunks.normal_keys(connection, table, [("x", *asked[1:])])
+
+
 def test_a_list_of_keys_brings_each_row_once_and_skips_what_is_not_there(
     connection: Connection, config: PgConfig
 ) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tailrace.apply.keys import contained, from_text, group, to_text
+from tailrace.apply.keys import contained, from_text, group, readable, to_text
 from tailrace.apply.tangle import _components
 from tailrace.errors import CorruptLog
 from tailrace.types import arrow_type
@@ -35,6 +35,14 @@ def test_a_key_comes_back_from_its_text_and_from_the_sources(logical: str, value
 def test_a_key_that_is_none_is_refused() -> None:
     with pytest.raises(CorruptLog, match="int64"):
         from_text([("abc",)], [pa.int64()])
+
+
+def test_keys_that_the_targets_types_cannot_hold_are_left_out() -> None:
+    types = [pa.timestamp("us"), pa.int64()]
+    good, other = ("2024-02-29 01:02:03", "7"), ("1999-01-01 00:00:00", "8")
+    assert readable([good, ("infinity", "7"), other], types) == (good, other)
+    assert readable([good, other], types) == (good, other)
+    assert readable([], types) == ()
 
 
 def test_equal_keys_get_equal_numbers() -> None:

@@ -59,6 +59,19 @@ def from_text(keys: Sequence[Key], types: Sequence[pa.DataType]) -> Columns:
     return [canonical(_value(list(texts), kind)) for texts, kind in zip(columns, types, strict=True)]
 
 
+def readable(keys: Sequence[Key], types: Sequence[pa.DataType]) -> tuple[Key, ...]:
+    """Those that have a value in the target's types: no row of a target can have another (`infinity`)."""
+
+    def fits(some: Sequence[Key]) -> bool:
+        try:
+            from_text(some, types)
+        except CorruptLog:
+            return False
+        return True
+
+    return tuple(keys) if fits(keys) else tuple(key for key in keys if fits([key]))
+
+
 def _value(texts: list[str], kind: pa.DataType) -> pa.Array:
     try:
         if pa.types.is_binary(kind):

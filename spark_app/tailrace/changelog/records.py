@@ -179,7 +179,7 @@ class ChunkRegistered(Closed):
     lower: tuple[str, ...] | None
     upper: tuple[str, ...] | None
     keys: tuple[tuple[str, ...], ...] | None = None
-    """The keys that were asked for, when the chunk is a list of keys."""
+    """The keys that were asked for, as the log writes them, when the chunk is a list of keys."""
     path: str | None
     """The chunk file, absolute URI in the target's location; None: no row was found."""
     rows: int

@@ -5,12 +5,13 @@ runner's threads. Each asks the journal first whether its record is there alread
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tailrace.apply.journal import SharedJournal
+from tailrace.apply.keys import readable
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished, SnapshotTableStarted, TableSchema
 from tailrace.changelog.state import SnapshotTable, TableLog
@@ -124,6 +125,8 @@ def read(tools: Tools, run: TableRun, part: Range, table: PgTable) -> ChunkFile:
     if found is None:
         raise Retry(f"the target of {table.name} is not open yet")
     layout, location = found
+    if part.keys is not None:
+        part = replace(part, keys=_keys(tools, table, layout, part.keys))
     asked = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
     task = ChunkTask(
         tools.config, table, asked, run.where, layout, tools.storage, location, run.snapshot_id, part.ordinal
@@ -143,6 +146,14 @@ def read(tools: Tools, run: TableRun, part: Range, table: PgTable) -> ChunkFile:
         return file
     finally:
         client.close()  # a chunk that is not registered no longer holds the log back
+
+
+def _keys(tools: Tools, table: PgTable, layout: Layout, asked: Sequence[Key]) -> tuple[Key, ...]:
+    """A list of keys as the log writes them, or what a person wrote would miss the target's rows; without those that
+    the target cannot hold."""
+    with connect(tools.config) as connection:
+        normal = chunks.normal_keys(connection, table, asked)
+    return readable(normal, [layout.fields[name].type for name in layout.key])
 
 
 def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, schema: TableSchema) -> None:

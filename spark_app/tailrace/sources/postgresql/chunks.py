@@ -21,7 +21,7 @@ from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import split
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors, take_unchecked_text
 from tailrace.sources.postgresql.copyout import Block, copy_out
-from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order
+from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order, normal_statement, padded
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.types import arrow_type
 
@@ -82,6 +82,20 @@ def _one_key(connection: Connection, table: PgTable, statement: sql.Composed) ->
     with _table_errors(table):
         row = connection.execute(statement).fetchone()
     return None if row is None else tuple(str(v) for v in row)
+
+
+def normal_keys(connection: Connection, table: PgTable, asked: Sequence[Key]) -> tuple[Key, ...]:
+    """The keys as the log writes them; `ReadRefused` where one is no key of the table."""
+    if not asked:
+        return ()
+    with _table_errors(table):
+        found = connection.execute(normal_statement(table, asked)).fetchall()
+    widths = [padded(column) for column in table.key_columns]
+    return tuple(tuple(_padded(str(v), width) for v, width in zip(row, widths, strict=True)) for row in found)
+
+
+def _padded(text: str, width: int | None) -> str:
+    return text if width is None else text.rstrip(" ").ljust(width)
 
 
 def estimated_rows(connection: Connection, table: PgTable, where: str | None = None) -> int:

@@ -5,6 +5,7 @@ search path holds only pg_catalog: there `citext > citext` would quietly become 
 index's, and rows would fall between chunks.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from psycopg import sql
@@ -50,14 +51,31 @@ def in_list(table: PgTable, keys: Sequence[Key]) -> sql.Composable:
     if not keys:
         return sql.SQL("false")
     pairs = _key(table)
-    rows = sql.SQL(", ").join(sql.SQL("({})").format(sql.SQL(", ").join(_literals(table, key))) for key in keys)
     names = [f"k{i}" for i in range(len(pairs))]
     equal = sql.SQL(" AND ").join(
         sql.SQL("{} {} {}").format(_column(c), _operator(ops.equal), sql.Identifier("wanted", name))
         for (c, ops), name in zip(pairs, names, strict=True)
     )
+    return sql.SQL("EXISTS (SELECT FROM {} WHERE {})").format(_values(table, keys, "wanted", names), equal)
+
+
+def normal_statement(table: PgTable, keys: Sequence[Key]) -> sql.Composed:
+    """Query for the keys (at least one) in the text that the log carries: people write `01`, `yes` or `B4A9…`, too."""
+    columns = table.key_columns
+    listed = _values(table, keys, "t", [c.name for c in columns])
+    return sql.SQL("SELECT {} FROM {}").format(columns_text(columns), listed)
+
+
+def padded(column: CatalogColumn) -> int | None:
+    """Length of a `character(n)`: its values are filled up with blanks. None: of another type."""
+    length = re.fullmatch(r"character\((\d+)\)", column.source_type)
+    return int(length[1]) if length else None
+
+
+def _values(table: PgTable, keys: Sequence[Key], alias: str, names: Sequence[str]) -> sql.Composable:
+    rows = sql.SQL(", ").join(sql.SQL("({})").format(sql.SQL(", ").join(_literals(table, key))) for key in keys)
     columns = sql.SQL(", ").join(map(sql.Identifier, names))
-    return sql.SQL("EXISTS (SELECT FROM (VALUES {}) AS wanted({}) WHERE {})").format(rows, columns, equal)
+    return sql.SQL("(VALUES {}) AS {}({})").format(rows, sql.Identifier(alias), columns)
 
 
 def _beyond(table: PgTable, key: Key, row: _Pick, first: _Pick, strict: _Pick) -> sql.Composable:
