@@ -150,7 +150,7 @@ def _same(schema: TableSchema, column: Column, field: Mapping[str, Any]) -> None
         raise SchemaChangeUnsupported(
             schema.name,
             f"column {column.name!r} is {field['type']} in the target and {column.type} in the source",
-            "Rename the column in the target or re-create the table by a snapshot.",
+            "Drop the target table and take a snapshot of it.",
         )
 
 
