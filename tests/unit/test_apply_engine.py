@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.folder_lake import FolderTable, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
-from tailrace.apply import engine
+from tailrace.apply import changes, engine
 from tailrace.apply.divide import Piece, arrived, divide, to_divide
 from tailrace.apply.rule import Rule, Target
 from tailrace.apply.slice import cut
@@ -65,6 +67,35 @@ def test_a_segment_that_is_not_what_its_record_says_is_not_applied(tmp_path: Pat
     assert batch is not None
     with pytest.raises(CorruptLog, match="its record says"):
         engine.build(Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files))
+
+
+@pytest.mark.parametrize(("rows", "size", "parts"), [(100, 1 << 30, 1), (10, 1 << 30, 3), (100, 1_000_000, 4)])
+def test_a_batch_is_divided_by_its_rows_and_by_its_bytes_before_compression(
+    rows: int, size: int, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = RandomLog(random.Random(1), tmp_path, first_schema(composite=False), [(1,), (2,)])
+    table = FolderTable(tmp_path, log.schema)
+    log.grow_by_changes(30)
+    for logged in log.table.segments:
+        file = tmp_path / logged.segment.path
+        content = pq.read_table(file)
+        long = pa.array([f"{number % 10}" * 100_000 for number in range(content.num_rows)])
+        pq.write_table(content.set_column(content.column_names.index("t"), "t", long), file, compression="zstd",
+                       use_dictionary=False)  # fmt: skip
+        assert file.stat().st_size < 100_000
+    monkeypatch.setattr(changes, "LITTLE", 0)
+    monkeypatch.setattr(engine, "PART_ROWS", rows)
+    monkeypatch.setattr(engine, "PART_BYTES", size)
+    batch = cut(log.state, TABLE, table.applied, log.record)
+    assert batch is not None
+    asked: list[int] = []
+
+    def spread(work: Work) -> Iterable[Outcome]:
+        asked.append(work.parts)
+        return ()
+
+    engine.build(Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files), spread)
+    assert asked == ([parts] if parts > 1 else [])
 
 
 def run(seed: int, composite: bool, divides: bool) -> None:
