@@ -31,7 +31,9 @@ def driver_uid(shop: Shop) -> str:
 
 def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(shop: Shop) -> None:
     shop.wait_ready()
-    assert shop.executors()
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
+    executor = shop.pod(shop.executors()[0])
+    assert executor is not None and executor["spec"]["serviceAccountName"] == "shop-driver"
     shop.assert_equal()
     before = shop.writers.transactions
     shop.wait("writers go on", 30, lambda: shop.writers.transactions > before + 20)

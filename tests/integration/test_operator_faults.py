@@ -167,3 +167,34 @@ def test_sigkill_at_each_write_ahead_step_leaves_nothing_behind_and_nothing_doub
             for child in (c for c in ours if c["kind"] == "StatefulSet"):
                 owner = child["metadata"]["ownerReferences"][0]["name"]
                 assert child["metadata"]["annotations"]["tailrace.dev/template-hash"] == hashes[owner]
+
+
+ENDINGS = (
+    "operator.before-status",
+    "operator.after-status",
+    "operator.after-delete",
+    "operator.after-apply",
+    "operator.after-apply=kill@3",
+    "operator.after-setfinalizers",
+)
+
+
+def test_sigkill_at_each_step_of_a_deletion_holds_nothing_up(kube_api: KubeApi, tmp_path: Path) -> None:
+    names = [f"shop{number}" for number in range(len(ENDINGS))]
+    limit = ("--cleanup-timeout", "8")
+    with team(kube_api, "killed-deleting", tmp_path) as place:
+        with operator(place):
+            place.apply(*(replicator(name) for name in names))
+            for name in names:
+                until(lambda n=name: place.get(f"statefulset/{n}-driver"), name)  # type: ignore[misc]
+        process = operator(place, *limit)
+        for name, step in zip(names, ENDINGS, strict=True):
+            place.kubectl("delete", "repl", name, "--wait=false")
+            process.start(seams=step if "=" in step else f"{step}=kill")
+            assert process.process is not None
+            code = process.process.wait(90)
+            assert code == -9, f"{step}: {code}: {process.log[-2000:]}"
+        with operator(place, *limit):
+            until(lambda: not place.kubectl("get", "repl", "-o", "name"), "all are released", 90)
+        events = json.loads(place.kubectl("get", "events", "-o", "json"))["items"]
+        assert {e["involvedObject"]["name"] for e in events if e["reason"] == "LeftBehind"} == set(names)

@@ -97,3 +97,28 @@ def test_a_request_that_matches_nothing_fails_by_name_and_one_without_replicator
         place.until_reason("snapreq/early", "ReplicatorNotFound")
         shown = place.kubectl("get", "snapreq")
         assert "Failed" in shown and "Pending" in shown
+
+
+def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(asking: tuple[Team, DriverDouble]) -> None:
+    place, driver = asking
+    place.apply(request("again"))
+    ended_by(place, "operator.after-take")
+    ident = uid(place, "again")
+    with operator(place):
+        until(lambda: state(place, "again") == "Running", "it runs")
+    place.kubectl("patch", "snapreq", "again", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    ended_by(place, "operator.after-pause")
+    with operator(place):
+        until(lambda: state(place, "again") == "Paused", "it pauses")
+    place.kubectl("delete", "snapreq", "again", "--wait=false")
+    ended_by(place, "operator.after-cancel")
+    with operator(place):
+        until(lambda: place.get("snapreq/again") is None, "it goes")
+    assert {key: found.state for key, found in driver.snapshots.items()} == {ident: "Stopped"}
+
+
+def ended_by(place: Team, seam: str) -> None:
+    process = operator(place, seams=f"{seam}=kill")
+    process.start()
+    assert process.process is not None
+    assert process.process.wait(60) == -9, process.log[-2000:]
