@@ -15,7 +15,7 @@ from tailrace.capture.polling import CatalogPoll
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import Tables
-from tailrace.changelog.records import Column, Origin, TableSchema
+from tailrace.changelog.records import Column, Origin, TableSchema, Transactions, Truncated
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
@@ -55,11 +55,27 @@ class World:
         spec = SimpleNamespace(tables=None, options=(), snapshot=SimpleNamespace(initial=True))
         names = SimpleNamespace(publication="p", publication_is_ours=True)
         place = SimpleNamespace(connection=None, replicator=SimpleNamespace(spec=spec), names=names)
+        self._place = cast(Place, place)
         storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
         self.journal = JournalWriter.create(storage, ORIGIN, 5, "n")
+        self.start()
+
+    def start(self) -> None:
+        """A process over the journal as it is."""
         self.tables = Tables(lambda oid, modifier: "text", self.lookup)
+        for known in self.journal.state.tables.values():
+            self.tables.add(known.schema, stopped=known.stopped is not None)
         self.recorder = Recorder(self.journal, Decoder(self.tables), lambda: None, lambda _: None)
-        self.poll = CatalogPoll(cast(Place, place), self.tables, self.recorder, "n", self.settle)
+        self.poll = CatalogPoll(self._place, self.tables, self.recorder, "n", self.settle)
+
+    def truncate(self, table_id: int) -> None:
+        """As the stream tells it."""
+        seq = self.journal.state.last_seq + 1
+        events = (Truncated(table_id=table_id, seq=seq, xid=seq),)
+        self.journal.append(5, seq, transactions=Transactions(xids=(seq,), first_seqs=(seq,)), events=events)
+
+    def rereads(self) -> list[str]:
+        return [s.table.name for t in self.journal.state.tables.values() for s in t.schemas if s.reread]
 
     def lookup(self, oid: int) -> PgTable | None:
         return next((t for t in self.catalog if t.oid == oid), None)
@@ -161,6 +177,38 @@ def test_a_table_that_we_may_not_publish_stops_alone_and_is_taken_in_when_we_may
     world.foreign = set()
     world.poll.poll()
     assert (world.stops(), world.published) == ({}, {1, 2, 3})
+
+
+@pytest.mark.parametrize("stopped_meanwhile", [False, True])
+def test_other_files_without_a_truncate_call_for_a_re_read_also_after_a_stop(
+    world: World, stopped_meanwhile: bool
+) -> None:
+    """A rewrite, or a partition detached: rows went or changed, and the log has no word of it."""
+    world.catalog = [table(1, "a", storage=((1, 99),)), table(2, "b")]
+    if stopped_meanwhile:
+        world.start()
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == ["public.a"]
+    world.start()
+    marked = len(world.emitted)
+    world.poll.poll()
+    assert len(world.emitted) == marked
+
+
+@pytest.mark.parametrize("stopped_meanwhile", [False, True])
+def test_other_files_after_a_truncate_call_for_nothing(world: World, stopped_meanwhile: bool) -> None:
+    world.truncate(1)
+    world.catalog = [table(1, "a", storage=((1, 99),)), table(2, "b")]
+    if stopped_meanwhile:
+        world.start()
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == []
+    world.catalog = [table(1, "a", storage=((1, 100),)), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == ["public.a"]
 
 
 def test_a_marker_of_somebody_else_means_nothing(world: World) -> None:

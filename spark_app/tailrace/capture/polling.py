@@ -15,7 +15,8 @@ from tailrace.capture.decode import stopped
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import Difference, Tables, compare
-from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved
+from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved, TableStored
+from tailrace.changelog.state import TableLog
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported
 from tailrace.sources.postgresql.catalog import discover, table_by_oid
 from tailrace.sources.postgresql.connect import source_errors
@@ -24,7 +25,6 @@ from tailrace.sources.postgresql.model import PgTable
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
-Storages = dict[int, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,6 @@ class CatalogPoll:
         self._looks: dict[str, Look] = {}
         self.acted_on = 0
         """The newest token whose marker has come back."""
-        self._storage: Storages = {}
 
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
@@ -144,8 +143,8 @@ class CatalogPoll:
                 self._recorder.add(stopped(table.oid, last_seq, table.stop))
             else:
                 log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
+                self._recorder.add(TableStored(table_id=table.oid, files=table.files))
             self._tables.add(schema, stopped=table.stop is not None)
-            self._storage[table.oid] = table.storage
         self._settle()
 
     def _differs(self, found: dict[int, PgTable]) -> bool:
@@ -153,9 +152,9 @@ class CatalogPoll:
             now = found.get(table_id)
             if now is None:
                 return True
-            if not known.stopped and compare(known.schema, now) != Difference():
-                return True
-            if self._storage.setdefault(table_id, now.storage) != now.storage:
+            if known.stopped:
+                continue
+            if compare(known.schema, now) != Difference() or self._log_of(table_id).files != now.files:
                 return True
         return False
 
@@ -165,30 +164,26 @@ class CatalogPoll:
         if now is None:
             return [self._removed(table_id)]
         if known.stopped:
-            self._storage[table_id] = now.storage
             return []
-        rewritten = self._rewritten(table_id, now)
         difference = compare(known.schema, now)
         if difference.stop is not None:
             log.warning("%s stops: %s", known.schema.name, difference.stop)
             self._tables.stop(table_id)
             return [stopped(table_id, last_seq, difference.stop)]
+        before = self._log_of(table_id)
+        stored = [TableStored(table_id=table_id, files=now.files)] if before.files != now.files else []
+        rewritten = _rewritten(before, now)
         evolved = difference.evolved
         if evolved is None and rewritten:
             evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
         if evolved is None:
-            return []
+            return [*stored]
         log.info("%s has schema version %d after sequence %d", known.schema.name, evolved.version, last_seq)
         self._tables.evolve(evolved)
-        return [SchemaChanged(table=evolved, seq=last_seq, reread=difference.reread or rewritten)]
+        return [SchemaChanged(table=evolved, seq=last_seq, reread=difference.reread or rewritten), *stored]
 
-    def _rewritten(self, table_id: int, now: PgTable) -> bool:
-        """The table has new files and no TRUNCATE explains it: its rows may have changed without row events."""
-        before = self._storage.get(table_id, now.storage)
-        self._storage[table_id] = now.storage
-        truncated = table_id in self._recorder.truncated
-        self._recorder.truncated.discard(table_id)
-        return before != now.storage and not truncated
+    def _log_of(self, table_id: int) -> TableLog:
+        return self._recorder.journal.state.tables[table_id]
 
     def _removed(self, table_id: int) -> TableRemoved:
         name = self._tables.known[table_id].schema.name
@@ -196,5 +191,9 @@ class CatalogPoll:
         reason = "it was dropped" if now is None else f"tables.include does not select {now.name}"
         log.info("%s is no longer captured: %s", name, reason)
         self._tables.remove(table_id)
-        self._storage.pop(table_id, None)
         return TableRemoved(table_id=table_id, reason=reason)
+
+
+def _rewritten(before: TableLog, now: PgTable) -> bool:
+    """The table has other files and no TRUNCATE explains it: its rows may have changed without row events."""
+    return before.files not in (None, now.files) and all(t.seq <= before.files_seq for t in before.truncates)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tailrace.capture.blocks import Block
 from tailrace.capture.decode import Decoder
 from tailrace.capture.protocol import Recorded
-from tailrace.changelog.records import Event, Heartbeat, Record, Segment, Transactions, Truncated
+from tailrace.changelog.records import Event, Heartbeat, Record, Segment, Transactions
 from tailrace.changelog.segments import write_segment
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.seams import seam
@@ -57,8 +57,6 @@ class Recorder:
         self._requested: list[Event] = []
         self._waiting: list[tuple[Future[Recorded | None], int | None]] = []
         self.counters = Counters()
-        self.truncated: set[int] = set()
-        """Tables with a TRUNCATE since somebody last looked."""
 
     @property
     def durable(self) -> int:
@@ -94,7 +92,6 @@ class Recorder:
             self.counters.rows += segment.rows
             self._breathe()
         self._rows.events += decoded.events
-        self.truncated |= {e.table_id for e in decoded.events if isinstance(e, Truncated)}
         known = {xid for xid, _ in self._rows.transactions[-1:]}
         self._rows.transactions += [t for t in decoded.transactions if t[0] not in known]
         self._rows.commit_times += decoded.commit_time or ()

@@ -78,6 +78,9 @@ class TableLog(Closed):
     """Chunks up to this record were in the target and are no longer in the state."""
     unread: str | None = None
     """The error of the last snapshot of the whole table; None: it was read, or none has been asked for."""
+    files: str | None = None
+    """Digest of the source's files when last recorded, and the sequence then."""
+    files_seq: int = 0
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None

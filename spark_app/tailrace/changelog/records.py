@@ -116,6 +116,15 @@ class SchemaChanged(Closed):
     reread: bool = False
 
 
+class TableStored(Closed):
+    """The files that the source keeps the table in, as a digest. Others without a TRUNCATE since mean that rows may
+    have changed without row events (a rewrite, partitions that came or went), also while capture was stopped."""
+
+    kind: Literal["table-stored"] = "table-stored"
+    table_id: int
+    files: str
+
+
 class Truncated(Closed):
     """TRUNCATE; it has a sequence of its own."""
 
@@ -274,6 +283,7 @@ Event = Annotated[
     TableAdded
     | TableRemoved
     | SchemaChanged
+    | TableStored
     | Truncated
     | TableStopped
     | SnapshotPlanned

@@ -18,6 +18,7 @@ from tailrace.changelog.records import (
     TableAdded,
     TableRemoved,
     TableStopped,
+    TableStored,
     TransactionsRemoved,
     Truncated,
 )
@@ -78,6 +79,10 @@ def _schema_changed(work: Folding, event: SchemaChanged) -> None:
         work.corrupt(f"table {event.table.name}: schema changed at sequence {event.seq}")
     schema = LoggedSchema(record=work.record.number, after_seq=event.seq, table=event.table, reread=event.reread)
     work.update(table, schemas=(*table.schemas, schema))
+
+
+def _table_stored(work: Folding, event: TableStored) -> None:
+    work.update(work.captured(event.table_id), files=event.files, files_seq=work.record.first_seq - 1)
 
 
 def _truncated(work: Folding, event: Truncated) -> None:
@@ -153,6 +158,7 @@ TABLE_HANDLERS: Mapping[type, Handler] = {
     TableAdded: _table_added,
     TableRemoved: _table_removed,
     TableStopped: _table_stopped,
+    TableStored: _table_stored,
     SchemaChanged: _schema_changed,
     Truncated: _truncated,
     Applied: _applied,

@@ -1,5 +1,6 @@
 """What the catalog says about one table: made by discovery, used by capture, chunk readers and preflight."""
 
+import hashlib
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -82,6 +83,11 @@ class PgTable:
     def name(self) -> str:
         """`schema.table`, as users write it."""
         return f"{self.schema_name}.{self.table_name}"
+
+    @property
+    def files(self) -> str:
+        """`storage` as a digest."""
+        return hashlib.blake2b(repr(self.storage).encode(), digest_size=8).hexdigest()
 
     @property
     def key_columns(self) -> tuple[CatalogColumn, ...]:
