@@ -95,6 +95,21 @@ class Storage:
             else:
                 obstore.put(self._store, self._key(path), data, mode="create", use_multipart=False)
 
+    def require_exclusive(self, path: str) -> None:
+        """`StorageRefused` unless the store keeps its word that what exists is not created again: some that speak S3
+        ignore the condition, and two writers would then both own a record. `path`: a name that nobody uses."""
+        self.put(path, b"first")
+        try:
+            self.create(path, b"second")
+        except AlreadyExists:
+            return
+        finally:
+            self.delete(path)
+        raise StorageRefused(
+            f"{self.root} creates an object that exists already (it ignores If-None-Match)",
+            "use a store, or a version of it, with conditional writes for storage.location",
+        )
+
     def put(self, path: str, data: bytes) -> None:
         """Create or replace the object; on success it is durable."""
         with self.errors(path, writing=True):

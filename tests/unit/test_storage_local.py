@@ -46,6 +46,15 @@ def test_objects_are_created_once_replaced_read_listed_and_deleted(storage: Stor
         storage.size("nowhere/at all")
 
 
+def test_a_store_that_creates_what_exists_is_refused(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.require_exclusive("journal/probe")
+    assert list(storage.list("")) == []
+    monkeypatch.setattr(storage, "create", storage.put)
+    with pytest.raises(StorageRefused, match="If-None-Match"):
+        storage.require_exclusive("journal/probe")
+    assert list(storage.list("")) == []
+
+
 def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:
     won: list[int] = []
 

@@ -85,7 +85,7 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
 
 
 def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
-    """Exclusive creation is what the journal stands on, so it is what is tried."""
+    """Written, read and removed; exclusive creation is tried where the journal stands on it."""
     name = f"{PROBES}{uuid.uuid4().hex}"
     try:
         if isinstance(config, Target):
@@ -94,6 +94,8 @@ def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
         storage.create(name, b"tailrace")
         same = storage.get(name) == b"tailrace"
         storage.delete(name)
+        if subject == "storage":
+            storage.require_exclusive(name)
     except TailraceError as error:
         yield _failure(subject, error)
         return
