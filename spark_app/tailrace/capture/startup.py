@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tailrace.capture import slots
-from tailrace.changelog.paths import FIRST_START, JOURNAL
+from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import Origin
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
@@ -106,7 +106,7 @@ def _first_start(
 ) -> JournalWriter:
     names = place.names
     server = slots.identify(place.connection)
-    place.storage.require_exclusive(f"{JOURNAL}probe-{ids.nonce}")
+    place.storage.require_exclusive(f"probe-{ids.nonce}")
     if names.slot_is_ours:
         _take_slot_name(place)
     tables = [t for t in _fit_tables(place) if t.stop is None]

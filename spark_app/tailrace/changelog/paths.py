@@ -8,7 +8,7 @@ from tailrace.changelog.records import TableSchema
 JOURNAL = "journal/"
 ROLLUPS = "journal/rollup/"
 SEGMENTS = "segments/"
-FIRST_START = "journal/first-start.json"
+FIRST_START = "first-start.json"
 """Written before the slot is made: a slot without a journal is ours only where this stands."""
 _NUMBERED = re.compile(r"(\d{20})\.json")
 _SEGMENT = re.compile(r"segments/[^/]+/(\d+)-(\d+)-[0-9a-f]+\.parquet")
