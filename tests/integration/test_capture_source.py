@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.capture import CaptureRun, check_invariants, eventually, lsn, source_rows
+from support.capture import CaptureRun, check_invariants, eventually, lsn, refused, source_rows, started
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from tailrace.capture.requests import ChunkTooOld
@@ -24,25 +24,9 @@ def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
     run.close()
 
 
-def started(run: CaptureRun, tables: str = TABLE) -> PostgresServer:
-    run.server.execute(tables)
-    run.start()
-    eventually(lambda: run.events("table-added"), "table added")
-    return run.server
-
-
-def refused(run: CaptureRun, code: int, name: str, *words: str) -> None:
-    run.start(wait=False)
-    assert run.wait() == code, run.tail()
-    fault = run.fault()
-    assert fault["name"] == name
-    assert all(word in fault["message"] for word in words), fault
-    assert fault["fix"]
-
-
 @pytest.mark.postgres(18)
 def test_a_slot_that_is_missing_made_anew_or_moved_is_a_lost_position(capture: CaptureRun) -> None:
-    server = started(capture)
+    server = started(capture, TABLE)
     server.execute("INSERT INTO t VALUES (1, 'a')")
     capture.catch_up()
     assert capture.stop() == 0
@@ -57,7 +41,7 @@ def test_a_slot_that_is_missing_made_anew_or_moved_is_a_lost_position(capture: C
 
 @pytest.mark.postgres(14)
 def test_a_slot_that_somebody_else_moved_forward_is_a_lost_position(capture: CaptureRun) -> None:
-    server = started(capture)
+    server = started(capture, TABLE)
     capture.catch_up()
     assert capture.stop() == 0
     server.execute("INSERT INTO t VALUES (1, 'a')")
@@ -111,7 +95,7 @@ def test_an_idle_source_is_acknowledged_only_after_a_heartbeat_record(capture: C
 
 
 def test_tables_are_added_and_removed_and_columns_added_while_it_runs(capture: CaptureRun) -> None:
-    server = started(capture)
+    server = started(capture, TABLE)
     server.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
     eventually(lambda: len(capture.events("table-added")) == 2, "u is added")
     server.execute("INSERT INTO u VALUES (1, 'a'); ALTER TABLE u ADD COLUMN w int; INSERT INTO u VALUES (2, 'b', 5)")
@@ -168,7 +152,7 @@ def read_chunk(server: PostgresServer) -> tuple[str, int]:
 
 
 def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capture: CaptureRun) -> None:
-    server = started(capture)
+    server = started(capture, TABLE)
     table_id = capture.events("table-added")[0]["table"]["table_id"]
     server.execute("INSERT INTO t VALUES (1, 'a')")
     snapshot, _ = read_chunk(server)
@@ -222,7 +206,7 @@ def test_a_chunk_with_a_new_column_is_not_replayed_from_before_it(capture: Captu
 def test_transaction_ids_stay_long_across_their_wraparound(capture: CaptureRun) -> None:
     server = capture.server
     move_transaction_counter(server, epoch=3, xid=2**32 - 40)
-    started(capture)
+    started(capture, TABLE)
     expected = []
     with server.connect() as connection:
         for n in range(60):

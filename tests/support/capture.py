@@ -194,6 +194,24 @@ def _apply(
     state[at] = {c: base.get(c, UNKNOWN) if c in unchanged else row[c] for c in columns}
 
 
+def started(run: CaptureRun, tables: str) -> PostgresServer:
+    """It runs and captures the tables that these statements make."""
+    run.server.execute(tables)
+    run.start()
+    eventually(lambda: run.events("table-added"), "table added")
+    return run.server
+
+
+def refused(run: CaptureRun, code: int, name: str, *words: str) -> None:
+    """A start ends with this exit code and error."""
+    run.start(wait=False)
+    assert run.wait() == code, run.tail()
+    fault = run.fault()
+    assert fault["name"] == name
+    assert all(word in fault["message"] for word in words), fault
+    assert fault["fix"]
+
+
 def check_invariants(run: CaptureRun) -> None:
     """Contiguous sequences, rising positions, rows only inside their record's range, transactions in order."""
     last, position = 0, 0

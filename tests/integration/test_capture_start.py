@@ -1,0 +1,222 @@
+"""What capture does at its start, and to the source: whom it refuses, what it leaves alone, what it finds changed."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.capture import CaptureRun, check_invariants, eventually, refused, source_rows, started
+from support.postgres import PostgresServer
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
+SLOTS = "SELECT slot_name::text FROM pg_replication_slots"
+PUBLISHED = "SELECT tablename::text FROM pg_publication_tables ORDER BY 1"
+
+
+@pytest.fixture
+def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
+    run = CaptureRun(postgres, tmp_path / "c")
+    yield run
+    run.close()
+
+
+@pytest.mark.parametrize(
+    "major", [pytest.param(14, marks=pytest.mark.postgres(14)), pytest.param(18, marks=pytest.mark.postgres(18))]
+)
+def test_a_standby_is_refused_and_after_its_promotion_the_position_is_lost(capture: CaptureRun, major: int) -> None:
+    server = started(capture, TABLE)
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.catch_up()
+    assert capture.stop() == 0
+    server.stop()
+    (server.data_dir / "standby.signal").touch()
+    server.start()
+    records = len(capture.records())
+    refused(capture, 10, "SourceRefused", "standby")
+    server.execute("SELECT pg_promote()")
+    refused(capture, 12, "PositionLost", "timeline 2", "made on 1")
+    assert len(capture.records()) == records
+
+
+@pytest.mark.postgres(14, wal_level="replica")
+def test_a_source_that_is_not_fit_is_refused_before_anything_is_made(capture: CaptureRun) -> None:
+    capture.server.execute(TABLE)
+    refused(capture, 10, "SourceRefused", "wal_level is replica")
+    assert "ALTER SYSTEM SET wal_level = 'logical'" in capture.fault()["fix"]
+    assert capture.server.execute("SELECT pubname FROM pg_publication") == []
+    assert list((capture.folder / "log").rglob("*.json")) == []
+
+
+def test_the_slot_of_a_namesake_is_left_alone(capture: CaptureRun, tmp_path: Path) -> None:
+    server = started(capture, TABLE)
+    other = CaptureRun(server, tmp_path / "other")
+    refused(other, 10, "SourceRefused", "'tailrace_shop'", "holds no change log")
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.catch_up()
+    assert capture.stop() == 0
+    refused(other, 10, "SourceRefused", "'tailrace_shop'", "holds no change log")
+    capture.start()
+    server.execute("INSERT INTO t VALUES (2, 'b')")
+    capture.catch_up()
+    assert capture.fold("public.t") == source_rows(server, "t")
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_an_end_while_the_slot_is_being_made_leaves_no_slot(capture: CaptureRun, end: str) -> None:
+    """Nobody would own it, and the source would keep its log for ever."""
+    server = capture.server
+    server.execute(TABLE)
+    maker = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'tailrace slot %'"
+    with server.connect(autocommit=False) as other:
+        other.execute("INSERT INTO t VALUES (1, 'a')")
+        capture.start(wait=False)
+        eventually(lambda: server.execute(maker), "the slot is being made")
+        if end == "kill":
+            capture.kill()
+        else:
+            assert capture.stop() == 0
+        eventually(lambda: not server.execute(maker), "its maker has gone", 20)
+        other.rollback()
+    assert server.execute(SLOTS) == []
+
+
+@pytest.mark.postgres(18)
+def test_a_table_that_we_may_not_publish_stops_alone_until_we_may(capture: CaptureRun) -> None:
+    server = capture.server
+    server.execute("CREATE ROLE poor LOGIN REPLICATION; GRANT CREATE ON DATABASE postgres TO poor")
+    server.execute(TABLE + "; CREATE TABLE foreign_one (id int PRIMARY KEY); ALTER TABLE t OWNER TO poor")
+    capture.source = {"username": "poor"}
+    capture.start()
+    stop = eventually(lambda: capture.events("table-stopped"), "the other's table stops")[0]
+    assert (stop["error"], "ALTER TABLE" in stop["fix"]) == ("ReadRefused", True)
+    server.execute("INSERT INTO t VALUES (1, 'a'); CREATE TABLE later (id int PRIMARY KEY)")
+    eventually(lambda: len(capture.events("table-stopped")) == 2, "one that comes later stops too")
+    server.execute("ALTER TABLE foreign_one OWNER TO poor")
+    eventually(lambda: ("foreign_one",) in server.execute(PUBLISHED), "it is taken in")
+    server.execute("INSERT INTO foreign_one VALUES (7)")
+    capture.catch_up()
+    assert [r["id"] for r in capture.rows("public.foreign_one")] == [7]
+    assert [r["id"] for r in capture.rows("public.t")] == [1]
+
+
+def test_what_is_excluded_leaves_the_publication_and_can_lose_its_key(capture: CaptureRun) -> None:
+    """Published without a key, it could not be updated at the source any more."""
+    server = started(capture, TABLE + "; CREATE TABLE u (id int PRIMARY KEY, v int)")
+    assert server.execute(PUBLISHED) == [("t",), ("u",)]
+    assert capture.stop() == 0
+    capture.include = ("public.t",)
+    capture.start()
+    eventually(lambda: server.execute(PUBLISHED) == [("t",)], "u leaves the publication")
+    server.execute("ALTER TABLE u DROP CONSTRAINT u_pkey; INSERT INTO u VALUES (1, 1); UPDATE u SET v = 2")
+
+
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        ("ALTER TABLE p ALTER v TYPE text USING upper(v)", [(1, "A"), (11, "B")]),
+        ("ALTER TABLE p DETACH PARTITION p2", [(1, "a")]),
+        ("TRUNCATE p2", [(1, "a")]),
+    ],
+)
+def test_rows_that_changed_without_row_events_during_a_stop_call_for_a_re_read(
+    capture: CaptureRun, change: str, rows: list[tuple[int, str]]
+) -> None:
+    server = started(
+        capture,
+        "CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);"
+        " CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);"
+        " CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)",
+    )
+    server.execute("INSERT INTO p VALUES (1, 'a'), (11, 'b')")
+    capture.catch_up()
+    assert capture.stop() == 0
+    server.execute(change)
+    assert server.execute("SELECT id, v FROM p ORDER BY id") == rows
+    capture.start()
+    eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
+
+
+def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureRun) -> None:
+    server = started(capture, TABLE)
+    server.execute("INSERT INTO t VALUES (1, 'a'); TRUNCATE t")
+    capture.catch_up()
+    assert capture.stop() == 0
+    capture.start()
+    stored = eventually(lambda: capture.events("table-stored")[1:], "its new files are recorded")
+    assert len(stored) == 1
+    assert capture.events("schema-changed") == []
+
+
+def test_a_column_that_was_renamed_during_a_stop_has_its_rows_read_again(capture: CaptureRun) -> None:
+    """Its values came under the old name, which nobody knows any more."""
+    server = started(capture, TABLE)
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.catch_up()
+    assert capture.stop() == 0
+    server.execute("ALTER TABLE t ADD w int; UPDATE t SET w = 5")
+    server.execute("ALTER TABLE t RENAME w TO x")
+    capture.start()
+    eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
+    eventually(lambda: "x" in str(capture.events("schema-changed")[-1]["table"]["columns"]), "x is known")
+    capture.catch_up()
+    check_invariants(capture)
+    assert capture.events("table-stopped") == []
+
+
+def test_changes_of_two_tables_close_to_each_other_stop_neither(capture: CaptureRun) -> None:
+    """A look at the catalog that is older than the second change must not judge it."""
+    server = started(capture, "; ".join(f"CREATE TABLE t{n} (id int PRIMARY KEY)" for n in range(6)))
+    stop = threading.Event()
+
+    def migrate() -> None:
+        with server.connect() as connection:
+            for column in range(12):
+                for n in range(6):
+                    connection.execute(f"ALTER TABLE t{n} ADD c{column} int".encode())
+                    connection.execute(f"INSERT INTO t{n} VALUES ({column})".encode())
+                    if stop.wait(0.05):
+                        return
+
+    thread = threading.Thread(target=migrate)
+    thread.start()
+    thread.join(60)
+    stop.set()
+    capture.catch_up()
+    time.sleep(4)  # one more look
+    assert capture.events("table-stopped") == []
+    for n in range(6):
+        assert [r["id"] for r in capture.rows(f"public.t{n}")] == list(range(12))
+
+
+def test_why_the_server_ended_the_stream_is_told(capture: CaptureRun) -> None:
+    server = started(capture, TABLE)
+    sender = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL"
+    assert eventually(lambda: server.execute(sender), "the slot is in use") == [(True,)]
+    assert capture.wait() == 1
+    assert (capture.fault()["name"], "administrator command" in capture.fault()["message"]) == ("Retry", True)
+
+
+def test_a_publication_that_is_dropped_is_a_lost_position(capture: CaptureRun) -> None:
+    server = started(capture, TABLE)
+    server.execute("DROP PUBLICATION tailrace_shop")
+    server.execute("INSERT INTO t VALUES (1, 'never seen')")
+    assert capture.wait() == 12
+    assert capture.fault()["name"] == "PositionLost"
+
+
+def test_text_of_no_encoding_stops_its_table_alone_by_the_log_too(capture: CaptureRun) -> None:
+    server = capture.server
+    server.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+    capture.source = {"database": "ascii"}
+    with server.connect(dbname="ascii") as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        connection.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
+        capture.start()
+        eventually(lambda: len(capture.events("table-added")) == 2, "both tables are added")
+        connection.execute("INSERT INTO t VALUES (1, convert_from('\\xff41', 'SQL_ASCII'))")
+        connection.execute("INSERT INTO u VALUES (1, 'fine')")
+        stop = eventually(lambda: capture.events("table-stopped"), f"t stops\n{capture.tail()}")[0]
+        assert (stop["error"], "not UTF-8 (bytes ff41)" in stop["message"]) == ("ValueUnsupported", True)
+        eventually(lambda: capture.rows("public.u"), "u goes on")
