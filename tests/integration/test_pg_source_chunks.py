@@ -258,7 +258,18 @@ def test_the_edge_names_the_transaction_that_must_end_first(connection: Connecti
 
 def test_another_server_than_the_change_logs_is_refused(config: PgConfig) -> None:
     with pytest.raises(SourceRefused, match=r"system identifier .* belongs to 42"):
-        connect(config.bound_to("42"))
+        connect(config.bound_to("42", 1))
+
+
+@pytest.mark.parametrize("replication", [False, True])
+def test_the_change_logs_own_server_is_taken_and_the_same_one_on_another_timeline_is_not(
+    connection: Connection, config: PgConfig, replication: bool
+) -> None:
+    row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+    assert row is not None
+    connect(config.bound_to(row[0], 1), replication=replication).close()
+    with pytest.raises(Retry, match="timeline 1, the change log belongs to 2"):
+        connect(config.bound_to(row[0], 2), replication=replication)
 
 
 def test_a_table_as_the_catalog_shows_it_travels_to_executors(connection: Connection) -> None:

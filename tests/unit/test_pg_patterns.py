@@ -99,7 +99,7 @@ def test_a_configuration_travels_to_executors_without_the_password() -> None:
     )
     config = PgConfig.of(source, secrets=Path("/secrets"))
     assert config.password_file == "/secrets/shop-db/password"
-    assert pickle.loads(pickle.dumps(config.bound_to("7"))) == config.bound_to("7")
+    assert pickle.loads(pickle.dumps(config.bound_to("7", 1))) == config.bound_to("7", 1)
 
 
 def test_the_default_slot_name_has_only_letters_that_a_slot_may_have() -> None:

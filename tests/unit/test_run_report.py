@@ -31,8 +31,7 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     reporter.tell(state)
-    assert client.told == [()], "no table, but that none is cut off: an earlier driver may have said otherwise"
-    client.told.clear()
+    assert client.told == []
     progress.put(7, TableProgress(applied_seq=4, applied_record=9, committed_record=8))
     now[0] += 3
     client.away = True
@@ -50,18 +49,6 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     now[0] += 3
     reporter.tell(state)
     assert len(client.told) == 2, "a record that brought the table nothing calls for no report"
-
-
-def test_another_capture_is_told_all_again() -> None:
-    """What the dead one had been told and not recorded, and what it alone knew, is lost with it."""
-    now, client, progress = [0.0], Client(), Progress()
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
-    state = LogState.model_construct(tables=cast(dict[int, TableLog], {7: cast(Any, None)}), epoch=3)
-    progress.put(7, TableProgress(applied_seq=4, applied_record=9, committed_record=8))
-    for epoch, reports in ((3, 1), (3, 1), (4, 2)):
-        now[0] += 3
-        reporter.tell(state.model_copy(update={"epoch": epoch}))
-        assert client.told == [(Applied(table_id=7, applied_seq=4, applied_record=9),)] * reports
 
 
 def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_off_until_it_heals() -> None:

@@ -71,6 +71,8 @@ class Capture:
         self._place = place
         self._timing = timing
         self._inbox, board = ends
+        assert journal.state.origin is not None
+        self._origin = journal.state.origin
         self._next_xid = slots.next_xid(place.connection)
         self._tables = Tables(
             lambda oid, modifier: slots.type_name(place.connection, oid, modifier),
@@ -97,9 +99,9 @@ class Capture:
             self._poll.poll()
             names = self._place.names
             position = self._recorder.durable
-            self._log = LogConnection(
-                self._place.config.named(names.application), names.slot, names.publication, position
-            )
+            config = self._place.config.named(names.application)
+            config = config.bound_to(self._origin.system_identifier, self._origin.timeline)
+            self._log = LogConnection(config, names.slot, names.publication, position)
             # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
             check_slot(self._place, position)
             log.info("reads the log of %s", self._place.config.place)

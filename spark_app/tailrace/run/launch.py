@@ -145,7 +145,7 @@ def parts(
     origin = journal.state.origin
     assert origin is not None
     tools = Tools(
-        config=config.bound_to(origin.system_identifier),
+        config=config.bound_to(origin.system_identifier, origin.timeline),
         options=spec.options,
         storage=lake,
         socket=folder.socket,

@@ -28,9 +28,7 @@ class Reporter:
     ) -> None:
         """`retry_seconds`: the log is not kept for a table that has failed for longer."""
         self._retry_seconds = retry_seconds
-        self._cut_off: frozenset[int] | None = None
-        self._epoch = -1
-        """Of the capture that was told: another one knows nothing of it."""
+        self._cut_off: frozenset[int] = frozenset()
         self._client = client
         self._progress = progress
         self._clock = clock
@@ -42,8 +40,6 @@ class Reporter:
         if self._clock() < self._due and not force:
             return
         self._due = self._clock() + SECONDS
-        if state.epoch != self._epoch:
-            self._epoch, self._told, self._cut_off = state.epoch, {}, None
         moved = {
             table_id: p
             for table_id, p in self._progress.all().items()

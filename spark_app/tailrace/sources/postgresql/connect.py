@@ -84,6 +84,8 @@ class PgConfig:
     """Names our backends in pg_stat_activity; capture's is how a dead predecessor's slot is recognised as ours."""
     system_identifier: str | None = None
     """When set, a connection that reaches another server (load balancer, restored backup) is refused."""
+    timeline: int | None = None
+    """When set, so is one to a server that was promoted or put back since."""
     connect_timeout: int = 10
     """Seconds."""
 
@@ -108,9 +110,9 @@ class PgConfig:
     def named(self, application_name: str) -> "PgConfig":
         return replace(self, application_name=application_name)
 
-    def bound_to(self, system_identifier: str) -> "PgConfig":
-        """The same, but only this very server is accepted."""
-        return replace(self, system_identifier=system_identifier)
+    def bound_to(self, system_identifier: str, timeline: int) -> "PgConfig":
+        """The same, but only this very server is accepted, in the state in which the change log knows it."""
+        return replace(self, system_identifier=system_identifier, timeline=timeline)
 
     @property
     def place(self) -> str:
@@ -189,14 +191,14 @@ def _settle(connection: Connection, config: PgConfig, replication: bool) -> None
     if connection.info.server_version >= 170000:
         # Older servers refuse a connection that names it among the startup options.
         connection.execute("SET transaction_timeout = 0")
-    if replication:
-        return
-    # A dead client's statement ends: a long read, or the making of a slot that nobody would own. Some platforms cannot.
-    with suppress(psycopg.errors.InvalidParameterValue):
-        connection.execute("SET client_connection_check_interval = '5s'")
+    if not replication:
+        # A dead client's statement ends: a long read, or the making of a slot that nobody would own. Some platforms
+        # cannot.
+        with suppress(psycopg.errors.InvalidParameterValue):
+            connection.execute("SET client_connection_check_interval = '5s'")
     if config.system_identifier is None:
         return
-    found = system_identifier(connection)
+    found, timeline = _identity(connection, replication)
     if found != config.system_identifier:
         raise SourceRefused(
             f"{config.place} is the server with system identifier {found}, the change log belongs to"
@@ -204,13 +206,25 @@ def _settle(connection: Connection, config: PgConfig, replication: bool) -> None
             "connect to the primary itself, not through a balancer over several servers; a restored or new server needs"
             " a new change log",
         )
+    if timeline not in (None, config.timeline):
+        # Not refused here: capture meets the same at its next start, and says what it means for the position.
+        raise Retry(f"{config.place} is on timeline {timeline}, the change log belongs to {config.timeline}")
 
 
-def system_identifier(connection: Connection) -> str:
-    """The server's identity, equal on primary and standbys. (On a walsender ask IDENTIFY_SYSTEM.)"""
-    row = connection.execute("SELECT system_identifier::text FROM pg_catalog.pg_control_system()").fetchone()
+def _identity(connection: Connection, replication: bool) -> tuple[str, int | None]:
+    """The server's identity, equal on primary and standbys, and the timeline that it writes (None: it is a standby)."""
+    statement = "IDENTIFY_SYSTEM" if replication else _IDENTITY
+    row = connection.execute(statement).fetchone()
     assert row is not None
-    return str(row[0])
+    return str(row[0]), row[1]
+
+
+# The first eight digits of a segment's name are the timeline that is being written now.
+_IDENTITY = """
+SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery() THEN
+       ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END
+  FROM pg_catalog.pg_control_system()
+"""
 
 
 def take_unchecked_text(connection: Connection) -> None:
