@@ -7,10 +7,10 @@ import pytest
 
 from support.pg_source import LogReader, chunk_of, config_of, table_of
 from support.postgres import PostgresServer
+from tailrace.apply.keys import to_text
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.postgresql.chunks import KeyList, KeyRange
-from tailrace.sources.postgresql.codec import key_text
 from tailrace.sources.postgresql.connect import connect
 
 ALL = KeyRange(None, None)
@@ -145,7 +145,7 @@ def test_the_text_of_a_key_is_read_back_to_the_very_same_row(server: PostgresSer
                 connection.execute(f"INSERT INTO public.k{i} VALUES (%s, %s)", [value, n])
             table = table_of(connection, f"public.k{i}")
             read = chunk_of(config, table, ALL)
-            keys = key_text([read["a"].combine_chunks(), read["n"].combine_chunks()])
+            keys = to_text([read["a"].combine_chunks(), read["n"].combine_chunks()])
             again = chunk_of(config, table, KeyList(tuple(keys)))
             assert same(read["a"], again["a"]) and read["n"].equals(again["n"]), type
             assert len(keys) == len(VALUES[type]), type

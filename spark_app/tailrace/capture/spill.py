@@ -116,7 +116,3 @@ class Spill:
     @property
     def undecided(self) -> int:
         return len(self._transactions)
-
-    @property
-    def bytes_on_disk(self) -> int:
-        return sum(t.on_disk for t in self._transactions.values())

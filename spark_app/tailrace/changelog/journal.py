@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import ROLLUPS, number_of, record_path, rollup_path
-from tailrace.changelog.records import Event, Record
+from tailrace.changelog.records import Record
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog
 from tailrace.storage import NotFound, Storage
@@ -104,11 +104,3 @@ class JournalReader:
             if newer.number <= self.state.number:
                 raise CorruptLog(f"journal record {self.state.number} is gone and no roll-up holds it")
             self.state = newer
-
-
-def describe(events: tuple[Event, ...]) -> str:
-    """Kinds of events with their counts, for logs: `applied 2, heartbeat 1`."""
-    counts: dict[str, int] = {}
-    for event in events:
-        counts[event.kind] = counts.get(event.kind, 0) + 1
-    return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))

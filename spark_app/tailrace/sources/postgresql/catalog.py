@@ -21,13 +21,11 @@ from tailrace.types import MAX_PRECISION
 
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
-       c.relpersistence::text AS relpersistence, c.relrowsecurity, pg_get_userbyid(c.relowner) AS owner,
-       (SELECT array_agg(ARRAY[l.oid::int8, l.relfilenode::int8] ORDER BY l.oid) FROM pg_class l
-         WHERE l.relkind = 'r' AND (l.oid = c.oid
-            OR c.relkind = 'p' AND l.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))) AS storage,
-       (SELECT coalesce(sum(greatest(l.reltuples, 0)), 0)::int8 FROM pg_class l
-         WHERE l.relkind = 'r' AND (l.oid = c.oid
-            OR c.relkind = 'p' AND l.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))) AS tuples
+       c.relpersistence::text AS relpersistence, pg_get_userbyid(c.relowner) AS owner,
+       CASE c.relkind WHEN 'r' THEN ARRAY[ARRAY[c.oid::int8, c.relfilenode::int8]] ELSE
+       (SELECT array_agg(ARRAY[l.oid::int8, l.relfilenode::int8] ORDER BY l.oid)
+          FROM pg_partition_tree(c.oid) p JOIN pg_class l ON l.oid = p.relid
+         WHERE p.isleaf AND l.relkind = 'r') END AS storage
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
    AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' {only}
@@ -131,12 +129,8 @@ def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> 
         schema_name=row["nspname"],
         table_name=row["relname"],
         partitioned=row["relkind"] == "p",
-        replica_identity=row["relreplident"],
-        unlogged=row["relpersistence"] == "u",
-        row_security=row["relrowsecurity"],
         owner=row["owner"],
         storage=tuple((leaf[0], leaf[1]) for leaf in row["storage"] or ()),
-        estimated_rows=row["tuples"],
         columns=columns,
         schema=schema,
         stop=_stop(name, row, found, options) or reserved(schema),

@@ -1,4 +1,4 @@
-"""Text of PostgreSQL's output functions -> typed Arrow, exactly; and keys back to text.
+"""Text of PostgreSQL's output functions -> typed Arrow, exactly.
 
 Called after `columnar.split` by capture and by the chunk reader: one codec for both, so a value comes out equal either
 way. What the Arrow type and the lake formats cannot hold exactly raises `ValueUnsupported` and names the way out.
@@ -6,9 +6,6 @@ The text must have been made under the session settings of `connect.SETTINGS`.
 """
 
 import binascii
-import datetime
-import decimal
-from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -153,50 +150,3 @@ def _unsupported(bad: bytes | None, type: str, table: str, column: str) -> Value
         f"column {column!r} of {table} has the value {shown}, which {type} cannot hold exactly{why}",
         f"copy the column as text: options[].asText: [{column}], then re-create the target table",
     )
-
-
-def key_text(columns: Sequence[pa.Array]) -> list[tuple[str, ...]]:
-    """The rows' keys as text that PostgreSQL reads back to the very same values; `columns` in key order, without nulls.
-
-    Whoever needs a key's text takes it from here, so equal keys have equal text.
-    """
-    return list(zip(*(_texts(column) for column in columns), strict=True))
-
-
-def _texts(column: pa.Array) -> list[str]:
-    type = column.type
-    if pa.types.is_string(type) or pa.types.is_large_string(type):
-        return [str(v) for v in column.to_pylist()]
-    if pa.types.is_integer(type):
-        return list(map(str, column.to_pylist()))
-    if pa.types.is_timestamp(type):
-        suffix = "+00" if type.tz else ""
-        local = pc.strftime(column.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
-        return [_trimmed(v) + suffix for v in local.to_pylist()]
-    return list(map(_writer(type), column.to_pylist()))
-
-
-def _trimmed(text: str) -> str:
-    """Without zeros at the fraction's end, as PostgreSQL writes it."""
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _writer(type: pa.DataType) -> Callable[[object], str]:
-    if pa.types.is_boolean(type):
-        return lambda v: "t" if v else "f"
-    if pa.types.is_float32(type):
-        return lambda v: _number(str(np.float32(v)))  # type: ignore[arg-type]
-    if pa.types.is_float64(type):
-        return lambda v: _number(repr(v))
-    if pa.types.is_decimal(type):
-        return lambda v: format(v, "f") if isinstance(v, decimal.Decimal) else str(v)
-    if pa.types.is_binary(type) or pa.types.is_large_binary(type):
-        return lambda v: "\\x" + v.hex() if isinstance(v, bytes) else str(v)
-    if pa.types.is_date(type):
-        return lambda v: v.isoformat() if isinstance(v, datetime.date) else str(v)
-    raise TypeError(f"no key text for Arrow type {type}")
-
-
-def _number(text: str) -> str:
-    named = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-    return named.get(text) or text.removesuffix(".0")

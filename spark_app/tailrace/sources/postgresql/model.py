@@ -59,15 +59,9 @@ class PgTable:
     schema_name: str
     table_name: str
     partitioned: bool
-    replica_identity: str
-    """pg_class.relreplident: d, i, f or n."""
-    unlogged: bool
-    row_security: bool
-    """Row-level security is enabled."""
     owner: str
     storage: tuple[tuple[int, int], ...]
     """(oid, relfilenode) of the table, or of every leaf partition: changes with a rewrite, TRUNCATE, ATTACH, DETACH."""
-    estimated_rows: int
     columns: tuple[CatalogColumn, ...]
     """Those that are copied, in the source's order."""
     schema: TableSchema
