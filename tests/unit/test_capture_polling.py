@@ -50,7 +50,7 @@ class World:
         patch.setattr(slots, "published", lambda *_: set(self.published))
         patch.setattr(slots, "unpublishable", self.unpublishable)
         patch.setattr(slots, "ensure_publication", self.publish)
-        patch.setattr(slots, "edge", lambda _: 9)
+        patch.setattr(slots, "edge", lambda _: 9 + len(self.emitted))
         patch.setattr(slots, "emit", lambda _, content, transactional: self.emitted.append(content))
         spec = SimpleNamespace(tables=None, options=(), snapshot=SimpleNamespace(initial=True))
         names = SimpleNamespace(publication="p", publication_is_ours=True)
@@ -190,6 +190,7 @@ def test_other_files_without_a_truncate_call_for_a_re_read_also_after_a_stop(
     world.poll.poll()
     world.marker_returns()
     assert world.rereads() == ["public.a"]
+    assert world.journal.state.tables[1].edge_xid == 10, "commits that are logged and not visible yet are waited for"
     world.start()
     marked = len(world.emitted)
     world.poll.poll()

@@ -33,6 +33,8 @@ class Look:
 
     token: int
     found: dict[int, PgTable]
+    edge: int
+    """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""
@@ -72,8 +74,8 @@ class CatalogPoll:
             self._tokens += 1
             content = f"{self._nonce}:{self._tokens}"
             versions = {i: known.schema.version for i, known in self._tables.known.items()}
-            self._looks[content] = Look(self._tokens, found, versions)
             slots.emit(self._place.connection, content, transactional=True)
+            self._looks[content] = Look(self._tokens, found, slots.edge(self._place.connection), versions)
         return self._tokens
 
     def marker(self, content: str) -> None:
@@ -85,7 +87,7 @@ class CatalogPoll:
         events: list[Event] = []
         for table_id, known in list(self._tables.known.items()):
             if known.schema.version == look.versions.get(table_id):
-                events += self._events(table_id, look.found)
+                events += self._events(table_id, look)
         if events:
             self._recorder.add(*events)
             self._settle()
@@ -158,8 +160,8 @@ class CatalogPoll:
                 return True
         return False
 
-    def _events(self, table_id: int, found: dict[int, PgTable]) -> list[Event]:
-        known, now = self._tables.known[table_id], found.get(table_id)
+    def _events(self, table_id: int, look: Look) -> list[Event]:
+        known, now = self._tables.known[table_id], look.found.get(table_id)
         last_seq = self._recorder.journal.state.last_seq
         if now is None:
             return [self._removed(table_id)]
@@ -180,7 +182,10 @@ class CatalogPoll:
             return [*stored]
         log.info("%s has schema version %d after sequence %d", known.schema.name, evolved.version, last_seq)
         self._tables.evolve(evolved)
-        return [SchemaChanged(table=evolved, seq=last_seq, reread=difference.reread or rewritten), *stored]
+        # Where the stream shows no change, rows from behind it lie before this place: the chunks must see them.
+        edge = look.edge if rewritten else None
+        reread = difference.reread or rewritten
+        return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *stored]
 
     def _log_of(self, table_id: int) -> TableLog:
         return self._recorder.journal.state.tables[table_id]

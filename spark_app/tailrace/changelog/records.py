@@ -114,6 +114,8 @@ class SchemaChanged(Closed):
     seq: int
     """The last sequence before the change."""
     reread: bool = False
+    edge_xid: int | None = None
+    """From here on chunks of the table need `pg_snapshot_xmin(snap) > edge_xid`; None: what held before."""
 
 
 class TableStored(Closed):

@@ -78,7 +78,8 @@ def _schema_changed(work: Folding, event: SchemaChanged) -> None:
     if not max(work.record.first_seq - 1, table.schemas[-1].after_seq) <= event.seq <= work.record.last_seq:
         work.corrupt(f"table {event.table.name}: schema changed at sequence {event.seq}")
     schema = LoggedSchema(record=work.record.number, after_seq=event.seq, table=event.table, reread=event.reread)
-    work.update(table, schemas=(*table.schemas, schema))
+    edge = table.edge_xid if event.edge_xid is None else max(table.edge_xid, event.edge_xid)
+    work.update(table, schemas=(*table.schemas, schema), edge_xid=edge)
 
 
 def _table_stored(work: Folding, event: TableStored) -> None:
