@@ -179,6 +179,22 @@ def at_once_broken(*_: object) -> int:
     raise OSError("died")
 
 
+def test_a_slot_that_a_namesake_made_first_is_not_taken_for_our_own_at_the_next_start(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beaten(*_: object) -> int:
+        source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+        raise slots.SlotExists("slot 'tailrace_shop' was made by somebody else")
+
+    source.slot = None
+    monkeypatch.setattr(slots, "create_slot", beaten)
+    with pytest.raises(slots.SlotExists):
+        start(place(tmp_path))
+    with pytest.raises(SourceRefused, match="holds no change log"):
+        start(place(tmp_path))
+    assert "slot dropped" not in source.done
+
+
 def test_who_is_told_to_end_does_not_wait_for_the_slot(
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,9 +69,7 @@ class ReportApplied(Closed):
     """All tables that have failed for longer than `retry.time`: the log is not kept for them. None: as said before."""
 
 
-Request = Annotated[
-    GetState | Append | BeginChunk | RegisterChunk | ReportApplied, Field(discriminator="op")
-]
+Request = Annotated[GetState | Append | BeginChunk | RegisterChunk | ReportApplied, Field(discriminator="op")]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 

@@ -6,10 +6,11 @@ Every function is one or a few statements on capture's own SQL connection (never
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import sql
 
 from tailrace.capture.transactions import MARKER_PREFIX
-from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
+from tailrace.errors import PositionLost, ReadRefused, Retry, SourceRefused, TableStop
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.replication import lsn_value
@@ -64,12 +65,19 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
     return Slot(row[0] or "", row[1] or "", lsn_value(row[2]) if row[2] else None, row[3])
 
 
+class SlotExists(Retry):
+    """Somebody made a slot of this name since we looked."""
+
+
 def create_slot(config: PgConfig, name: str) -> int:
     """Make the slot; waits for every transaction that writes now. Returns its first position."""
     with connect(config) as connection, source_errors(f"making slot {name!r}"):
-        row = connection.execute(
-            "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN)
-        ).fetchone()
+        try:
+            row = connection.execute(
+                "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN)
+            ).fetchone()
+        except psycopg.errors.DuplicateObject:
+            raise SlotExists(f"slot {name!r} was made by somebody else") from None
     assert row is not None
     return lsn_value(row[0])
 

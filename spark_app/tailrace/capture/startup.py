@@ -192,6 +192,8 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
         if waits is not None and waits.split(",")[0] != said:
             said = waits.split(",")[0]
             log.warning("%s", waits)
+    if isinstance(result[0], slots.SlotExists):
+        place.storage.delete(FIRST_START)  # a namesake was faster: the slot is not ours to drop
     if isinstance(result[0], BaseException):
         raise result[0]
     return result[0]
