@@ -82,6 +82,20 @@ def test_an_end_while_the_slot_is_being_made_leaves_no_slot(capture: CaptureRun,
     assert server.execute(SLOTS) == []
 
 
+def test_a_start_killed_while_its_slot_is_being_made_begins_again_at_once(capture: CaptureRun) -> None:
+    server = capture.server
+    server.execute(TABLE)
+    with server.connect(autocommit=False) as other:
+        other.execute("INSERT INTO t VALUES (1, 'a')")
+        capture.start(wait=False)
+        eventually(lambda: server.execute(SLOTS), "the slot is being made")
+        capture.kill()
+        capture.start(wait=False)
+        time.sleep(1)
+        other.rollback()
+    eventually(lambda: capture.events("table-added"), f"it has begun\n{capture.tail()}")
+
+
 @pytest.mark.postgres(18)
 def test_a_table_that_we_may_not_publish_stops_alone_until_we_may(capture: CaptureRun) -> None:
     server = capture.server

@@ -43,7 +43,9 @@ class Names:
     slot_is_ours: bool
     publication_is_ours: bool
     application: str
-    """Of the log connection: a slot held under this name is held by our own predecessor."""
+    """Of the log connection, and of the one that makes the slot: a slot held under one of these names is held by our
+    own predecessor."""
+    maker: str
 
     @staticmethod
     def of(replicator: Replicator) -> "Names":
@@ -56,7 +58,12 @@ class Names:
             slot_is_ours=source.slot is None,
             publication_is_ours=source.publication is None,
             application=f"tailrace capture {slot}"[:MAX_IDENTIFIER],
+            maker=f"tailrace slot {slot}"[:MAX_IDENTIFIER],
         )
+
+    @property
+    def applications(self) -> tuple[str, str]:
+        return self.application, self.maker
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
         return _first_start(place, ids, progress, stopping)
     position, slot = journal.state.position, place.names.slot
     check_slot(place, position)
-    release_slot(place.connection, slot, place.names.application, time.sleep)
+    release_slot(place.connection, slot, place.names.applications, time.sleep)
     log.info("goes on after record %d at %s", journal.state.number, lsn_text(position))
     return journal
 
@@ -163,15 +170,16 @@ def _take_slot_name(place: Place) -> None:
             "correct storage.location, or give another Replicator's namesake a slot of its own (source.slot); a slot"
             f" that nobody needs any more goes with SELECT pg_drop_replication_slot('{name}')",
         )
-    release_slot(place.connection, name, place.names.application, time.sleep)
+    release_slot(place.connection, name, place.names.applications, time.sleep)
     log.warning("slot %s was left by a start that was interrupted: made anew", name)
-    slots.drop_slot(place.connection, name)
+    if slots.find_slot(place.connection, name) is not None:  # half made, it went with its maker
+        slots.drop_slot(place.connection, name)
 
 
 def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: threading.Event) -> int:
     """Making a slot waits for every transaction that writes now; meanwhile `progress` names the one in the way."""
     name = place.names.slot
-    maker = place.config.named(f"tailrace slot {name}"[:MAX_IDENTIFIER])
+    maker = place.config.named(place.names.maker)
     result: list[int | BaseException] = []
 
     def make() -> None:
@@ -210,7 +218,7 @@ def _given_slot(place: Place) -> int:
         raise SourceRefused(f"slot {name!r} belongs to database {found.database!r}", "name a slot of source.database")
     if found.wal_status == "lost":
         raise SourceRefused(f"slot {name!r} has lost its log", "drop it and create it anew")
-    release_slot(place.connection, name, place.names.application, time.sleep)
+    release_slot(place.connection, name, place.names.applications, time.sleep)
     return found.confirmed
 
 

@@ -46,8 +46,9 @@ def _slot(connection: Connection, names: Names) -> str:
     if slots.find_slot(connection, names.slot) is None:
         return f"replication slot {names.slot}: there is none"
     # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
-    release_slot(connection, names.slot, names.application, time.sleep)
-    slots.drop_slot(connection, names.slot)
+    release_slot(connection, names.slot, names.applications, time.sleep)
+    if slots.find_slot(connection, names.slot) is not None:  # half made, it went with its maker
+        slots.drop_slot(connection, names.slot)
     return f"replication slot {names.slot}: dropped"
 
 

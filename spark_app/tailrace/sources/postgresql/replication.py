@@ -8,7 +8,7 @@ sends keep-alives while we work).
 import select
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import psycopg
 from psycopg import pq
@@ -169,10 +169,12 @@ def _start_error(slot: str, message: str) -> Exception:
     return Retry(f"slot {slot!r}: {message}")
 
 
-def release_slot(connection: Connection, slot: str, application_name: str, sleep: Callable[[float], None]) -> None:
+def release_slot(
+    connection: Connection, slot: str, application_names: Collection[str], sleep: Callable[[float], None]
+) -> None:
     """Take over a slot that the backend of our own dead process still holds.
 
-    Ours is told by its name, which holds the slot's, and by its user; any other holder is refused, never ended.
+    Ours is told by its names, which hold the slot's, and by its user; any other holder is refused, never ended.
     """
     deadline = time.monotonic() + TAKEOVER_WAIT
     while True:
@@ -187,7 +189,7 @@ def release_slot(connection: Connection, slot: str, application_name: str, sleep
         if row is None:
             return
         pid, name, same_user, address = row
-        if name != application_name or not same_user:
+        if name not in application_names or not same_user:
             raise SourceRefused(
                 f"slot {slot!r} is in use by backend {pid} ({name!r} from {address or 'a local socket'})",
                 "stop that reader, or give each Replicator a slot of its own",
