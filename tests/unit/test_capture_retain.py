@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tailrace.capture import retain
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
 from tailrace.capture.retain import Cleaner, Retention
@@ -24,6 +25,17 @@ ORIGIN = Origin(
 )
 
 
+def retention_of(journal: JournalWriter) -> Retention:
+    spec = SimpleNamespace(retention=SimpleNamespace(time="1h"), retry=SimpleNamespace(time="1h"))
+    requests = SimpleNamespace(point_now=lambda: 2, floors=dict, cut_off=frozenset(), retention_ran=False)
+    return Retention(
+        cast(Place, SimpleNamespace(replicator=SimpleNamespace(spec=spec))),
+        cast(Recorder, SimpleNamespace(journal=journal)),
+        cast(Requests, requests),
+        lambda: 6,
+    )
+
+
 def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_path: Path) -> None:
     """Gone on with, the next record would say that another writer had fenced this one, and nobody would restart it."""
     storage = Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
@@ -34,16 +46,44 @@ def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_p
         raise OutcomeUnknown(f"{path}: timed out")
 
     storage.create = broken  # type: ignore[method-assign]
-    spec = SimpleNamespace(retention=SimpleNamespace(time="1h"), retry=SimpleNamespace(time="1h"))
-    requests = SimpleNamespace(point_now=lambda: 2, floors=dict, cut_off=frozenset(), retention_ran=False)
-    retention = Retention(
-        cast(Place, SimpleNamespace(replicator=SimpleNamespace(spec=spec))),
-        cast(Recorder, SimpleNamespace(journal=journal)),
-        cast(Requests, requests),
-        lambda: 6,
-    )
     with pytest.raises(Retry, match="timed out"):
+        retention_of(journal).run()
+
+
+def test_old_records_go_hourly_and_lost_segments_daily_and_again_where_the_storage_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+    done: list[str] = []
+    faults = ["passing"]
+
+    def old_records(*_: object) -> int:
+        done.append("records")
+        if faults:
+            raise Retry(faults.pop())
+        return 1
+
+    monkeypatch.setattr(retain, "trim_journal", old_records)
+
+    def sweep(*_: object) -> list[str]:
+        done.append("sweep")
+        return []
+
+    monkeypatch.setattr(retain, "sweep", sweep)
+    retention = retention_of(JournalWriter.create(storage, ORIGIN, 5, "a"))
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    expected = []
+    for hours, more in ((0, ["records", "sweep"]), (0.1, ["records"]), (0.2, []), (1.2, ["records"])):
+        now[0] = 1000.0 + hours * retain.HOUR
         retention.run()
+        done_by(retention._cleaner)
+        expected += more
+        assert done == expected
+    now[0] = 1000.0 + 25 * retain.HOUR
+    retention.run()
+    done_by(retention._cleaner)
+    assert done[-2:] == ["records", "sweep"]
 
 
 def done_by(cleaner: Cleaner, *work: Callable[[], Any]) -> None:

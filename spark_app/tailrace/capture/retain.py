@@ -1,6 +1,6 @@
 """Runs retention of the change log once a minute, with the floors that only capture knows. Called by the loop.
 
-At a start, and daily, it also sweeps what earlier processes left behind: segments that no record names, old records.
+At a start, and now and then, it also sweeps: segments that no record names, old records and roll-ups.
 Files are deleted beside the loop: thousands on an object store take minutes, and the source must hear from us.
 """
 
@@ -14,13 +14,12 @@ from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
 from tailrace.capture.startup import Place
 from tailrace.changelog.retention import Ages, Pins
-from tailrace.changelog.state import LogState
 from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.errors import Retry, TailraceError
 from tailrace.run.manifest import seconds
 
 log = logging.getLogger(__name__)
-DAY = 86_400.0
+HOUR, DAY = 3_600.0, 86_400.0
 MICROSECONDS = 1_000_000
 
 
@@ -58,7 +57,7 @@ class Retention:
         self._retention = int(seconds(spec.retention.time) * MICROSECONDS)
         self._retry = int(seconds(spec.retry.time) * MICROSECONDS)
         self._cleaner = Cleaner()
-        self._swept: float | None = None
+        self._last: dict[str, float] = {}
 
     def run(self) -> None:
         """A record whose outcome is unknown ends capture, like any other: a new writer finds out."""
@@ -72,17 +71,22 @@ class Retention:
         if gone.paths:
             log.info("retention removes %d segments, %d bytes", len(gone.paths), gone.size)
             self._cleaner.put(lambda: journal.storage.delete_many(gone.paths))
-        if self._swept is None or time.monotonic() - self._swept > DAY:
-            self._swept = time.monotonic()
-            state = journal.state
-            self._cleaner.put(lambda: self._sweep(state, now))
+        storage, state = journal.storage, journal.state
+        # Hourly: until then every roll-up of the hour is there, each as large as the whole state.
+        self._now_and_then("old records", HOUR, lambda: trim_journal(storage, now, self._retention))
+        self._now_and_then("segments that no record names", DAY, lambda: len(sweep(storage, state)))
 
-    def _sweep(self, state: LogState, now: int) -> None:
-        storage = self._recorder.journal.storage
-        try:
-            left = sweep(storage, state)
-            records = trim_journal(storage, now, self._retention)
-        except Retry:
-            self._swept = None
-            raise
-        log.info("swept %d segments that no record names and %d old records", len(left), records)
+    def _now_and_then(self, what: str, every: float, work: Callable[[], int]) -> None:
+        last = self._last.get(what)
+        if last is not None and time.monotonic() - last < every:
+            return
+        self._last[what] = time.monotonic()
+
+        def run() -> None:
+            try:
+                log.info("swept %d %s", work(), what)
+            except Retry:
+                del self._last[what]
+                raise
+
+        self._cleaner.put(run)

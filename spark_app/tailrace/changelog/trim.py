@@ -1,7 +1,7 @@
 """Carries retention out: the event first, then the files; and sweeps what dying in between left behind.
 
-Called by capture, the journal's only writer: `trim` now and then, `sweep` and `trim_journal` at a start and daily. The
-last two need no writer: capture has them done in a thread of their own, since an object store may need minutes.
+Called by capture, the journal's only writer: `trim` now and then, `sweep` and `trim_journal` at a start and then hourly
+or daily. The last two need no writer: capture has them done in a thread of their own, since they may take minutes.
 """
 
 from tailrace.changelog.journal import read_record
