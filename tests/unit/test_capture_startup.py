@@ -184,14 +184,13 @@ def test_a_slot_that_a_namesake_made_first_is_not_taken_for_our_own_at_the_next_
 ) -> None:
     def beaten(*_: object) -> int:
         source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
-        raise slots.SlotExists("slot 'tailrace_shop' was made by somebody else")
+        raise slots.SlotExists
 
     source.slot = None
     monkeypatch.setattr(slots, "create_slot", beaten)
-    with pytest.raises(slots.SlotExists):
-        start(place(tmp_path))
-    with pytest.raises(SourceRefused, match="holds no change log"):
-        start(place(tmp_path))
+    for _ in range(2):
+        with pytest.raises(SourceRefused, match="holds no change log"):
+            start(place(tmp_path))
     assert "slot dropped" not in source.done
 
 

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from tailrace.capture.transactions import MARKER_PREFIX
-from tailrace.errors import PositionLost, ReadRefused, Retry, SourceRefused, TableStop
+from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.replication import lsn_value
@@ -65,8 +65,8 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
     return Slot(row[0] or "", row[1] or "", lsn_value(row[2]) if row[2] else None, row[3])
 
 
-class SlotExists(Retry):
-    """Somebody made a slot of this name since we looked."""
+class SlotExists(Exception):
+    """Somebody made a slot of this name since we looked; `startup` says what that means."""
 
 
 def create_slot(config: PgConfig, name: str) -> int:
@@ -77,7 +77,7 @@ def create_slot(config: PgConfig, name: str) -> int:
                 "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN)
             ).fetchone()
         except psycopg.errors.DuplicateObject:
-            raise SlotExists(f"slot {name!r} was made by somebody else") from None
+            raise SlotExists from None
     assert row is not None
     return lsn_value(row[0])
 

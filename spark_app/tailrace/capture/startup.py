@@ -165,15 +165,20 @@ def _take_slot_name(place: Place) -> None:
         place.storage.put(FIRST_START, json.dumps({"slot": name}).encode())
         return
     if not place.storage.exists(FIRST_START):
-        raise SourceRefused(
-            f"slot {name!r} exists, and {place.storage.root} holds no change log that reads it",
-            "correct storage.location, or give another Replicator's namesake a slot of its own (source.slot); a slot"
-            f" that nobody needs any more goes with SELECT pg_drop_replication_slot('{name}')",
-        )
+        raise _of_somebody_else(place)
     release_slot(place.connection, name, place.names.applications, time.sleep)
     log.warning("slot %s was left by a start that was interrupted: made anew", name)
     if slots.find_slot(place.connection, name) is not None:  # half made, it went with its maker
         slots.drop_slot(place.connection, name)
+
+
+def _of_somebody_else(place: Place) -> SourceRefused:
+    name = place.names.slot
+    return SourceRefused(
+        f"slot {name!r} exists, and {place.storage.root} holds no change log that reads it",
+        "correct storage.location, or give another Replicator's namesake a slot of its own (source.slot); a slot"
+        f" that nobody needs any more goes with SELECT pg_drop_replication_slot('{name}')",
+    )
 
 
 def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: threading.Event) -> int:
@@ -201,7 +206,9 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
             said = waits.split(",")[0]
             log.warning("%s", waits)
     if isinstance(result[0], slots.SlotExists):
-        place.storage.delete(FIRST_START)  # a namesake was faster: the slot is not ours to drop
+        # A namesake was faster: the slot is not ours to drop, now or at the next start.
+        place.storage.delete(FIRST_START)
+        raise _of_somebody_else(place)
     if isinstance(result[0], BaseException):
         raise result[0]
     return result[0]
