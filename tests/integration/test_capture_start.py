@@ -179,6 +179,24 @@ def test_a_column_that_was_renamed_during_a_stop_has_its_rows_read_again(capture
     assert capture.events("table-stopped") == []
 
 
+def test_a_synchronous_standby_that_does_not_answer_holds_capture_up_nowhere(capture: CaptureRun) -> None:
+    server = started(capture, TABLE)
+    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'ghost'")
+    server.execute("SELECT pg_reload_conf()")
+    try:
+        with server.connect() as connection:
+            connection.execute("SET synchronous_commit = local")
+            connection.execute("CREATE TABLE u (id int PRIMARY KEY)")
+            eventually(lambda: len(capture.events("table-added")) == 2, "u is added")
+            connection.execute("ALTER TABLE u ADD v int")
+            eventually(lambda: capture.events("schema-changed"), "the marker has come back")
+    finally:
+        with server.connect() as connection:
+            connection.execute("SET synchronous_commit = local")
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_reload_conf()")
+
+
 def test_changes_of_two_tables_close_to_each_other_stop_neither(capture: CaptureRun) -> None:
     """A look at the catalog that is older than the second change must not judge it."""
     server = started(capture, "; ".join(f"CREATE TABLE t{n} (id int PRIMARY KEY)" for n in range(6)))

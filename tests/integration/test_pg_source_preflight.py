@@ -80,15 +80,23 @@ def test_a_publication_that_is_given_must_publish_everything_of_every_table(post
         assert row == (True, True)
 
 
-@pytest.mark.postgres(18, wal_level="replica", max_slot_wal_keep_size="100MB", idle_replication_slot_timeout="60s")
+@pytest.mark.postgres(
+    18,
+    wal_level="replica",
+    max_slot_wal_keep_size="100MB",
+    idle_replication_slot_timeout="60s",
+    synchronous_standby_names="*",
+)
 def test_settings_that_capture_needs_are_looked_at(postgres: PostgresServer) -> None:
     with connect(config_of(postgres)) as connection:
+        connection.execute("SET synchronous_commit = local")
         connection.execute("CREATE TABLE public.a (id int PRIMARY KEY)")
         found = {f.name: f for f in check(facts_of(connection, postgres, slot="nix"))}
     assert found["wal_level"].level == "fail" and "wal_level = 'logical'" in found["wal_level"].fix
     assert found["slot"].level == "fail" and "pg_create_logical_replication_slot('nix'" in found["slot"].fix
     assert found["max_slot_wal_keep_size"].level == "warn" and "100 MB" in found["max_slot_wal_keep_size"].message
     assert found["idle_replication_slot_timeout"].level == "warn"
+    assert found["synchronous_standby_names"].level == "warn" and "'*'" in found["synchronous_standby_names"].message
     assert found["version"].level == "ok" and found["primary"].level == "ok"
 
 

@@ -37,6 +37,8 @@ SETTINGS: dict[str, str] = {
     "default_transaction_isolation": "read\\ committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
+    # Markers and publications need no standby's word: while none answers, capture must not wait.
+    "synchronous_commit": "local",
     # A client whose machine died must not leave a backend that holds a snapshot. (Of no effect on a local socket.)
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",

@@ -72,6 +72,8 @@ class Facts:
     """max_slot_wal_keep_size; -1: no limit."""
     idle_slot_timeout: int
     """idle_replication_slot_timeout in seconds (18 and later); 0: off."""
+    synchronous: str
+    """synchronous_standby_names."""
     replication: bool
     may_connect: bool
     may_create: bool
@@ -92,6 +94,7 @@ SELECT current_setting('server_version_num')::int AS version, current_user::text
        (SELECT setting::int FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_megabytes,
        coalesce((SELECT setting::int FROM pg_settings WHERE name = 'idle_replication_slot_timeout'), 0)
          AS idle_slot_timeout,
+       current_setting('synchronous_standby_names') AS synchronous,
        (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user) AS replication,
        has_database_privilege(current_database(), 'CONNECT') AS may_connect,
        has_database_privilege(current_database(), 'CREATE') AS may_create

@@ -143,6 +143,14 @@ def kept_log(facts: Facts) -> Iterator[Finding]:
         yield Finding("idle_replication_slot_timeout", "warn", message, fix)
 
 
+def synchronous(facts: Facts) -> Iterator[Finding]:
+    """A log connection counts like a standby."""
+    if "*" in facts.synchronous:
+        message = f"synchronous_standby_names is {facts.synchronous!r}: commits may wait for capture, running or not"
+        fix = "ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (<your standbys>)'; SELECT pg_reload_conf()"
+        yield Finding("synchronous_standby_names", "warn", message, fix)
+
+
 def publication(facts: Facts) -> Iterator[Finding]:
     name, found = facts.publication_name, facts.publication
     if found is None and facts.publication_given:
@@ -236,6 +244,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     slot,
     senders,
     kept_log,
+    synchronous,
     publication,
     tables,
     published,
