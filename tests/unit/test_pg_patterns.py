@@ -66,7 +66,7 @@ def column(name: str, key: int, schema: str = "pg_catalog") -> CatalogColumn:
 
 def table(*columns: CatalogColumn) -> PgTable:
     schema = TableSchema(table_id=1, schema_name="s", table_name="t", version=0, columns=())
-    return PgTable(1, "s", "t", False, "d", False, False, "me", (), 0, columns, schema, None)
+    return PgTable(1, "s", "t", False, "me", (), columns, schema, None)
 
 
 def test_a_key_of_one_operator_family_is_compared_as_a_row() -> None:
