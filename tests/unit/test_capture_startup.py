@@ -27,6 +27,7 @@ class Source:
     def __init__(self) -> None:
         self.server = SERVER
         self.slot: slots.Slot | None = slots.Slot("pgoutput", "d", 5, "reserved")
+        self.published: set[int] | None = None
         self.done: list[str] = []
         self.asked: Callable[[], None] = lambda: None
 
@@ -53,6 +54,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setattr(slots, "slot_waits_for", lambda *_: None)
     monkeypatch.setattr(slots, "ensure_publication", source.note("publication"))
     monkeypatch.setattr(slots, "unpublishable", lambda *_: {})
+    monkeypatch.setattr(slots, "published", lambda *_: source.published)
     monkeypatch.setattr(startup, "_fit_tables", lambda _: ())
     monkeypatch.setattr(startup, "release_slot", source.note("released"))
     return source
@@ -177,6 +179,35 @@ def test_a_slot_that_an_interrupted_start_left_is_made_anew(source: Source, tmp_
 
 def at_once_broken(*_: object) -> int:
     raise OSError("died")
+
+
+def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unfit(_: startup.Place) -> None:
+        raise SourceRefused("wal_level is replica")
+
+    source.slot = None
+    at = place(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(startup, "_fit_tables", unfit)
+        with pytest.raises(SourceRefused, match="wal_level"):
+            start(at)
+    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    with pytest.raises(SourceRefused, match="holds no change log"):
+        start(at)
+
+
+def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(source: Source, tmp_path: Path) -> None:
+    at = place(tmp_path)
+    at = replace(at, names=replace(at.names, slot="given", slot_is_ours=False))
+    source.published = {1}
+    with pytest.raises(SourceRefused, match="publication 'tailrace_shop' exists"):
+        start(at)
+    assert source.done == []
+    source.published = None
+    assert start(at).state.position == 5
+    assert source.done == ["publication", "released"]
 
 
 def test_a_slot_that_a_namesake_made_first_is_not_taken_for_our_own_at_the_next_start(

@@ -1,6 +1,5 @@
 """The local socket: one thread per connection, each request answered in its order (protocol: `capture.protocol`)."""
 
-import contextlib
 import itertools
 import logging
 import socket
@@ -88,5 +87,4 @@ def refuse_all(inbox: Inbox, error: TailraceError) -> None:
     """Capture ends: nobody waits for an answer that will not come."""
     for item in inbox.take():
         if isinstance(item, Call):
-            with contextlib.suppress(Exception):
-                item.reply.set_exception(error)
+            item.reply.set_exception(error)

@@ -115,10 +115,13 @@ def _first_start(
     server = slots.identify(place.connection)
     place.storage.require_exclusive(f"probe-{ids.nonce}")
     if names.slot_is_ours:
-        _take_slot_name(place)
+        _clear_slot_name(place)
+    elif names.publication_is_ours:
+        _clear_publication_name(place)
     tables = [t for t in _fit_tables(place) if t.stop is None]
     refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
     tables = [t for t in tables if t.oid not in refused]
+    place.storage.put(FIRST_START, json.dumps({"slot": names.slot, "publication": names.publication}).encode())
     slots.ensure_publication(place.connection, names.publication, tables, names.publication_is_ours)
     # Dying here leaves a publication that the next start takes over.
     seam("capture.after-publication")
@@ -157,12 +160,11 @@ def _fit_tables(place: Place) -> tuple[PgTable, ...]:
     return tables
 
 
-def _take_slot_name(place: Place) -> None:
+def _clear_slot_name(place: Place) -> None:
     """Drop what an interrupted start of this very change log left. Any other slot of the name is kept: another
     Replicator's of the same name, or our own whose change log is not where the manifest says."""
     name = place.names.slot
     if slots.find_slot(place.connection, name) is None:
-        place.storage.put(FIRST_START, json.dumps({"slot": name}).encode())
         return
     if not place.storage.exists(FIRST_START):
         raise _of_somebody_else(place)
@@ -176,9 +178,20 @@ def _of_somebody_else(place: Place) -> SourceRefused:
     name = place.names.slot
     return SourceRefused(
         f"slot {name!r} exists, and {place.storage.root} holds no change log that reads it",
-        "correct storage.location, or give another Replicator's namesake a slot of its own (source.slot); a slot"
-        f" that nobody needs any more goes with SELECT pg_drop_replication_slot('{name}')",
+        "correct storage.location, or give the namesake of another Replicator a slot and a publication of its own"
+        " (source.slot, source.publication); a slot that nobody needs any more goes with"
+        f" SELECT pg_drop_replication_slot('{name}')",
     )
+
+
+def _clear_publication_name(place: Place) -> None:
+    """With a slot given, ours by name may be a namesake's publication, whose tables we would take out."""
+    name = place.names.publication
+    if slots.published(place.connection, name) is not None and not place.storage.exists(FIRST_START):
+        raise SourceRefused(
+            f"publication {name!r} exists, and {place.storage.root} holds no change log that made it",
+            "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",
+        )
 
 
 def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: threading.Event) -> int:
@@ -199,6 +212,7 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
     while thread.is_alive():
         thread.join(0.5)
         if stopping.is_set():
+            place.storage.delete(FIRST_START)  # the server gives the slot up with us
             raise Interrupted(f"told to end while slot {name} was being made")
         waits = slots.slot_waits_for(place.connection, maker.application_name) if thread.is_alive() else None
         progress(waits)
