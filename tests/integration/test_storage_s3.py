@@ -58,6 +58,19 @@ def test_objects_are_created_once_replaced_read_listed_and_deleted(storage: Stor
         storage.get("journal/1.json")
 
 
+def test_many_objects_are_deleted_with_one_request_and_missing_ones_are_no_error(storage: Storage) -> None:
+    for number in range(5):
+        storage.put(f"segments/{number}", b"x")
+    storage.delete_many([f"segments/{number}" for number in range(1, 7)])
+    assert [path for path, _ in storage.list("segments/")] == ["segments/0"]
+    storage.delete_many([])
+
+
+def test_the_store_keeps_its_word_that_what_exists_is_not_created_again(storage: Storage) -> None:
+    storage.require_exclusive("probe")
+    assert list(storage.list("")) == []
+
+
 def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:
     won: list[int] = []
 

@@ -181,9 +181,7 @@ def at_once_broken(*_: object) -> int:
     raise OSError("died")
 
 
-def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(source: Source, tmp_path: Path) -> None:
     def unfit(_: startup.Place) -> None:
         raise SourceRefused("wal_level is replica")
 
