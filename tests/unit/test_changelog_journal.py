@@ -97,6 +97,14 @@ def test_of_two_writers_the_lower_epoch_stops_and_its_record_is_not_written(stor
     assert JournalReader.open(storage).state == new.state
 
 
+def test_a_writer_that_has_lost_its_slot_learns_whether_another_one_has_gone_on(storage: Storage) -> None:
+    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    old.check_owned()
+    JournalWriter.claim(storage, "b")
+    with pytest.raises(Fenced, match="another writer"):
+        old.check_owned()
+
+
 def test_a_claim_that_loses_a_record_to_the_old_writer_keeps_that_record(storage: Storage) -> None:
     old = JournalWriter.create(storage, ORIGIN, 5, "a")
     raced = False

@@ -20,7 +20,7 @@ from tailrace.capture.core import Capture, Timing
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.server import Server
 from tailrace.contract.resources import Replicator
-from tailrace.errors import TailraceError
+from tailrace.errors import Retry, TailraceError
 from tailrace.run import logs, manifest
 from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.storage import Storage
@@ -76,7 +76,12 @@ def capture(
             journal = startup.start(place, ids, board.waiting_for, stopping)
             board.waiting_for(None)
             timing = Timing(heartbeat=options.heartbeat)
-            Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)
+            try:
+                Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)
+            except Retry:
+                # Who takes our slot has begun an epoch before: starting again, we would take it back, and so for ever.
+                journal.check_owned()
+                raise
     finally:
         server.stop()
 

@@ -192,6 +192,16 @@ class JournalWriter:
         self.storage.delete(record_path(record.number))
         raise self._fenced(f"the journal went on without this writer past record {record.number}")
 
+    def check_owned(self) -> None:
+        """`Fenced` when another writer has gone on after our last record."""
+        try:
+            number = self.state.number + 1
+            other = parse_record(self.storage.get(record_path(number)), number)
+        except NotFound:
+            return
+        if other.nonce != self.nonce:
+            raise self._fenced(f"journal record {other.number} is of another writer, in epoch {other.epoch}")
+
     def _fenced(self, why: str) -> Fenced:
         self._lost = fenced = Fenced(why, ONE_WRITER)
         return fenced
