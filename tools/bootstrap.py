@@ -29,7 +29,8 @@ sys.dont_write_bytecode = True
 
 import maven  # noqa: E402  (the path is set above: nothing is installed yet)
 from cluster import debian, places  # noqa: E402
-from cluster.build import build_programs  # noqa: E402
+from cluster.build import FLAGS, build_programs  # noqa: E402
+from cluster.build import environment as go_environment  # noqa: E402
 from tailrace import artifacts  # noqa: E402
 
 VENV = ROOT / ".venv"
@@ -168,8 +169,8 @@ def make_s3() -> bool:
     """The S3 server of the tests, built from its Go module."""
 
     def build(folder: Path) -> None:
-        environment = {**os.environ, "GOBIN": str(folder)}
-        run(["go", "install", f"{artifacts.VERSITYGW_MODULE}@{artifacts.VERSITYGW_VERSION}"], environment)
+        module = f"{artifacts.VERSITYGW_MODULE}@{artifacts.VERSITYGW_VERSION}"
+        run(["go", "install", *FLAGS, module], go_environment(GOBIN=str(folder)))
 
     return install(artifacts.versitygw_path().parent, build)
 
@@ -185,8 +186,7 @@ def make_helm() -> bool:
     package = f"{places.HELM_MODULE}/cmd/helm@{places.HELM_VERSION}"
 
     def build(folder: Path) -> None:
-        environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0", "GOFLAGS": ""}
-        run(["go", "install", "-trimpath", "-ldflags", flags, package], environment)
+        run(["go", "install", *FLAGS, "-ldflags", flags, package], go_environment(GOBIN=str(folder)))
 
     return install(places.helm_dir(), build)
 
