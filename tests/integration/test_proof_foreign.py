@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from support.proof.harness import Begin
 from support.proof.process import Deployment, status
 
-CONFIGURATION = 10
+CONFIGURATION, FENCED = 10, 13
 
 # Py4J closes its idle connections from the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -50,6 +50,22 @@ def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove
     second.close()
     proof.server.execute("UPDATE proof.single SET v = 83")
     assert first.stop() == 0, first.tail()
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+@pytest.mark.timeout(600)
+def test_a_second_process_of_the_same_replicator_takes_over_and_the_first_ends(prove: Begin) -> None:
+    """As when a node that was cut off comes back: its driver must not write beside the one that took its place."""
+    proof = prove("iceberg", seed=24)
+    first = proof.deployment.start()
+    first.until(proof.completed(3), 200, "the initial snapshots")
+    second = proof.deployment.start("--run-dir", str(proof.deployment.folder / "run-elsewhere"))
+    writers = proof.writers(seed=24, count=2)
+    assert first.wait(120) == FENCED, first.tail()
+    assert "Fenced" in first.tail()
+    writers.stop()
+    assert second.stop() == 0, second.tail()
     proof.deployment.once()
     proof.assert_equal()
 

@@ -13,6 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, status
 
+SOMETHING_FAILED = 1
+
 
 @pytest.fixture
 def deployment(postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
@@ -63,6 +65,10 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     run.process.send_signal(signal.SIGTERM)
     assert run.wait(60) == 0, run.tail()
     assert psutil.wait_procs(family, timeout=20)[1] == []
+
+    once = deployment.start("--once")
+    assert once.wait(200) == SOMETHING_FAILED, once.tail()
+    assert "public.keyless" in once.tail() and "NoKey" in once.tail()
 
 
 def named(deployment: Deployment) -> str:
