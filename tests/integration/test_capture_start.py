@@ -152,6 +152,25 @@ def test_rows_that_changed_without_row_events_during_a_stop_call_for_a_re_read(
     eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
 
 
+def test_a_new_partition_is_read_again_only_if_it_brought_rows(capture: CaptureRun) -> None:
+    server = started(
+        capture,
+        "CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);"
+        " CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+    )
+    server.execute("INSERT INTO p VALUES (1, 'a')")
+    capture.catch_up()
+    server.execute("CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)")
+    eventually(lambda: capture.events("table-stored")[1:], "the new file is recorded")
+    server.execute("INSERT INTO p VALUES (11, 'b')")
+    capture.catch_up()
+    assert capture.events("schema-changed") == []
+    assert capture.fold("public.p") == source_rows(server, "p")
+    server.execute("CREATE TABLE p3 (id int PRIMARY KEY, v text); INSERT INTO p3 VALUES (21, 'c')")
+    server.execute("ALTER TABLE p ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30)")
+    eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
+
+
 def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureRun) -> None:
     server = started(capture, TABLE)
     server.execute("INSERT INTO t VALUES (1, 'a'); TRUNCATE t")

@@ -44,9 +44,12 @@ class World:
         self.catalog = [table(1, "a"), table(2, "b")]
         self.published: set[int] = set()
         self.foreign: set[int] = set()
+        self.filled: set[int] = set()
+        """Files that have a page."""
         self.emitted: list[str] = []
         patch.setattr(polling, "discover", lambda *_: tuple(self.catalog))
         patch.setattr(polling, "table_by_oid", lambda _, oid: self.lookup(oid))
+        patch.setattr(polling, "all_empty", lambda _, storage: self.filled.isdisjoint(oid for oid, _ in storage))
         patch.setattr(slots, "published", lambda *_: set(self.published))
         patch.setattr(slots, "unpublishable", self.unpublishable)
         patch.setattr(slots, "ensure_publication", self.publish)
@@ -195,6 +198,23 @@ def test_other_files_without_a_truncate_call_for_a_re_read_also_after_a_stop(
     marked = len(world.emitted)
     world.poll.poll()
     assert len(world.emitted) == marked
+
+
+def test_a_new_empty_partition_costs_nothing_and_one_with_rows_a_re_read(world: World) -> None:
+    own = table(1, "a").storage
+    for storage, rereads in (
+        ((*own, (7, 70)), []),
+        ((*own, (7, 70), (8, 80)), ["public.a"]),
+        (((7, 70), (8, 80)), ["public.a", "public.a"]),
+    ):
+        world.filled = {8}
+        world.catalog = [table(1, "a", storage=storage), table(2, "b")]
+        world.poll.poll()
+        world.marker_returns()
+        assert world.rereads() == rereads
+        marked = len(world.emitted)
+        world.poll.poll()
+        assert len(world.emitted) == marked, "the new files are known"
 
 
 @pytest.mark.parametrize("stopped_meanwhile", [False, True])

@@ -18,9 +18,9 @@ from tailrace.capture.tables import Difference, Tables, compare
 from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved, TableStored
 from tailrace.changelog.state import TableLog
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported
-from tailrace.sources.postgresql.catalog import discover, table_by_oid
+from tailrace.sources.postgresql.catalog import all_empty, discover, table_by_oid
 from tailrace.sources.postgresql.connect import source_errors
-from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.model import PgTable, Storage
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__)
@@ -35,6 +35,8 @@ class Look:
     found: dict[int, PgTable]
     edge: int
     """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
+    grown: frozenset[int]
+    """Tables that only got new, empty partitions since the last look."""
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""
@@ -51,6 +53,8 @@ class CatalogPoll:
         self._settle = settle
         self._tokens = 0
         self._looks: dict[str, Look] = {}
+        self._storage: dict[int, Storage] = {}
+        """What the journal's digest stands for, as far as this process has seen it."""
         self.acted_on = 0
         """The newest token whose marker has come back."""
 
@@ -64,6 +68,8 @@ class CatalogPoll:
         refused = slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
         found |= {oid: replace(found[oid], stop=stop) for oid, stop in refused.items()}
         published = self._check_publication(found)
+        known = self._recorder.journal.state.tables
+        self._storage |= {i: t.storage for i, t in found.items() if i in known and known[i].files == t.files}
         fresh = [t for t in found.values() if self._is_fresh(t)]
         if fresh:
             self._add(fresh, list(found.values()))
@@ -75,7 +81,8 @@ class CatalogPoll:
             content = f"{self._nonce}:{self._tokens}"
             versions = {i: known.schema.version for i, known in self._tables.known.items()}
             slots.emit(self._place.connection, content, transactional=True)
-            self._looks[content] = Look(self._tokens, found, slots.edge(self._place.connection), versions)
+            grown = frozenset(i for i in self._storage if i in found and self._only_grew(found[i]))
+            self._looks[content] = Look(self._tokens, found, slots.edge(self._place.connection), grown, versions)
         return self._tokens
 
     def marker(self, content: str) -> None:
@@ -146,6 +153,7 @@ class CatalogPoll:
             else:
                 log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
                 self._recorder.add(TableStored(table_id=table.oid, files=table.files))
+                self._storage[table.oid] = table.storage
             self._tables.add(schema, stopped=table.stop is not None)
         self._settle()
 
@@ -174,7 +182,7 @@ class CatalogPoll:
             return [stopped(table_id, last_seq, difference.stop)]
         before = self._log_of(table_id)
         stored = [TableStored(table_id=table_id, files=now.files)] if before.files != now.files else []
-        rewritten = _rewritten(before, now)
+        rewritten = _rewritten(before, now) and table_id not in look.grown
         evolved = difference.evolved
         if evolved is None and rewritten:
             evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
@@ -186,6 +194,11 @@ class CatalogPoll:
         edge = look.edge if rewritten else None
         reread = difference.reread or rewritten
         return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *stored]
+
+    def _only_grew(self, now: PgTable) -> bool:
+        """New leaf partitions without a page brought nothing: all that they ever hold comes by the stream."""
+        before, added = set(self._storage[now.oid]), set(now.storage) - set(self._storage[now.oid])
+        return bool(added) and before <= set(now.storage) and all_empty(self._place.connection, added)
 
     def _log_of(self, table_id: int) -> TableLog:
         return self._recorder.journal.state.tables[table_id]

@@ -104,6 +104,15 @@ def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOption
     return found[0] if found else None
 
 
+def all_empty(connection: Connection, storage: Iterable[tuple[int, int]]) -> bool:
+    """Whether none of these files has a page; it may be asked without a right on them."""
+    row = connection.execute(
+        "SELECT bool_and(pg_catalog.pg_relation_size(o) IS NOT DISTINCT FROM 0) FROM unnest(%s::oid[]) o",
+        ([oid for oid, _ in storage],),
+    ).fetchone()
+    return row is not None and row[0] is True
+
+
 def _with_columns(cursor: Any, rows: list[DictRow], options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
     oids = [r["oid"] for r in rows]
     columns: dict[int, list[DictRow]] = {oid: [] for oid in oids}

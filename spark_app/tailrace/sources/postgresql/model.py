@@ -51,6 +51,10 @@ class CatalogColumn:
     """Rows older than the column show a constant that the log never carried: a column added so needs a re-read."""
 
 
+Storage = tuple[tuple[int, int], ...]
+"""(oid, relfilenode) of each file."""
+
+
 @dataclass(frozen=True)
 class PgTable:
     """One table as the catalog shows it now."""
@@ -60,7 +64,7 @@ class PgTable:
     table_name: str
     partitioned: bool
     owner: str
-    storage: tuple[tuple[int, int], ...]
+    storage: Storage
     """(oid, relfilenode) of the table, or of every leaf partition: changes with a rewrite, TRUNCATE, ATTACH, DETACH."""
     columns: tuple[CatalogColumn, ...]
     """Those that are copied, in the source's order."""
