@@ -188,8 +188,8 @@ def run(
     for make in (bench.delta, bench.iceberg):
         side = make()
         say(f"apply: {side.format} tables of {bench.count:,} rows")
-        for kind, count in (("random", 1000), ("recent", 1000)):
-            bench.case(side, kind, count)  # the JVM's and the caches' first time counts for nobody
+        for kind, count in (("random", 1000), ("recent", 1000)) * 3:
+            bench.case(side, kind, count)  # the JVM's and the caches' first times count for nobody
         large = [min(n, bench.count // 2) for n in (100_000, 500_000)]
         for kind, count in (("recent", 1000), ("random", 1000), *(("random", n) for n in large)):
             results += bench.case(side, kind, count)
