@@ -3,12 +3,15 @@
 After each, the target holds every row of the source. The tests of this file share one Replicator and run in any order.
 """
 
+import json
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from cluster import workload
+from cluster import images, workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster
 from support.cluster_shop import Shop, open_shop
 
@@ -122,6 +125,78 @@ def test_an_upgraded_operator_leaves_the_stream_alone(shop: Shop) -> None:
 def _operators(shop: Shop) -> set[str]:
     pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
     return {str(pod["metadata"]["name"]) for pod in pods}
+
+
+def test_the_plain_manifests_take_the_charts_place(shop: Shop) -> None:
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    text = (images.ROOT / "manifests" / "install.yaml").read_text()
+    text = re.sub(r": tailrace-(operator|spark):", r": localhost/tailrace-\1:", text)
+    shop.cluster.helm("uninstall", "tailrace", "--namespace", OPERATOR_NAMESPACE, "--wait")
+    try:
+        shop.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+        shop.cluster.rolled_out("tailrace-system", "deployment/tailrace-operator")
+        shop.cluster.apply(workload.snapshot_request("stream", "plain", ["public.accounts"]))
+        shop.wait_condition("snapshotrequest", "plain", "Complete", 240)
+        shop.assert_equal()
+        assert driver_uid(shop) == uid
+    finally:
+        kept = (one for one in text.split("\n---\n") if "kind: CustomResourceDefinition" not in one)
+        shop.cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin="\n---\n".join(kept))
+        shop.cluster.install()
+
+
+STEPS = (
+    "before-status",
+    "after-status",
+    "after-setfinalizers",
+    "after-maketoken",
+    "after-apply",
+    "after-take",
+    "after-cancel",
+    "after-delete",
+)
+
+
+def test_an_operator_that_is_killed_at_each_of_its_steps_ends_what_it_began(shop: Shop) -> None:
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    with seams(shop, STEPS):
+        shop.apply("killed")
+        shop.wait_ready("killed")
+        shop.wait_condition("replicator", "killed", "InitialSnapshotCompleted", 300)
+        request = workload.snapshot_request("stream", "taken", ["public.entries"], replicator="killed", chunkRows=100)
+        shop.cluster.apply(request)
+        shop.wait("Running", 120, lambda: _snapshot(shop, "taken").get("state") == "Running")
+        shop.kubectl("delete", "snapshotrequest", "taken", "--timeout=120s")
+        shop.assert_equal("killed")
+        shop.kubectl("delete", "replicator", "killed", "--timeout=170s")
+        shop.wait("every step was met", 60, lambda: _operator_restarts(shop) == len(STEPS))
+    with shop.connect() as connection:
+        assert len(connection.execute("SELECT slot_name FROM pg_replication_slots").fetchall()) == 1
+    assert driver_uid(shop) == uid
+
+
+@contextmanager
+def seams(shop: Shop, steps: tuple[str, ...]) -> Iterator[None]:
+    """The operator dies at each step once. A container's first process cannot kill itself, so it is not the first."""
+    settings = {"TAILRACE_SEAMS": ",".join(f"operator.{step}=kill" for step in steps), "TAILRACE_SEAMS_ONCE": "/tmp"}
+    container = {"name": "operator", "env": [{"name": name, "value": value} for name, value in settings.items()]}
+    patch = {"spec": {"template": {"spec": {"shareProcessNamespace": True, "containers": [container]}}}}
+    old = _operators(shop)
+    deployment = ("-n", OPERATOR_NAMESPACE, "patch", "deployment", "tailrace-operator", "-p", json.dumps(patch))
+    shop.cluster.kubectl(*deployment)
+    shop.wait("the armed operator", 120, lambda: bool(_operators(shop)) and not old & _operators(shop))
+    try:
+        yield
+    finally:
+        shop.cluster.kubectl("-n", OPERATOR_NAMESPACE, "delete", "deployment", "tailrace-operator")
+        shop.cluster.install()
+
+
+def _operator_restarts(shop: Shop) -> int:
+    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
+    return sum(one["restartCount"] for pod in pods for one in pod["status"].get("containerStatuses", ()))
 
 
 def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
