@@ -14,9 +14,10 @@ from typing import Any
 
 import psycopg
 
-from cluster import workload
+from cluster import images, workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster, condition, wait_for
 from cluster.workload import Document
+from tailrace import artifacts
 from tailrace.demo.compare import compare
 
 DDL = """
@@ -117,9 +118,10 @@ class Shop:
         tasks = [line.split() for line in self.cluster.node.ctr("tasks", "ls").stdout.splitlines()]
         os.kill(next(int(task[1]) for task in tasks if task[0] == container), signal.SIGKILL)
 
-    def assert_equal(self, name: str = "shop", seconds: float = 240) -> None:
-        """Hold the writers until the target has every row of the source as it is, and nothing else."""
-        lake = self.volume(f"lake/{name}")
+    def assert_equal(self, name: str = "shop", seconds: float = 240, root: str = "") -> None:
+        """Hold the writers until the target has every row of the source as it is, and nothing else. `root` is the
+        folder of the volume below which the tables lie."""
+        lake = self.volume(f"{root}lake/{name}")
         found: list[str] = []
 
         def equal() -> bool:
@@ -135,6 +137,59 @@ class Shop:
                 wait_for("source = target", seconds, equal, pause=2)
             except TimeoutError as error:
                 raise AssertionError("\n".join([str(error), *found, self.describe()])) from error
+
+
+BUCKET = "bucket"
+OBJECTS = f"objects/{BUCKET}/"
+"""The S3 server's bucket as a folder of the volume."""
+
+
+def object_store(shop: Shop) -> Callable[[str], Document]:
+    """An S3 server in a pod. The function returned gives the part of a spec that leads to a path there."""
+    bucket = shop.volume(OBJECTS)
+    bucket.mkdir(parents=True)
+    for folder in (bucket, bucket.parent):
+        os.chown(folder, workload.USER, workload.USER)
+    keys = {"accessKeyId": "shop-access", "secretAccessKey": "shop-secret-0123456789"}
+    names = {"ROOT_ACCESS_KEY": "accessKeyId", "ROOT_SECRET_KEY": "secretAccessKey"}
+    folders = {"/programs": artifacts.versitygw().parent, "/objects": bucket.parent}
+    pod = {
+        "securityContext": {"runAsUser": workload.USER, "runAsGroup": workload.USER},
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "s3",
+                "image": images.NAMES["spark"],
+                "command": ["/programs/versitygw", "--port", ":7070", "--region", "us-east-1", "posix", "/objects"],
+                "env": [
+                    {"name": name, "valueFrom": {"secretKeyRef": {"name": "shop-s3", "key": key}}}
+                    for name, key in names.items()
+                ],
+                "readinessProbe": {"tcpSocket": {"port": 7070}, "periodSeconds": 1},
+                "volumeMounts": [{"name": path[1:], "mountPath": path} for path in folders],
+            }
+        ],
+        "volumes": [{"name": path[1:], "hostPath": {"path": str(folder)}} for path, folder in folders.items()],
+    }
+    labels = {"app": "shop-s3"}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    place = workload.metadata("shop-s3", shop.space)
+    deployment = {"selector": {"matchLabels": labels}, "template": template}
+    service = {"selector": labels, "ports": [{"port": 7070}]}
+    shop.cluster.apply(
+        workload.secret("shop-s3", shop.space, **keys),
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": place, "spec": deployment},
+        {"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": service},
+    )
+    shop.cluster.rolled_out(shop.space, "deployment/shop-s3")
+    return lambda path: {
+        "location": f"s3://{BUCKET}/{path}",
+        "endpoint": "http://shop-s3:7070",
+        "region": "us-east-1",
+        "pathStyle": True,
+        "credentials": {"secretName": "shop-s3"},
+    }
 
 
 class Writers:
