@@ -6,13 +6,14 @@ from typing import Any, cast
 import pytest
 
 from tailrace.apply.journal import SharedJournal
+from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import Column, SnapshotPlanned, TableSchema
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace.contract.status import Fault
+from tailrace.contract.status import Counters, Fault
 from tailrace.errors import InvalidManifest
 from tailrace.run.control import DriverControl
 from tailrace.run.server import Conflict
@@ -128,3 +129,16 @@ def test_each_snapshot_has_its_own_speed() -> None:
         status = driver.status()
     told = [(s.id, s.rows_per_second, s.seconds_left) for s in status.snapshots]
     assert told == [("s7", 100.0, 10.0), ("s8", 0.0, None)]
+
+
+def test_each_table_has_its_own_speed_and_the_whole_their_sum() -> None:
+    now = [0.0]
+    driver, _, _ = control(table(7), table(8))
+    driver._clock = lambda: now[0]
+    for seconds in (0, 10):
+        now[0] = float(seconds)
+        driver.progress.put(7, TableProgress(counters=Counters(inserts=20 * seconds, snapshot_rows=80 * seconds)))
+        driver.progress.put(8, TableProgress(counters=Counters(updates=seconds, deletes=seconds)))
+        status = driver.status()
+    assert [t.rows_per_second for t in status.tables] == [100.0, 2.0]
+    assert status.apply.rows_per_second == 102.0

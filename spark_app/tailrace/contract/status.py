@@ -47,6 +47,11 @@ class Counters(Model):
     schema_changes: int = 0
     snapshot_rows: int = 0
 
+    @property
+    def rows(self) -> int:
+        """Written to the target in all."""
+        return self.inserts + self.updates + self.deletes + self.snapshot_rows
+
 
 class TableStatus(Model):
     name: str
@@ -55,6 +60,7 @@ class TableStatus(Model):
     applied_record: int = 0
     lag_seconds: float | None = None
     """Age of the oldest commit that is captured and not applied; 0: none."""
+    rows_per_second: float = 0.0
     holes: int = 0
     counters: Counters = Counters()
     fault: Fault | None = None

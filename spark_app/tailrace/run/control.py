@@ -15,10 +15,10 @@ from tailrace.contract.driver import SnapshotAnswer, SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.contract.status import Fault, Status
 from tailrace.errors import InvalidManifest, Retry, TailraceError
-from tailrace.run.rates import Rate
+from tailrace.run.rates import Rates
 from tailrace.run.server import Conflict, Unknown
 from tailrace.run.snapshots import SnapshotRunner
-from tailrace.run.status import Moment, assemble, total
+from tailrace.run.status import Moment, assemble
 from tailrace.seams import seam
 from tailrace.snapshot import planner
 
@@ -51,8 +51,8 @@ class DriverControl:
         self._clock = clock
         self._started = clock()
         self._capture: StateAnswer | None = None
-        self._apply_rate = Rate()
-        self._snapshot_rates: dict[str, Rate] = {}
+        self._table_rates = Rates[int]()
+        self._snapshot_rates = Rates[str]()
         self._rates_lock = threading.Lock()
         self._lock = threading.Lock()
         """One snapshot verb at a time; held while capture records."""
@@ -71,26 +71,26 @@ class DriverControl:
         now = self._clock()
         state = self.journal.state if self.journal is not None else LogState()
         runs = self.runner.runs if self.runner is not None else {}
+        tables = self.progress.all()
         with self._rates_lock:
-            status = assemble(
-                Moment(
-                    name=self.name,
-                    now=now,
-                    started_at=self._started,
-                    log=state,
-                    tables=self.progress.all(),
-                    runs=runs,
-                    capture=self._capture_answer(),
-                    snapshot_rates=self._rates_of(state, now),
-                    suspended=self.suspended,
-                    stopped=self.stopped,
-                    fault=self.fault or self.capture_fault,
-                )
+            table_rates = self._table_rates.add(now, {key: table.counters.rows for key, table in tables.items()})
+            snapshot_rates = self._snapshot_rates.add(now, _rows_read(state))
+        return assemble(
+            Moment(
+                name=self.name,
+                now=now,
+                started_at=self._started,
+                log=state,
+                tables=tables,
+                runs=runs,
+                capture=self._capture_answer(),
+                table_rates=table_rates,
+                snapshot_rates=snapshot_rates,
+                suspended=self.suspended,
+                stopped=self.stopped,
+                fault=self.fault or self.capture_fault,
             )
-            count = total(status)
-            rows = count.inserts + count.updates + count.deletes + count.snapshot_rows
-            rate = round(self._apply_rate.add(now, rows), 1)
-        return status.model_copy(update={"apply": status.apply.model_copy(update={"rows_per_second": rate})})
+        )
 
     def _capture_answer(self) -> StateAnswer | None:
         """A snapshot that waits for the edge is told under the same heading as capture's own waits."""
@@ -99,13 +99,6 @@ class DriverControl:
         if answer is None or answer.waiting_for is not None or waits is None:
             return answer
         return answer.model_copy(update={"waiting_for": f"a snapshot waits for {waits}"})
-
-    def _rates_of(self, state: LogState, now: float) -> dict[str, float]:
-        """Rows per second of each snapshot that has not ended."""
-        running = {key: snapshot for key, snapshot in state.snapshots.items() if snapshot.ended is None}
-        self._snapshot_rates = {key: self._snapshot_rates.get(key) or Rate() for key in running}
-        rows = {key: sum(t.rows_done for t in snapshot.tables.values()) for key, snapshot in running.items()}
-        return {key: rate.add(now, rows[key]) for key, rate in self._snapshot_rates.items()}
 
     def unhealthy(self) -> str | None:
         now = time.monotonic()
@@ -191,3 +184,8 @@ class Requests:
                 self.refused.append(error)
             self._open.remove(request)
 
+
+def _rows_read(state: LogState) -> dict[str, int]:
+    """By snapshot that has not ended."""
+    running = {key: snapshot for key, snapshot in state.snapshots.items() if snapshot.ended is None}
+    return {key: sum(t.rows_done for t in snapshot.tables.values()) for key, snapshot in running.items()}

@@ -23,6 +23,7 @@ MAX_TABLES = 20
 MAX_SNAPSHOTS = 5
 """A first start has one for each table."""
 MAX_FAULTS = 5
+COLUMNS = ("table", "state", "behind", "rows/s", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault")
 STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STOPPED": "red", "WAITING": "yellow"}
 
 
@@ -179,7 +180,7 @@ def _snapshots(status: Status) -> Table:
 
 def _tables(status: Status) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("table", "state", "behind", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault"):
+    for title in COLUMNS:
         table.add_column(title, justify="left" if title in ("table", "state", "fault") else "right")
     shown = sorted(status.tables, key=_urgency)[:MAX_TABLES]
     for row in sorted(shown, key=lambda t: t.name):
@@ -200,6 +201,7 @@ def _cells(table: TableStatus) -> list[RenderableType]:
         table.name,
         Text(table.state, STYLES[table.state]),
         seconds(table.lag_seconds),
+        f"{table.rows_per_second:,.0f}",
         *(f"{n:,}" for n in numbers),
         str(table.holes or ""),
         Text(table.fault.name if table.fault else "", "red"),

@@ -1,6 +1,10 @@
 """Rows per second from ever-growing counters, over a sliding window, with the caller's clock."""
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
 
 
 class Rate:
@@ -22,3 +26,15 @@ class Rate:
     def value(self) -> float:
         (first, low), (last, high) = self._points[0], self._points[-1]
         return (high - low) / (last - first) if last > first else 0.0
+
+
+class Rates(Generic[Key]):
+    """A rate for each key; the keys that are gone are forgotten."""
+
+    def __init__(self) -> None:
+        self._rates: dict[Key, Rate] = {}
+
+    def add(self, now: float, totals: Mapping[Key, int]) -> dict[Key, float]:
+        """Feed all counters; rows per second of each."""
+        self._rates = {key: self._rates.get(key) or Rate() for key in totals}
+        return {key: rate.add(now, totals[key]) for key, rate in self._rates.items()}

@@ -38,6 +38,8 @@ class Moment:
     runs: Mapping[tuple[str, int], TableRun] = field(default_factory=dict)
     capture: StateAnswer | None = None
     """None: capture does not answer."""
+    table_rates: Mapping[int, float] = field(default_factory=dict)
+    """Rows per second by table."""
     snapshot_rates: Mapping[str, float] = field(default_factory=dict)
     """Rows per second by snapshot."""
     suspended: bool = False
@@ -69,6 +71,7 @@ def assemble(at: Moment) -> Status:
         apply=ApplyStatus(
             lag_seconds=max((t.lag_seconds for t in running if t.lag_seconds is not None), default=None),
             record=min((t.applied_record for t in running), default=max(at.log.number, 0)),
+            rows_per_second=round(sum(at.table_rates.values()), 1),
             suspended=at.suspended,
         ),
         tables_total=len(tables),
@@ -130,6 +133,7 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
         applied_sequence=progress.applied_seq,
         applied_record=max(progress.applied_record, 0),
         lag_seconds=lag(at.log, log, progress.applied_record, at.now),
+        rows_per_second=round(at.table_rates.get(log.table_id, 0.0), 1),
         holes=len(progress.holes),
         counters=progress.counters,
         fault=fault,
