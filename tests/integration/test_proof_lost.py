@@ -108,3 +108,28 @@ def test_a_promoted_standby_is_refused(proof: Proof, standby: PostgresServer) ->
     proof.deployment.source["port"] = standby.port
     standby.execute("UPDATE proof.single SET v = 81")
     proof.assert_refused(POSITION_LOST, "the source is on timeline 2, the change log was made on 1")
+
+
+PARTS = """
+CREATE TABLE proof.parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
+CREATE TABLE proof.parts_low PARTITION OF proof.parts FOR VALUES FROM (0) TO (100);
+CREATE TABLE proof.parts_high PARTITION OF proof.parts FOR VALUES FROM (100) TO (200);
+INSERT INTO proof.parts SELECT g, 'v' || g FROM generate_series(0, 199) g;
+"""
+
+
+@pytest.mark.timeout(900)
+def test_rows_that_went_without_a_word_in_the_log_leave_the_target(prove: Begin) -> None:
+    """T12's rule in place: a complete snapshot removes what it did not find, changes under way or not."""
+    proof = prove("iceberg", seed=9)
+    proof.server.execute(PARTS)
+    proof.deployment.once()
+    proof.assert_equal("proof.parts")
+    proof.server.execute("ALTER TABLE proof.parts DETACH PARTITION proof.parts_high")
+    run = proof.deployment.start()
+    writers = proof.writers(seed=9, count=2)
+    run.until(lambda: proof.differences("proof.parts", "proof.parts_high") == [], 240, "the detached rows to go")
+    writers.stop()
+    assert run.stop() == 0, run.tail()
+    proof.deployment.once()
+    proof.assert_equal("proof.parts", "proof.parts_high")

@@ -77,9 +77,16 @@ class Proof:
     def assert_equal(self, *more: str) -> None:
         """Every proof table (and `more`), row by row and column by column."""
         names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
-        with self.server.connect() as connection:
-            found = compare(connection, names, self.deployment.lake, self.deployment.format)
+        found = self.differences(*names)
         assert not found, "\n".join(found)
+
+    def differences(self, *names: str) -> list[str]:
+        """What the comparison of these tables finds; none: source = target."""
+        with self.server.connect() as connection:
+            try:
+                return compare(connection, names, self.deployment.lake, self.deployment.format)
+            except FileNotFoundError as error:
+                return [str(error)]
 
     def assert_nothing_acknowledged_early(self) -> None:
         """Invariant 1, from outside: the slot's confirmed position is not beyond the journal's last record."""
