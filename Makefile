@@ -66,7 +66,9 @@ test: check integration ## Everything: check, then tests against PostgreSQL, Spa
 
 # Tests that talk to an API server only wait most of the time: they run beside the others, and tell their results at the end.
 WAITING := $(wildcard $(addprefix tests/integration/test_,kube_api.py crds.py chart*.py operator_*.py))
-WORKING := $(filter-out $(WAITING),$(wildcard tests/integration/test_*.py))
+# The whole cluster comes last: once it is up it costs a fifth of a core.
+CLUSTERED := $(wildcard tests/integration/test_cluster_*.py)
+WORKING := $(filter-out $(WAITING) $(CLUSTERED),$(wildcard tests/integration/test_*.py)) $(CLUSTERED)
 integration: ## Tests against real servers
 	@told=$$(mktemp); $(PYTEST) $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
 	$(PYTEST) $(WORKING); status=$$?; \
