@@ -7,6 +7,7 @@ from support.proof.harness import Begin
 from support.proof.process import Deployment, status
 
 CONFIGURATION, FENCED = 10, 13
+FEW_CHUNKS = {"chunkRows": 150}
 
 # Py4J closes its idle connections from the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -18,7 +19,7 @@ def test_a_foreign_compaction_between_locating_and_committing_makes_the_batch_lo
     prove: Begin, spark: SparkSession
 ) -> None:
     """T4: what was located lies elsewhere now; the conflict is refused, and what comes after it looks anew."""
-    proof = prove("delta", seed=21)
+    proof = prove("delta", seed=21, snapshot=FEW_CHUNKS)
     proof.deployment.once()
     table = proof.deployment.lake / "proof" / "single"
     run = proof.deployment.start(seams="apply.before-commit=hold")
@@ -38,7 +39,7 @@ def test_a_foreign_compaction_between_locating_and_committing_makes_the_batch_lo
 @pytest.mark.timeout(600)
 def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove: Begin) -> None:
     """T5: another name, slot and change log, the same tables in the same place."""
-    proof = prove("delta", seed=22)
+    proof = prove("delta", seed=22, snapshot=FEW_CHUNKS)
     first = proof.deployment.start()
     first.until(proof.completed(3), 200, "the initial snapshots")
     folder = proof.deployment.folder.parent / "second"
@@ -57,7 +58,7 @@ def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove
 @pytest.mark.timeout(600)
 def test_a_second_process_of_the_same_replicator_takes_over_and_the_first_ends(prove: Begin) -> None:
     """As when a node that was cut off comes back: its driver must not write beside the one that took its place."""
-    proof = prove("iceberg", seed=24)
+    proof = prove("iceberg", seed=24, snapshot=FEW_CHUNKS)
     first = proof.deployment.start()
     first.until(proof.completed(3), 200, "the initial snapshots")
     second = proof.deployment.start("--run-dir", str(proof.deployment.folder / "run-elsewhere"))
@@ -90,7 +91,7 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: B
 
 @pytest.mark.timeout(600)
 def test_once_ends_while_writers_go_on_and_holes_never_cease(prove: Begin) -> None:
-    proof = prove("delta", seed=24)
+    proof = prove("delta", seed=25, snapshot={"chunkRows": 60})
     writers = proof.writers(seed=24, count=6)
     proof.deployment.once(300)
     writers.stop()

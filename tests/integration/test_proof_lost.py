@@ -121,7 +121,7 @@ INSERT INTO proof.parts SELECT g, 'v' || g FROM generate_series(0, 199) g;
 @pytest.mark.timeout(900)
 def test_rows_that_went_without_a_word_in_the_log_leave_the_target(prove: Begin) -> None:
     """T12's rule in place: a complete snapshot removes what it did not find, changes under way or not."""
-    proof = prove("iceberg", seed=9)
+    proof = prove("iceberg", seed=9, snapshot={"chunkRows": 150})
     proof.server.execute(PARTS)
     proof.deployment.once()
     proof.assert_equal("proof.parts")
