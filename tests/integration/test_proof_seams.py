@@ -42,7 +42,7 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
 
 @pytest.mark.timeout(1500)
 def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(prove: Begin) -> None:
-    proof = prove("iceberg", seed=2)
+    proof = prove("iceberg", seed=2, snapshot={"chunkRows": 60})
     writers = proof.writers(seed=2)
     for number, seam in enumerate(DRIVER):
         request = proof.deployment.request(f"again-{number}", tables=["proof.*"])
