@@ -7,18 +7,36 @@ from pathlib import Path
 
 import pytest
 
-from support.postgres import PostgresServer, standby_of
+from support.postgres import PostgresServer, copy_of, standby_of
 from support.proof.harness import Begin, Proof
+from support.proof.process import Deployment
 
 POSITION_LOST, CONFIGURATION = 12, 10
 
 
+@pytest.fixture(scope="module")
+def copied_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proof]:
+    """A Replicator that has copied everything once; it and its server are stopped."""
+    with PostgresServer(14) as server:
+        proof = Proof.begin(server, tmp_path_factory.mktemp("once"), "delta", seed=7, snapshot={"chunkRows": 150})
+        try:
+            proof.deployment.once()
+        finally:
+            proof.deployment.close()
+        server.stop()
+        yield proof
+
+
 @pytest.fixture
-def proof(prove: Begin) -> Proof:
-    """A Replicator that has copied everything once and is stopped."""
-    proof = prove("delta", seed=7, snapshot={"chunkRows": 150})
-    proof.deployment.once()
-    return proof
+def proof(copied_once: Proof, tmp_path: Path) -> Iterator[Proof]:
+    """A copy of it: server, change log, target and run directory."""
+    first = copied_once.deployment
+    shutil.copytree(first.folder, tmp_path / "proof", ignore=shutil.ignore_patterns("*.sock"))
+    with copy_of(copied_once.server) as server:
+        source = {**first.source, "port": server.port}
+        deployment = Deployment(tmp_path / "proof", source, first.format, first.spec)
+        yield Proof(server, deployment)
+        deployment.close()
 
 
 @pytest.fixture
