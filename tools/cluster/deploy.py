@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -129,6 +130,8 @@ class Cluster:
             if found is None:
                 raise CommandFailed(f"no service {service} in {space}")
             with self.node.lend(found["spec"]["clusterIP"], port) as local:
+                # A ready pod is not yet one that the node's rules lead to.
+                wait_for(f"an answer of service {service} in {space}", 60, lambda: _stays_open(local))
                 yield local
             return
         command = [str(places.program("kubectl")), "-n", space, "port-forward", f"service/{service}", f":{port}"]
@@ -174,6 +177,18 @@ def wait_for(what: str, seconds: float, check: Callable[[], bool], pause: float 
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds:.0f} s: {what}")
         time.sleep(pause)
+
+
+def _stays_open(port: int) -> bool:
+    """Whether somebody is at the other end: a forwarder that finds nobody hangs up at once."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+            probe.settimeout(0.5)
+            return probe.recv(1) != b""
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
 
 
 def _repository(name: str) -> str:
