@@ -28,7 +28,10 @@ def read_delta(path: Path | str, options: dict[str, str] | None = None) -> pa.Ta
 
 def read_iceberg(path: Path) -> pa.Table:
     """The rows that pyiceberg sees; the table lies in a folder catalog."""
-    newest = max((path / "metadata").glob("v*.metadata.json"), key=lambda p: int(p.name.split(".")[0][1:]))
+    versions = list((path / "metadata").glob("v*.metadata.json"))
+    if not versions:
+        raise FileNotFoundError(f"{path} holds no Iceberg table")
+    newest = max(versions, key=lambda p: int(p.name.split(".")[0][1:]))
     return StaticTable.from_metadata(str(newest)).scan().to_arrow()
 
 
