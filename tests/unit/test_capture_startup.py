@@ -231,4 +231,5 @@ def test_who_is_told_to_end_does_not_wait_for_the_slot(
     stopping.set()
     with pytest.raises(startup.Interrupted):
         startup.start(place(tmp_path), IDS, lambda _: None, stopping)
+    assert place(tmp_path).storage.exists(FIRST_START), "a slot that was done at that moment is known as ours"
     free.set()

@@ -212,7 +212,7 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
     while thread.is_alive():
         thread.join(0.5)
         if stopping.is_set():
-            place.storage.delete(FIRST_START)  # the server gives the slot up with us
+            # The note stays: the server gives the slot up with us, unless it was just done.
             raise Interrupted(f"told to end while slot {name} was being made")
         waits = slots.slot_waits_for(place.connection, maker.application_name) if thread.is_alive() else None
         progress(waits)
