@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cluster.deploy import Cluster
+    from support.capture import CaptureRun
     from support.proof.harness import Begin
 
 
@@ -74,6 +75,16 @@ def cluster() -> Iterator["Cluster"]:
     yield made
     if not keep:
         made.down()
+
+
+@pytest.fixture
+def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator["CaptureRun"]:
+    """Capture alone on the test's server; not started yet."""
+    from support.capture import CaptureRun
+
+    run = CaptureRun(postgres, tmp_path / "c")
+    yield run
+    run.close()
 
 
 @pytest.fixture

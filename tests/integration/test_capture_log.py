@@ -2,8 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -17,13 +16,6 @@ CREATE TABLE t (id int PRIMARY KEY, v int, name text, big text, amount numeric(1
 ALTER TABLE t ALTER big SET STORAGE EXTERNAL
 """
 MakeRun = Callable[..., CaptureRun]
-
-
-@pytest.fixture
-def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
-    run = CaptureRun(postgres, tmp_path / "c")
-    yield run
-    run.close()
 
 
 def compare(run: CaptureRun, table: str = "public.t") -> None:

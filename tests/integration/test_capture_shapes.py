@@ -1,21 +1,11 @@
 """Sources of other shapes: names that are given, partitions, prepared transactions, a log that the server has lost."""
 
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from support.capture import CaptureRun, check_invariants, eventually, refused, source_rows, started
-from support.postgres import PostgresServer
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
-
-
-@pytest.fixture
-def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
-    run = CaptureRun(postgres, tmp_path / "c")
-    yield run
-    run.close()
 
 
 @pytest.mark.parametrize(

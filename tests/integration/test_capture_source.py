@@ -1,8 +1,6 @@
 """Capture and its source: positions that are lost, tables that come, change and go, chunks, idle sources."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,6 @@ from tailrace.changelog.records import Applied, ChunkRegistered, SnapshotPlanned
 from tailrace.errors import Retry
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
-
-
-@pytest.fixture
-def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
-    run = CaptureRun(postgres, tmp_path / "c")
-    yield run
-    run.close()
 
 
 @pytest.mark.postgres(18)

@@ -2,24 +2,15 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.capture import CaptureRun, check_invariants, eventually, refused, source_rows, started
-from support.postgres import PostgresServer
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 SLOTS = "SELECT slot_name::text FROM pg_replication_slots"
 PUBLISHED = "SELECT tablename::text FROM pg_publication_tables ORDER BY 1"
-
-
-@pytest.fixture
-def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator[CaptureRun]:
-    run = CaptureRun(postgres, tmp_path / "c")
-    yield run
-    run.close()
 
 
 @pytest.mark.parametrize(
