@@ -103,8 +103,19 @@ def test_a_snapshot_of_which_only_failed_tables_are_left_does_not_hold_it_up() -
     state = log(table(), table(8, initial=False), outcome="")
     fine = {8: TableProgress(applied_record=9)}
     assert "under way" in OnceCheck(100).look(state, at(9) | fine, 0).waits_for
-    verdict = OnceCheck(100).look(state, at(-1, stopped=True) | fine, 0)
+    verdict = OnceCheck(100).look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
+
+
+def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_has_ended() -> None:
+    """A target that was emptied is refused until a snapshot fills it; the refusal is older than the snapshot's plan."""
+    check = OnceCheck(100)
+    refused = at(0, stopped=True, refused_record=3)
+    assert "under way" in check.look(log(table(), outcome=""), refused, 0).waits_for
+    read = log(table(), outcome="completed", number=9)
+    assert "tried again" in check.look(read, refused, 0).waits_for
+    assert check.look(read, at(0, stopped=True, refused_record=9), 0).failed == ("s.t7",)
+    assert check.look(read, at(9), 0).failed == ()
 
 
 def test_a_table_that_is_only_retried_is_waited_for() -> None:

@@ -111,6 +111,15 @@ def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> N
     assert "spark.log" in caught.value.fix and "driver.memory" in caught.value.fix
 
 
+@pytest.mark.parametrize(("command", "code"), [("cat", 0), ("sleep 60", -9)], ids=["exits", "hangs"])
+def test_the_jvm_is_gone_when_the_session_has_stopped(command: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "STOP_SECONDS", 2.0)
+    with subprocess.Popen(command.split(), stdin=subprocess.PIPE) as jvm:
+        context = SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))
+        session.stop(cast(SparkSession, SimpleNamespace(sparkContext=context, stop=lambda: None)))
+        assert jvm.returncode == code
+
+
 def test_a_jvm_that_cannot_start_is_named_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})

@@ -138,6 +138,7 @@ class Applier:
     # ---- on the pool's threads ----
 
     def _run(self, slot: _Slot) -> None:
+        begun = self._through
         try:
             worker = slot.worker = slot.worker or self._make(slot.table)
             while not self._stopping and worker.advance(self._journal.refresh(), self._through):
@@ -147,12 +148,12 @@ class Applier:
                 worker.tidy(self._journal.state, slot.tidied)
             slot.pause, slot.due, slot.failed_since, slot.refused = FIRST_PAUSE, 0.0, None, None
         except Exception as error:  # the boundary of one table: named in the status and tried again
-            self._failed(slot, error)
+            self._failed(slot, error, begun)
         finally:
             with self._lock:
                 slot.running = None
 
-    def _failed(self, slot: _Slot, error: Exception) -> None:
+    def _failed(self, slot: _Slot, error: Exception, record: int) -> None:
         now = self._clock()
         table_id = slot.table.table_id
         slot.failed_since = slot.failed_since or now
@@ -166,7 +167,7 @@ class Applier:
         if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
         fault = fault_of(error, now)
-        self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop))
+        self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
 

@@ -25,6 +25,8 @@ class TableProgress:
     fault: Fault | None = None
     stopped: bool = False
     """A fault that trying again will not heal."""
+    refused_record: int = -1
+    """What the last attempt that failed was to bring the table to."""
 
 
 class Progress:
@@ -50,12 +52,12 @@ class Progress:
         with self._lock:
             self._tables.pop(table_id, None)
 
-    def fail(self, table_id: int, fault: Fault, stopped: bool) -> None:
-        """Note a failed attempt; `since` stays that of the first in a row."""
+    def fail(self, table_id: int, fault: Fault, stopped: bool, record: int = -1) -> None:
+        """Note a failed attempt to come to `record`; `since` stays that of the first in a row."""
         before = self.of(table_id)
         if before.fault is not None and before.fault.name == fault.name:
             fault = fault.model_copy(update={"since": before.fault.since, "count": before.fault.count + 1})
-        self.put(table_id, replace(before, fault=fault, stopped=stopped))
+        self.put(table_id, replace(before, fault=fault, stopped=stopped, refused_record=record))
 
 
 def add(one: Counters, other: Counters) -> Counters:

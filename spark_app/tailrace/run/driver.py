@@ -105,7 +105,7 @@ class Driver:
                 self._take_down(parts, view)
         finally:
             if not self._ending.hurried:
-                without_jvm_errors("Spark", spark.stop)
+                without_jvm_errors("Spark", lambda: session.stop(spark))
 
     def _journal(self, capture: CaptureProcess, view: display.Display) -> SharedJournal | None:
         """Wait for record 0, and show what it waits for; None: a signal came first."""

@@ -116,4 +116,4 @@ def _drop_from_catalog(spec: ReplicatorSpec, tables: list[TableLog], run_dir: Pa
                 if catalog.catalog.tableExists(identifier) and not catalog.catalog.dropTable(identifier, False):
                     raise TargetRefused(f"the catalog does not drop {first.name}", "Drop it by hand.")
     finally:
-        spark.stop()
+        session.stop(spark)

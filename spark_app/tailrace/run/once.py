@@ -3,8 +3,9 @@
 Done is: capture has recorded everything up to the source's position at the start, every snapshot that is wanted has
 ended, every table has covered the record at which all of that was first true, and every row that was withheld there
 has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
-make new ones for ever); they are counted, and the next run reads them. Tables that are stopped, or whose last snapshot
-failed (in an earlier run, too), do not hold the end up either; they make it a failure, and so do failed snapshots.
+make new ones for ever); they are counted, and the next run reads them. Tables that are stopped (and were tried with all
+of that: a snapshot may have healed them), or whose last snapshot failed (in an earlier run, too), do not hold the end
+up either; they make it a failure, and so do failed snapshots.
 """
 
 from collections.abc import Mapping, Set
@@ -47,7 +48,8 @@ class OnceCheck:
             self._since = state.number
         failed = [t for t in _live(state) if _failed(t, state, progress)]
         healthy = {t.table_id: t for t in _live(state) if t not in failed}
-        waits = self._waits(state, open_requests, {t.table_id for t in failed})
+        closed = {t.table_id for t in failed if progress.get(t.table_id, NO_PROGRESS).applied_record < 0}
+        waits = self._waits(state, open_requests, closed)
         if waits:
             self._record = self._owed = None
             return Verdict(False, waits)
@@ -55,6 +57,9 @@ class OnceCheck:
             self._record = state.number
         now = {table_id: progress.get(table_id, NO_PROGRESS) for table_id in healthy}
         behind = [table_id for table_id, p in now.items() if p.applied_record < self._record]
+        untried = [t for t in failed if _untried(t, progress, self._record)]
+        if untried:
+            return Verdict(False, f"{untried[0].schema.name} is to be tried again")
         if behind:
             return Verdict(False, f"{healthy[behind[0]].schema.name} has not applied record {self._record}")
         owed = self._still_owed(state, now)
@@ -64,7 +69,7 @@ class OnceCheck:
         withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
         return Verdict(True, failed=tuple(names), withheld=withheld)
 
-    def _waits(self, state: LogState, open_requests: int, failed: Set[int]) -> str:
+    def _waits(self, state: LogState, open_requests: int, closed: Set[int]) -> str:
         if state.position < self._position:
             return "capture has not reached the source's position at start"
         if not state.tables:
@@ -74,7 +79,7 @@ class OnceCheck:
         if planner.wanted(state, {}):
             return "a snapshot is to be planned"
         under_way = [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
-        running = [s.plan for s in under_way if not _stuck(s, failed)]
+        running = [s.plan for s in under_way if not _stuck(s, closed)]
         return f"snapshot {running[0].snapshot_id} is under way" if running else ""
 
     def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
@@ -105,14 +110,19 @@ def _live(state: LogState) -> list[TableLog]:
     return [t for t in state.tables.values() if not t.removed]
 
 
-def _stuck(snapshot: SnapshotState, failed: Set[int]) -> bool:
-    """Only tables that failed are left to be read: no chunk of theirs is begun before their target is open."""
+def _stuck(snapshot: SnapshotState, closed: Set[int]) -> bool:
+    """Only tables whose target could not be opened are left to be read: no chunk of theirs is begun before it is."""
     left = {table_id for table_id, part in snapshot.tables.items() if part.finished is None}
-    return bool(left) and left <= failed
+    return bool(left) and left <= closed
 
 
 def _fills_holes(plan: SnapshotPlanned) -> bool:
     return plan.reason == "repair" and plan.keys is not None
+
+
+def _untried(table: TableLog, progress: Mapping[int, TableProgress], record: int) -> bool:
+    at = progress.get(table.table_id, NO_PROGRESS)
+    return table.stopped is None and at.stopped and max(at.applied_record, at.refused_record) < record
 
 
 def _failed(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> bool:

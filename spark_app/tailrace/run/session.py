@@ -6,6 +6,7 @@ Called once by the driver. Settings are a pure function, so that they can be tes
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from tailrace.errors import Retry
 from tailrace.run.manifest import size
 from tailrace.storage import hadoop_options
 
+STOP_SECONDS = 10.0
+"""A JVM that has not ended by then, with its session stopped, is killed: it holds nothing that is not committed."""
 POOLS = """<?xml version="1.0"?>
 <allocations>
   <pool name="changes"><schedulingMode>FAIR</schedulingMode><weight>4</weight><minShare>2</minShare></pool>
@@ -186,3 +189,19 @@ def check(spark: SparkSession, log_file: Path) -> None:
             f"Spark's JVM ended with code {code}.",
             f"Its last lines are in {log_file}. Code -9 or 137: the machine was out of memory, see driver.memory.",
         )
+
+
+def stop(spark: SparkSession) -> None:
+    """End the session and its JVM, which would otherwise only notice later that its driver is gone."""
+    jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    try:
+        spark.stop()
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
+        assert jvm.stdin is not None
+        jvm.stdin.close()  # the gateway's sign to exit
+        try:
+            jvm.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            jvm.wait()
