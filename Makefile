@@ -15,7 +15,7 @@ SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
 
-setup: ## Make .venv and fetch PostgreSQL, Spark's jars and the S3 test server
+setup: ## Make .venv, fetch PostgreSQL, Spark's jars and the S3 test server, and make Spark start sooner
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
 	@$(PYTHON) tools/bootstrap.py
 	@touch $(READY)
@@ -68,10 +68,13 @@ test: check integration ## Everything: check, then tests against PostgreSQL, Spa
 WAITING := $(wildcard $(addprefix tests/integration/test_,kube_api.py crds.py chart*.py operator_*.py))
 # The whole cluster comes last: once it is up it costs a fifth of a core.
 CLUSTERED := $(wildcard tests/integration/test_cluster_*.py)
-WORKING := $(filter-out $(WAITING) $(CLUSTERED),$(wildcard tests/integration/test_*.py)) $(CLUSTERED)
+# Two files at a time, the long ones first: a proof leaves a fifth of the machine idle while it waits for a state.
+WORKING := $(wildcard $(addprefix tests/integration/test_,proof_*.py run_*.py))
+WORKING += $(filter-out $(WORKING) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/test_*.py))
 integration: ## Tests against real servers
 	@told=$$(mktemp); $(PYTEST) $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(PYTEST) $(WORKING); status=$$?; \
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
+	$(PYTEST) --durations 10 $(CLUSTERED) || status=1; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
 soak: ## The long proving runs

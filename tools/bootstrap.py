@@ -1,4 +1,4 @@
-"""Sets the project up on a fresh machine: `.venv`, PostgreSQL binaries, Spark's jars, the S3 server; Kubernetes.
+"""Sets the project up on a fresh machine: `.venv`, PostgreSQL, Spark's jars and classes, the S3 server; Kubernetes.
 
 Called by `make setup` with the system's Python (standard library only). Kubernetes takes minutes to build and serves
 only the tests and the one-node cluster: it is made when it is named, as `make integration` does. Every part is skipped
@@ -165,6 +165,16 @@ def fetch_jars(coordinates: tuple[str, ...], folder: Path) -> None:
         maven.fetch(coordinates, folder, scratch, pyspark_jars())
 
 
+def make_classes() -> bool:
+    """The archive of classes with which Spark's JVM starts sooner."""
+    command = [str(VENV / "bin" / "python"), "-m", "tailrace.run.class_archive"]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "spark_app"))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}")
+    return done.stdout.rstrip().endswith("is made")
+
+
 def make_s3() -> bool:
     """The S3 server of the tests, built from its Go module."""
 
@@ -203,6 +213,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "venv": make_venv,
     "postgres": make_postgres,
     "jars": make_jars,
+    "classes": make_classes,
     "s3": make_s3,
     "kubernetes": make_kubernetes,
     "node": make_node,

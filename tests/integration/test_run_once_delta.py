@@ -1,5 +1,7 @@
 """The whole path for Delta: real PostgreSQL, the real command, source and target compared row by row."""
 
+from pathlib import Path
+
 import pytest
 
 from support.proof.harness import Begin
@@ -24,6 +26,8 @@ def test_a_snapshot_is_asked_for_while_changes_go_on(prove: Begin) -> None:
     proof = prove("delta", seed=2)
     run = proof.deployment.start()
     run.until(proof.completed(3), 200, "the initial snapshots")
+    # A JVM that cannot use the archive of classes maps none of it.
+    assert "classes.jsa" in Path(f"/proc/{run.child('java').pid}/maps").read_text()
     writers = proof.writers(seed=2, count=3)
     proof.ask("again", tables=["proof.single", "proof.typed"])
     run.until(proof.completed(4), 200, "the snapshot that was asked for")

@@ -112,11 +112,10 @@ def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("command", "code"), [("cat", 0), ("sleep 60", -9)], ids=["exits", "hangs"])
-def test_the_jvm_is_gone_when_the_session_has_stopped(command: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "STOP_SECONDS", 2.0)
+def test_the_jvm_is_gone_when_the_session_has_stopped(command: str, code: int) -> None:
     with subprocess.Popen(command.split(), stdin=subprocess.PIPE) as jvm:
         context = SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))
-        session.stop(cast(SparkSession, SimpleNamespace(sparkContext=context, stop=lambda: None)))
+        session.stop(cast(SparkSession, SimpleNamespace(sparkContext=context, stop=lambda: None)), 2.0)
         assert jvm.returncode == code
 
 

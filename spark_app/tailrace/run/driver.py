@@ -23,7 +23,7 @@ from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
-from tailrace.run import display, launch, session
+from tailrace.run import class_archive, display, launch, session
 from tailrace.run.control import DriverControl, Requests
 from tailrace.run.ending import Ending
 from tailrace.run.launch import Parts, Settings
@@ -90,7 +90,9 @@ class Driver:
     def _work(self, capture: CaptureProcess, view: display.Display) -> int:
         config = PgConfig.of(self._spec.source, f"tailrace {self._name}"[:63], self._settings.secrets)
         once = OnceCheck(position_at_start(config, self._spec)) if self._settings.once else None
-        spark = session.start(self._spec, self._folder.path, self._folder.spark_log)
+        spark = session.start(
+            self._spec, self._folder.path, self._folder.spark_log, class_archive.java_options()
+        )
         try:
             journal = self._journal(capture, view)
             if journal is None:

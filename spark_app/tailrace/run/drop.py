@@ -101,12 +101,12 @@ def table_folder(table: TableLog) -> str:
 
 def _drop_from_catalog(spec: ReplicatorSpec, tables: list[TableLog], run_dir: Path) -> None:
     """The catalog's entries; the files are deleted afterwards like any others."""
-    from tailrace.run import session
+    from tailrace.run import class_archive, session
     from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
     from tailrace.targets.lake.iceberg_java import Java, guarded
 
     run_dir.mkdir(parents=True, exist_ok=True)
-    spark = session.start(spec, run_dir, run_dir / "spark.log")
+    spark = session.start(spec, run_dir, run_dir / "spark.log", class_archive.java_options())
     try:
         catalog = IcebergCatalog.open(Java.of(spark), spec.target, os.environ)
         for table in tables:

@@ -149,13 +149,14 @@ def forget_leftovers(run_dir: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path) -> SparkSession:
-    """Start the JVM; what it logs and prints goes to `log_file`."""
+def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
+    """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`."""
     forget_leftovers(run_dir)
     (run_dir / "pools.xml").write_text(POOLS)
     (run_dir / "log4j2.properties").write_text(LOG4J.format(log_file=log_file))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
+    values["spark.driver.extraJavaOptions"] += f" {java_options}"
     if values["spark.master"].startswith(KUBERNETES):
         os.environ["SPARK_LOCAL_IP"] = values["spark.driver.host"]
     else:
@@ -191,8 +192,9 @@ def check(spark: SparkSession, log_file: Path) -> None:
         )
 
 
-def stop(spark: SparkSession) -> None:
-    """End the session and its JVM, which would otherwise only notice later that its driver is gone."""
+def stop(spark: SparkSession, patience: float = STOP_SECONDS) -> None:
+    """End the session and, within `patience` seconds, its JVM, which would else notice only later that its driver is
+    gone."""
     jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     try:
         spark.stop()
@@ -201,7 +203,7 @@ def stop(spark: SparkSession) -> None:
         assert jvm.stdin is not None
         jvm.stdin.close()  # the gateway's sign to exit
         try:
-            jvm.wait(STOP_SECONDS)
+            jvm.wait(patience)
         except subprocess.TimeoutExpired:
             jvm.kill()
             jvm.wait()
