@@ -31,9 +31,7 @@ def test_a_foreign_compaction_between_locating_and_committing_makes_the_batch_lo
     held.unlink()
     run.until(lambda: "somebody else changed the table" in run.tail(100_000), 200, "the conflict to be told")
     proof.server.execute("DELETE FROM proof.single WHERE id % 3 = 0")
-    assert run.stop() == 0, run.tail()
-    proof.deployment.once()
-    proof.assert_equal()
+    proof.settle(run)
 
 
 @pytest.mark.timeout(600)
@@ -50,9 +48,7 @@ def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(prove
     assert "TargetRefused" in refused.tail()
     second.close()
     proof.server.execute("UPDATE proof.single SET v = 83")
-    assert first.stop() == 0, first.tail()
-    proof.deployment.once()
-    proof.assert_equal()
+    proof.settle(first)
 
 
 @pytest.mark.timeout(600)
@@ -66,9 +62,7 @@ def test_a_second_process_of_the_same_replicator_takes_over_and_the_first_ends(p
     assert first.wait(120) == FENCED, first.tail()
     assert "Fenced" in first.tail()
     writers.stop()
-    assert second.stop() == 0, second.tail()
-    proof.deployment.once()
-    proof.assert_equal()
+    proof.settle(second)
 
 
 @pytest.mark.timeout(600)
@@ -84,9 +78,7 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: B
         path.unlink()
     held.unlink()
     run.until(proof.completed(4), 300, "the snapshots and the one that makes up for the loss")
-    assert run.stop() == 0, run.tail()
-    proof.deployment.once()
-    proof.assert_equal()
+    proof.settle(run)
 
 
 @pytest.mark.timeout(600)

@@ -39,6 +39,4 @@ def test_a_snapshot_is_asked_for_while_changes_go_on(prove: Begin) -> None:
     run.until(proof.completed(7), 200, "two more of them, and the table that came later")
     proof.server.execute("UPDATE proof.later SET v = 'after' WHERE id % 2 = 0")
     writers.stop()
-    assert run.stop() == 0, run.tail()
-    proof.deployment.once(400)
-    proof.assert_equal("proof.later")
+    proof.settle(run, "proof.later")

@@ -41,7 +41,7 @@ def test_random_kills_leave_no_wrong_row(tmp_path: Path, number: int) -> None:
     with PostgresServer((14, 18)[number % 2]) as server:
         format = ("delta", "iceberg")[number // 2 % 2]
         proof = Proof.begin(server, tmp_path, format, seed=number, retention={"time": "5s"})
-        writers = proof.writers(seed=number, count=6, truncate=True)
+        writers = proof.writers(seed=number, count=6, pause=0.01, truncate=True)
         stalls = StalledCommits(server.connect, seed=number)
         stalls.start()
         try:

@@ -48,6 +48,8 @@ SCHEMA = TableSchema(
 DDL = ("id bigint, customer_id bigint, status string, amount decimal(12,2), qty int, created_at timestamp,"
        " updated_at timestamp, note string")  # fmt: skip
 SUMS = "SELECT count(*), count(DISTINCT id), sum(qty), sum(amount), sum(crc32(note)) FROM {}"
+CHECKSUM_FILES = "spark.databricks.delta.writeChecksumFile.enabled"
+"""Off in Tailrace's session, on in Delta's defaults: without them MERGE computes the table's state from its log."""
 LOG, FILES, MERGE_CONF = "bench", 10, {"spark.sql.join.preferSortMergeJoin": "false"}
 V3 = ("'format-version'='3','write.delete.mode'='merge-on-read','write.update.mode'='merge-on-read',"
       "'write.merge.mode'='merge-on-read','write.distribution-mode'='none',"
@@ -170,6 +172,7 @@ class Bench:
         part = self.slice(side.table.refresh(), self.keys(kind, count))
         results = []
         for role, what, act in (("tailrace", "mark", self.mark), ("incumbent", "MERGE", self.merge)):
+            self.spark.conf.set(CHECKSUM_FILES, str(role == "incumbent").lower())
             with Watch([os.getpid()]) as watch:
                 act(side, part)
             results.append(watch.result(f"apply, {side.format}, {count:,} {kind} keys", what, role, count))

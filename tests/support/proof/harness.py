@@ -1,5 +1,6 @@
 """One proof: a server with the proof tables, a Replicator over them, writers, and the comparison at the end."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Protocol
 
 from support.postgres import PostgresServer
 from support.proof import tables
-from support.proof.process import Deployment, status
+from support.proof.process import Deployment, Run, status
 from support.proof.writers import Writers
 from tailrace.demo.compare import compare
 
@@ -59,7 +60,8 @@ class Proof:
     def here(self) -> tuple[str, str]:
         return "--run-dir", str(self.deployment.state)
 
-    def writers(self, seed: int, count: int = 5, *, pause: float = 0.01, truncate: bool = False) -> Writers:
+    def writers(self, seed: int, count: int = 5, *, pause: float = 0.03, truncate: bool = False) -> Writers:
+        """`pause`: seconds between a writer's transactions. The default leaves two cores time for the rest."""
         return Writers(
             self.server.connect, count=count, keys=2 * ROWS, seed=seed, pause=pause, truncate=truncate
         ).start()
@@ -79,6 +81,18 @@ class Proof:
         names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
         found = self.differences(*names)
         assert not found, "\n".join(found)
+
+    def settle(self, run: Run, *more: str) -> None:
+        """What runs brings the target level with a source that nobody writes to any more, and ends in order."""
+        names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
+
+        def level() -> bool:
+            time.sleep(1)
+            return not self.differences(*names)
+
+        run.until(level, 200, "source = target")
+        assert run.stop() == 0, run.tail()
+        self.assert_equal(*more)
 
     def differences(self, *names: str) -> list[str]:
         """What the comparison of these tables finds; none: source = target."""
