@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from cluster import cgroups, node_files, places, workload
-from cluster.deploy import Cluster, CommandFailed
+from cluster.deploy import Cluster, CommandFailed, waiting_reasons
 from cluster.node import Node
 from cluster.services import NotReady, Services
 from cluster.workload import Document
@@ -129,3 +129,13 @@ def test_the_entry_point_gives_the_executor_its_options_in_order_and_unsplit(tmp
     assert "-Xmxexecutor_memory" in words
     assert words[words.index("-cp") + 1] == "/spark/jars/*"
     assert words[words.index("--podName") + 1] == "executor_pod_name"
+
+
+def test_what_keeps_a_pod_from_starting_is_told() -> None:
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    statuses = [{"image": "a:1", "state": waiting}, {"image": "b:1", "state": {"running": {}}}]
+    pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": statuses}}
+    told = waiting_reasons([pod, {"metadata": {"name": "q"}}])
+    assert told[0] == "pod p, image a:1: ImagePullBackOff: not found"
+    assert len(told) == 2 and "kind load" in told[1]
+    assert waiting_reasons([{"metadata": {"name": "q"}}]) == []

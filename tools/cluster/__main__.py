@@ -20,7 +20,7 @@ from tailrace.demo import shop
 from tailrace.demo.compare import compare
 
 from . import workload
-from .deploy import Cluster, CommandFailed, condition, wait_for
+from .deploy import OPERATOR_NAMESPACE, Cluster, CommandFailed, condition, wait_for
 from .node import Say
 from .services import NotReady
 
@@ -61,9 +61,14 @@ def main() -> int:
 
 
 def down(cluster: Cluster) -> None:
-    if cluster.node is None:
-        cluster.forget(SPACE)
+    if cluster.node is not None:
+        cluster.down()
+        return
+    cluster.forget(SPACE)
     cluster.down()
+    print(f"Kept are the namespace {OPERATOR_NAMESPACE} and the resource definitions. If nothing else uses them:")
+    print(f"  kubectl delete namespace {OPERATOR_NAMESPACE}")
+    print("  kubectl delete crd replicators.tailrace.dev snapshotrequests.tailrace.dev")
 
 
 def hint(cluster: Cluster) -> None:

@@ -31,6 +31,20 @@ class CommandFailed(Exception):
     """kubectl or helm refused; the message is theirs."""
 
 
+def waiting_reasons(pods: Sequence[Document]) -> list[str]:
+    """Why containers do not start, as the kubelet tells it: `helm --wait` only says that time was up."""
+    found = []
+    for pod in pods:
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            waiting = container.get("state", {}).get("waiting")
+            if waiting:
+                said = f"{waiting.get('reason')}: {waiting.get('message', '')}".rstrip(": ")
+                found.append(f"pod {pod['metadata']['name']}, image {container['image']}: {said}")
+    if any("Image" in line for line in found):
+        found.append("The cluster must have the images: `docker build` (Dockerfile), then `kind load docker-image`.")
+    return found
+
+
 @dataclass(frozen=True)
 class Cluster:
     kubeconfig: Path
@@ -67,7 +81,15 @@ class Cluster:
             chosen = []  # the cluster has, or can pull, the images that the chart names
         settings = [part for value in (*chosen, *values) for part in ("--set", value)]
         where = ("--namespace", OPERATOR_NAMESPACE, "--create-namespace")
-        self.helm("upgrade", "--install", "tailrace", str(CHART), *where, *settings, "--wait", "--timeout", "3m")
+        with self._reasons(OPERATOR_NAMESPACE):
+            self.helm("upgrade", "--install", "tailrace", str(CHART), *where, *settings, "--wait", "--timeout", "3m")
+
+    @contextmanager
+    def _reasons(self, space: str) -> Iterator[None]:
+        try:
+            yield
+        except CommandFailed as error:
+            raise CommandFailed("\n".join((str(error), *waiting_reasons(self.objects(space, "pods"))))) from error
 
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 180) -> str:
         return self._run([str(places.program("kubectl")), *arguments], stdin, check, timeout)
@@ -106,7 +128,8 @@ class Cluster:
 
     def rolled_out(self, space: str, what: str) -> None:
         """Wait until all pods of a Deployment or StatefulSet are ready."""
-        self.kubectl("-n", space, "rollout", "status", what, "--timeout=170s")
+        with self._reasons(space):
+            self.kubectl("-n", space, "rollout", "status", what, "--timeout=170s")
 
     def forget(self, space: str) -> None:
         """Remove the namespace and its volume, if they are there."""
