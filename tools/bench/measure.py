@@ -20,9 +20,13 @@ def family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def cpu_seconds(pid: int, without: int | None = None) -> float:
-    """User and system time of a process, what lives below it, and what has ended below it; without another family."""
-    total = 0.0
+Times = dict[psutil.Process, tuple[float, float]]
+"""Of each living process: its own CPU seconds, and those of children that it has waited for."""
+
+
+def cpu_times(pid: int, without: int | None = None) -> Times:
+    """User and system time of a process and of what lives below it; without another family."""
+    found: Times = {}
     strangers = set(family(without)) if without is not None else set()
     for process in family(pid):
         if process in strangers:
@@ -31,8 +35,23 @@ def cpu_seconds(pid: int, without: int | None = None) -> float:
             spent = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += spent.user + spent.system + spent.children_user + spent.children_system
-    return total
+        found[process] = spent.user + spent.system, spent.children_user + spent.children_system
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, what lives below it, and what has ended below it."""
+    return sum(own + ended for own, ended in cpu_times(pid).values())
+
+
+def spent_between(before: Times, after: Times) -> float:
+    """CPU seconds from one look to the next. A process that ended in between counts with what its parent was told of
+    it, less what it had used before; one that nobody waited for (Spark's idle Python workers) counts as nothing."""
+    nothing = (0.0, 0.0)
+    own = sum(now[0] - before.get(process, nothing)[0] for process, now in after.items())
+    ended = sum(now[1] - before.get(process, nothing)[1] for process, now in after.items())
+    known = sum(own + children for process, (own, children) in before.items() if process not in after)
+    return own + max(0.0, ended - known)
 
 
 @dataclass(frozen=True)
@@ -65,18 +84,22 @@ class Watch:
         self.wall = self.cpu = 0.0
         self.source_cpu: float | None = None
 
-    def _now(self) -> tuple[float, float, float]:
-        source = cpu_seconds(self._source) if self._source is not None else 0.0
-        return time.perf_counter(), sum(cpu_seconds(pid, self._source) for pid in self._pids), source
+    def _now(self) -> tuple[float, Times, Times]:
+        source = cpu_times(self._source) if self._source is not None else {}
+        mine: Times = {}
+        for pid in self._pids:
+            mine |= cpu_times(pid, self._source)
+        return time.perf_counter(), mine, source
 
     def __enter__(self) -> "Watch":
         self._before = self._now()
         return self
 
     def __exit__(self, *_: object) -> None:
-        after = self._now()
-        self.wall, self.cpu, source = (b - a for a, b in zip(self._before, after, strict=True))
-        self.source_cpu = source if self._source is not None else None
+        begun, mine, source = self._before
+        ended, mine_after, source_after = self._now()
+        self.wall, self.cpu = ended - begun, spent_between(mine, mine_after)
+        self.source_cpu = spent_between(source, source_after) if self._source is not None else None
 
     def result(self, stage: str, what: str, role: str, rows: int, note: str = "") -> Result:
         return Result(stage, what, role, rows, self.wall, self.cpu, self.source_cpu, note)
