@@ -7,21 +7,21 @@ import pytest
 from support.proof.harness import Begin
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_once_copies_three_tables_under_writers_and_a_second_run_goes_on(prove: Begin) -> None:
     proof = prove("delta", seed=1)
     writers = proof.writers(seed=1, count=3)
     try:
-        proof.deployment.once(400)
+        proof.deployment.once()
     finally:
         writers.stop()
     proof.assert_nothing_acknowledged_early()
-    proof.deployment.once(400)
+    proof.deployment.once()
     proof.assert_equal()
     proof.assert_nothing_acknowledged_early()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_snapshot_is_asked_for_while_changes_go_on(prove: Begin) -> None:
     proof = prove("delta", seed=2)
     run = proof.deployment.start()

@@ -18,8 +18,8 @@ from support.team import Team, install_crds, operator, team
 
 COUNT = int(os.environ.get("TAILRACE_SOAK_OBJECTS", "1000"))
 IDLE_SECONDS = 120
-LAGGING_SECONDS = 330
-"""By then every Replicator whose pods never come has been written as lagging, once."""
+NO_PODS_SECONDS = 330
+"""By then the status of every Replicator says that its pods do not come: one more write for each."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,7 +54,7 @@ def test_a_thousand_idle_objects_cost_little_and_are_up_to_date_soon_after_a_res
         until(lambda: settled(process), "everything is set up", 1800)
         figures = {"objects": 2 * COUNT, "first_seconds": time.monotonic() - begun}
         assert observed(place) == 2 * COUNT
-        time.sleep(max(0.0, begun + LAGGING_SECONDS - time.monotonic()))
+        time.sleep(max(0.0, begun + NO_PODS_SECONDS - time.monotonic()))
         figures |= idle(process)
         process.kill()
         begun = time.monotonic()

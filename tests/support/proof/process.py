@@ -107,7 +107,7 @@ class Deployment:
             env=ENVIRONMENT,
         )
 
-    def once(self, timeout: float = 400, seams: str = "") -> None:
+    def once(self, timeout: float = 600, seams: str = "") -> None:
         """`tailrace run --once` to success."""
         run = self.start("--once", seams=seams)
         code = run.wait(timeout)
