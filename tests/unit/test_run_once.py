@@ -112,6 +112,8 @@ def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_ha
     check = OnceCheck(100)
     refused = at(0, stopped=True, refused_record=3)
     assert "under way" in check.look(log(table(), outcome=""), refused, 0).waits_for
+    again = at(0, stopped=True, refused_record=5)  # refused for another reason, which the snapshot does not heal
+    assert check.look(log(table(), outcome=""), again, 0).failed == ("s.t7",)
     read = log(table(), outcome="completed", number=9)
     assert "tried again" in check.look(read, refused, 0).waits_for
     assert check.look(read, at(0, stopped=True, refused_record=9), 0).failed == ("s.t7",)

@@ -8,7 +8,7 @@ of that: a snapshot may have healed them), or whose last snapshot failed (in an 
 up either; they make it a failure, and so do failed snapshots.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
@@ -48,8 +48,7 @@ class OnceCheck:
             self._since = state.number
         failed = [t for t in _live(state) if _failed(t, state, progress)]
         healthy = {t.table_id: t for t in _live(state) if t not in failed}
-        closed = {t.table_id for t in failed if progress.get(t.table_id, NO_PROGRESS).applied_record < 0}
-        waits = self._waits(state, open_requests, closed)
+        waits = self._waits(state, open_requests, {t.table_id: _tried(t, state, progress) for t in failed})
         if waits:
             self._record = self._owed = None
             return Verdict(False, waits)
@@ -69,7 +68,7 @@ class OnceCheck:
         withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
         return Verdict(True, failed=tuple(names), withheld=withheld)
 
-    def _waits(self, state: LogState, open_requests: int, closed: Set[int]) -> str:
+    def _waits(self, state: LogState, open_requests: int, refused: Mapping[int, int]) -> str:
         if state.position < self._position:
             return "capture has not reached the source's position at start"
         if not state.tables:
@@ -79,7 +78,7 @@ class OnceCheck:
         if planner.wanted(state, {}):
             return "a snapshot is to be planned"
         under_way = [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
-        running = [s.plan for s in under_way if not _stuck(s, closed)]
+        running = [s.plan for s in under_way if not _stuck(s, refused)]
         return f"snapshot {running[0].snapshot_id} is under way" if running else ""
 
     def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
@@ -110,14 +109,20 @@ def _live(state: LogState) -> list[TableLog]:
     return [t for t in state.tables.values() if not t.removed]
 
 
-def _stuck(snapshot: SnapshotState, closed: Set[int]) -> bool:
-    """Only tables whose target could not be opened are left to be read: no chunk of theirs is begun before it is."""
-    left = {table_id for table_id, part in snapshot.tables.items() if part.finished is None}
-    return bool(left) and left <= closed
+def _stuck(snapshot: SnapshotState, refused: Mapping[int, int]) -> bool:
+    """Only tables are left to be read that failed with this snapshot in the log: no chunk of theirs is begun."""
+    left = [table_id for table_id, part in snapshot.tables.items() if part.finished is None]
+    return bool(left) and all(refused.get(table_id, -1) >= snapshot.record for table_id in left)
 
 
 def _fills_holes(plan: SnapshotPlanned) -> bool:
     return plan.reason == "repair" and plan.keys is not None
+
+
+def _tried(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> int:
+    """The record with which a failed table failed."""
+    at = progress.get(table.table_id, NO_PROGRESS)
+    return at.refused_record if at.stopped and table.stopped is None else state.number
 
 
 def _untried(table: TableLog, progress: Mapping[int, TableProgress], record: int) -> bool:
