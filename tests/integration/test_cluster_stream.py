@@ -77,16 +77,45 @@ def _snapshot(shop: Shop, name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_killed_driver_comes_back_in_its_pod_with_new_executors(shop: Shop) -> None:
+def test_a_snapshot_goes_on_after_the_driver_and_the_operator_are_killed_and_the_driver_is_evicted(shop: Shop) -> None:
+    """The killed driver comes back in its pod, with new executors; the evicted one in another pod."""
     shop.wait_ready()
     uid, old = driver_uid(shop), set(shop.executors())
     restarts = shop.status()["driver"]["restarts"]
+    request = workload.snapshot_request("stream", "tried", ["public.entries"], chunkRows=100, parallelism=1)
+    shop.cluster.apply(request)
+
+    shop.wait("chunks read", 120, lambda: _snapshot(shop, "tried").get("chunksDone", 0) >= 3)
     shop.kill("stream", "shop-driver-0")
     shop.wait("restart seen", 120, lambda: shop.status()["driver"]["restarts"] > restarts)
     shop.wait_ready()
-    shop.assert_equal()
     assert driver_uid(shop) == uid
     shop.wait("old executors reaped", 120, lambda: not old & set(_all_executors(shop)))
+    read = _more_chunks(shop, 3)
+
+    shop.kill(OPERATOR_NAMESPACE, min(_operators(shop)))
+    read = _more_chunks(shop, read)
+
+    # What a drained node does to its pods; on a cluster of one node there is no other for what follows.
+    nodes = [str(node["metadata"]["name"]) for node in shop.cluster.objects("default", "nodes")]
+    only = "--pod-selector=tailrace.dev/replicator=shop"
+    try:
+        shop.cluster.kubectl("drain", *nodes, only, "--force", "--delete-emptydir-data")
+    finally:
+        shop.cluster.kubectl("uncordon", *nodes)
+    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
+    _more_chunks(shop, read)
+    shop.wait_condition("snapshotrequest", "tried", "Complete", 600)
+    shop.assert_equal()
+    shop.wait_ready()
+
+
+def _more_chunks(shop: Shop, read: int) -> int:
+    """Chunks done when more than `read` are; the snapshot is not over by then."""
+    shop.wait(f"more than {read} chunks", 180, lambda: _snapshot(shop, "tried").get("chunksDone", 0) > read)
+    seen = _snapshot(shop, "tried")
+    assert seen["state"] == "Running", seen
+    return int(seen["chunksDone"])
 
 
 def _all_executors(shop: Shop) -> list[str]:

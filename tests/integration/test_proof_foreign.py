@@ -1,4 +1,4 @@
-"""Others work on the target while Tailrace does: hazards T4, T5, T11 on the whole path, and `--once` beside writers."""
+"""Others work on the target while Tailrace does: hazards T4, T5, T11 on the whole path."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -79,13 +79,3 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: B
     held.unlink()
     run.until(proof.completed(4), 300, "the snapshots and the one that makes up for the loss")
     proof.settle(run)
-
-
-@pytest.mark.timeout(600)
-def test_once_ends_while_writers_go_on_and_holes_never_cease(prove: Begin) -> None:
-    proof = prove("delta", seed=25, snapshot={"chunkRows": 60})
-    writers = proof.writers(seed=24, count=6)
-    proof.deployment.once(300)
-    writers.stop()
-    proof.deployment.once()
-    proof.assert_equal()

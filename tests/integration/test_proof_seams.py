@@ -34,9 +34,7 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
     time.sleep(3)
     assert run.process.poll() is None, f"the driver ended with capture or a worker\n{run.tail()}"
     writers.stop()
-    run.kill()
-    proof.deployment.once()
-    proof.assert_equal()
+    proof.settle(run)
     proof.assert_nothing_acknowledged_early()
 
 

@@ -8,9 +8,10 @@ from support.proof.harness import Begin
 
 
 @pytest.mark.timeout(1500)
-def test_once_copies_three_tables_under_writers_and_a_second_run_goes_on(prove: Begin) -> None:
-    proof = prove("delta", seed=1)
-    writers = proof.writers(seed=1, count=3)
+def test_once_ends_while_writers_go_on_and_a_second_run_catches_up(prove: Begin) -> None:
+    """So many writers that there is never a moment without a hole."""
+    proof = prove("delta", seed=1, snapshot={"chunkRows": 60, "parallelism": 3})
+    writers = proof.writers(seed=1, count=6)
     try:
         proof.deployment.once()
     finally:
