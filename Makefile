@@ -78,7 +78,7 @@ integration: ## Tests against real servers
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
 soak: ## The long proving runs
-	$(PYTEST) tests/soak
+	$(PYTEST) -s tests/soak
 
 bench: ## Measure throughput and lag
 	$(VENV)/python -m tools.bench

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from tailrace.targets.lake.delta import DeltaTable
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.locate import locate, take_rows
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile, NewFile
+from tailrace.targets.lake.side_files import KEPT_SECONDS
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -190,12 +192,20 @@ def test_new_columns_come_with_the_commit_that_needs_them(target: Target) -> Non
     assert target.layout.arrow == before == target.reopen().arrow_schema(target.schema)
 
 
-def test_holes_of_any_number_come_back(target: Target) -> None:
+def test_holes_of_any_number_come_back_and_older_lists_of_them_go(target: Target) -> None:
+    now = time.time()
+    target.table = DeltaTable(target.spark, target.storage, target.location, clock=lambda: now)
+    target.table.ensure(SCHEMA, LOG)
     for step, count in ((1, 3), (2, 20_000), (3, 0)):
         holes = frozenset((str(number), "ä") for number in range(count))
         target.table.commit(Commit(AppliedState(LOG, step, step, holes, 1, SCHEMA.table_id)))
         assert target.reopen().refresh().holes == holes
-    assert len(list(Path(target.location.removeprefix("file://")).glob("_tailrace/holes-*.json"))) == 1
+    lists = Path(target.location.removeprefix("file://")) / "_tailrace"
+    assert len(list(lists.iterdir())) == 1
+    now += KEPT_SECONDS + 1
+    target.table.refresh()
+    target.table.commit(Commit(AppliedState(LOG, 4, 4, frozenset(), 1, SCHEMA.table_id)))
+    assert list(lists.iterdir()) == []
 
 
 def test_a_commit_starts_no_spark_job_and_keeps_a_true_checksum_in_memory(target: Target, spark: SparkSession) -> None:

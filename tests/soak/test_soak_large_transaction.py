@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,15 +74,6 @@ class Memory:
         self._thread.join()
 
 
-def cpu_seconds(run: Run) -> float:
-    """Of the driver's family so far, ended workers included."""
-    spent = 0.0
-    for process in run.family():
-        with suppress(psutil.Error):
-            spent += sum(process.cpu_times()[:4])
-    return spent
-
-
 def _pss(process: psutil.Process) -> tuple[str, int]:
     """(kind, bytes); nothing for a process that has just ended."""
     try:
@@ -129,12 +119,12 @@ def test_a_transaction_of_ten_million_rows_passes_within_four_gibibytes(
     run = soak.start()
     with Memory(run) as memory:
         run.until(lambda: inserted(soak) == 0, 120, "the empty table is replicated")
-        begun, idle = time.monotonic(), cpu_seconds(run)
+        begun, idle = time.monotonic(), run.cpu_seconds()
         postgres.execute(INSERT.format(ROWS))
         written = time.monotonic()
         limit = SECONDS_PER_MILLION * (1 + ROWS // 1_000_000)
         run.until(lambda: inserted(soak) == ROWS, limit, f"{ROWS} rows in the target")
-        seen, spent = time.monotonic(), cpu_seconds(run) - idle
+        seen, spent = time.monotonic(), run.cpu_seconds() - idle
         assert run.stop() == 0, run.tail()
     parts = ", ".join(f"{kind} {size >> 20}" for kind, size in sorted(memory.parts.items()))
     print(f"\n{ROWS} rows: written in {written - begun:.0f} s, in the target {seen - written:.0f} s later;")

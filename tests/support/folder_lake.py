@@ -40,6 +40,9 @@ class FolderAccess:
     def exists(self, path: str) -> bool:
         return self._file(path).exists()
 
+    def delete(self, path: str) -> None:
+        self._file(path).unlink(missing_ok=True)
+
 
 class NotedAccess(FolderAccess):
     """Notes every opened file in `opened.txt`, from whatever process."""

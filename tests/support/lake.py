@@ -30,6 +30,9 @@ class LocalFiles:
     def exists(self, path: str) -> bool:
         return self._file(path).exists()
 
+    def delete(self, path: str) -> None:
+        self._file(path).unlink(missing_ok=True)
+
     @staticmethod
     def _file(path: str) -> Path:
         return Path(path.removeprefix("file://"))

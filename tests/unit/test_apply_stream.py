@@ -24,7 +24,7 @@ class Query:
 
 def stream(tmp_path: Path) -> ApplyStream:
     return ApplyStream(
-        cast(Any, None), tmp_path, tmp_path, interval="1 second", position=lambda: 0, apply=lambda: None
+        cast(Any, None), tmp_path, interval="1 second", apply=lambda: None
     )
 
 

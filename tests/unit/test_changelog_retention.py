@@ -245,7 +245,13 @@ def test_old_records_below_a_roll_up_go_in_order_and_nobody_misses_them(
         now[0] = hour * 3600.0
         one.append(5 + hour, events=(Heartbeat(),))
     assert load_rollup(storage).number == 19
-    assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 12
+    monkeypatch.setattr(seams, "_plan", {"retention.between-records": ("fail", 4)})
+    with pytest.raises(SeamFailure):
+        trim_journal(storage, now=20 * HOUR, retention=8 * HOUR)
+    assert [n for n in range(20) if storage.exists(record_path(n))] == list(range(4, 20))
+    assert JournalReader.open(storage).state == one.state
+    monkeypatch.setattr(seams, "_plan", {})
+    assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 8
     assert [n for n in range(20) if storage.exists(record_path(n))] == list(range(12, 20))
     assert [path for path, _ in storage.list("journal/rollup/")] == [rollup_path(14), rollup_path(19)]
     assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 0

@@ -186,3 +186,32 @@ def test_a_broken_change_log_ends_the_process_whichever_table_meets_it() -> None
     with pytest.raises(CorruptLog):
         loop.offer(9)
     loop.stop()
+
+
+def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered: list[int] = []
+    real = TableWorker.advance
+
+    def counted(worker: TableWorker, state: LogState, through: int) -> bool:
+        entered.append(worker.table_id)
+        return real(worker, state, through)
+
+    monkeypatch.setattr(TableWorker, "advance", counted)
+    targets = {7: Target(), 8: Target()}
+    loop, progress = applier(log(table(7, 3), table(8, 3)), targets, lambda: 100.0)
+    loop.offer(9, patience=5)
+    entered.clear()
+    cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=14)
+    loop.offer(14, patience=5)
+    assert entered == [8]
+    assert [progress.of(number).applied_record for number in targets] == [14, 14]
+    assert [progress.of(number).committed_record for number in targets] == [9, 14]
+    trimmed = table(7, 3).model_copy(update={"removed_through": 15, "segments": ()})
+    cast(Any, loop)._journal.state = log(trimmed, table(8, 3, 12), number=20)
+    loop.offer(20, patience=5)
+    assert entered == [8, 7], "what the table may have needed is gone: that must be told"
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "LogTrimmed"
+    loop.stop()

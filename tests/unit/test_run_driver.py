@@ -1,7 +1,10 @@
 """How the driver goes up and down around parts that do nothing, or fail."""
 
 import json
+import signal
+import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +18,7 @@ from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.status import Status
-from tailrace.errors import PositionLost
+from tailrace.errors import PositionLost, Retry
 from tailrace.run import display, driver, launch, session
 from tailrace.run.driver import Driver
 from tailrace.run.folder import RunFolder
@@ -28,7 +31,7 @@ class Fake:
 
     def __init__(self, name: str, done: list[str], faults: dict[str, Exception]) -> None:
         self.name, self.done, self.faults = name, done, faults
-        self.fault = None
+        self.fault = self.pid = None
         self.state = LogState(number=3)
         self.running, self.through, self.turned = True, 3, 0.0
         self.runs: dict[Any, Any] = {}
@@ -100,6 +103,41 @@ def test_a_jvm_that_cannot_stop_does_not_hide_what_ended_the_run(
         assert f"{part} stop" in done
     assert done.index("view show last") < done.index("view close")
     assert not (tmp_path / "server.json").exists()
+
+
+def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM on its way is killed, and nobody waits for it."""
+    made, done = ready(tmp_path, monkeypatch, capture_check=PositionLost("the slot is gone"))
+    jvm: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: object) -> None:
+        jvm.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        raise Retry(f"the JVM ended with {jvm[0].wait()}")
+
+    monkeypatch.setattr(session, "start", start)
+    begun = time.monotonic()
+    with pytest.raises(PositionLost):
+        made.run()
+    assert time.monotonic() - begun < 20
+    assert jvm[0].returncode == -signal.SIGKILL
+    assert "capture stop" in done and "spark stop" not in done
+
+
+def test_a_signal_while_spark_starts_ends_the_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    jvm: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: object) -> None:
+        jvm.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        made._ending.on_signal(15, None)
+        raise Retry(f"the JVM ended with {jvm[0].wait()}")
+
+    monkeypatch.setattr(session, "start", start)
+    assert made.run() == 0
+    assert jvm[0].returncode == -signal.SIGKILL
+    assert "capture stop" in done
 
 
 def test_a_terminal_that_is_gone_does_not_keep_capture_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ import random
 import time
 from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from tailrace.apply.journal import SharedJournal
-from tailrace.apply.progress import Progress
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.apply.slice import last_record
 from tailrace.apply.worker import ChunkLost, TableWorker
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
@@ -118,8 +119,13 @@ class Applier:
             slot = self._slots[table.table_id] = _Slot(table)
         if self._stopping or slot.running is not None or self._clock() < slot.due:
             return slot.running
-        if self._progress.of(table.table_id).applied_record >= self._through and not self._untidy(slot):
-            return None
+        progress = self._progress.of(table.table_id)
+        if not self._untidy(slot):
+            if progress.applied_record >= self._through:
+                return None
+            if _passes_by(slot, table, progress):
+                self._progress.put(table.table_id, replace(progress, applied_record=self._through))
+                return None
         slot.running = self._pool.submit(self._run, slot)
         return slot.running
 
@@ -170,6 +176,13 @@ class Applier:
         self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
+
+
+def _passes_by(slot: _Slot, table: TableLog, progress: TableProgress) -> bool:
+    """Whether nothing that was recorded since is the table's: with thousands of them, most records are for a few."""
+    healthy = slot.worker is not None and slot.worker.opened and progress.fault is None
+    kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
+    return healthy and kept and last_record(table) <= progress.applied_record
 
 
 def fault_of(error: Exception, now: float) -> Fault:

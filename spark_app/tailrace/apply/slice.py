@@ -112,6 +112,12 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     return replace(result, segments=segments) if brings else None
 
 
+def last_record(table: TableLog) -> int:
+    """The last record that may bring the table something: `cut` finds nothing after it."""
+    parts = (table.segments, table.truncates, table.chunks, table.finishes, table.schemas)
+    return max(table.added_record, table.forgotten_record, *(part[-1].record for part in parts if part))
+
+
 def _needed(result: TableSlice) -> list[int]:
     """From where on the log is needed: for the table, for each chunk, for each end of a snapshot."""
     points = [*map(result.replayed_from, result.chunks), *(finish.replay_point for finish in result.finished)]

@@ -1,8 +1,9 @@
 """Structured Streaming over the journal: each micro-batch lets the applier cut, build and commit per table.
 
-A batch's rows are never computed: the driver has the journal folded already, and a Python task per batch costs 0.35 s
-(docs/decisions/0002). The checkpoint is made anew at every start: how far a table is stands in the table itself, so a
-lost or stale checkpoint costs nothing, and a batch that is replayed finds its records applied.
+The source is Spark's own in-memory stream, which the driver, as it tails the journal anyway, tells of new records; a
+batch's rows are never computed, because the driver has the journal folded already (docs/decisions/0002, 0006). The
+checkpoint is made anew at every start: how far a table is stands in the table itself, so a lost or stale checkpoint
+costs nothing.
 """
 
 import logging
@@ -11,15 +12,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tailrace.apply.journal_source import FORMAT, journal_source
-
 log = logging.getLogger(__name__)
+
+MEMORY_STREAM = "org.apache.spark.sql.execution.streaming.runtime.MemoryStream"
 
 FIRST_PAUSE, LONGEST_PAUSE, CALM = 0.5, 15.0, 60.0
 """Before a query that ended is started again; a query that ran for `CALM` seconds sets the pause back."""
@@ -31,20 +33,19 @@ class ApplyStream:
     def __init__(
         self,
         spark: SparkSession,
-        head: Path,
         checkpoint: Path,
         *,
         interval: str,
-        position: Callable[[], int],
         apply: Callable[[], None],
     ) -> None:
-        """`head`: the journal's `HeadFile`; `position`: the last record offered otherwise, where a new query begins."""
         self._spark = spark
-        self._head = head
         self._checkpoint = checkpoint
         self._interval = interval
-        self._position = position
         self._apply = apply
+        self._lock = threading.Lock()
+        self._source: Any = None
+        """The in-memory stream of the present query."""
+        self._told = -1
         self._ending = threading.Event()
         self._query: StreamingQuery | None = None
         self._delivers = False
@@ -52,6 +53,18 @@ class ApplyStream:
 
     def start(self) -> None:
         self._thread.start()
+
+    def tell(self, number: int) -> None:
+        """The journal holds records up to `number`. A new query is told at once, so that it proves that it works."""
+        with self._lock:
+            if self._source is None or number <= self._told:
+                return
+            try:
+                self._source.addData(self._jvm.PythonUtils.toSeq([str(number)]))
+            except (PySparkException, Py4JError, OSError) as error:  # the JVM's death is told by the main loop
+                log.debug("the apply stream was not told of record %d: %s", number, error)
+                return
+            self._told = number
 
     @property
     def running(self) -> bool:
@@ -84,17 +97,23 @@ class ApplyStream:
 
     def _begin(self) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self._spark.dataSource.register(journal_source(self._head, self._position()))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes")
+        encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
+        source = getattr(self._jvm, MEMORY_STREAM).apply(encoder, self._spark._jsparkSession)
+        with self._lock:
+            self._source, self._told = source, -1
         return (
-            self._spark.readStream.format(FORMAT)
-            .load()
+            DataFrame(source.toDF(), self._spark)
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", str(self._checkpoint))
             .trigger(processingTime=self._interval)
             .queryName("tailrace-apply")
             .start()
         )
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark.sparkContext._jvm
 
     def _batch(self, rows: DataFrame, number: int) -> None:
         self._delivers = True

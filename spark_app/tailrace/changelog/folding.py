@@ -68,7 +68,8 @@ class Folding:
     def _done_with(self, snapshot_id: str) -> bool:
         """No target still has to apply the snapshot's end, or to pass over the lost chunks that it makes up for."""
         snapshot = self.snapshots[snapshot_id]
-        running = [t for t in self.tables.values() if t.table_id in snapshot.tables and t.ended_at is None]
+        covered = [self.tables[i] for i in snapshot.tables if i in self.tables]
+        running = [table for table in covered if table.ended_at is None]
         ends = any(finish.snapshot_id == snapshot_id for table in running for finish in table.finishes)
         lost = snapshot.plan.makes_up_for and any(table.applied_record < snapshot.record for table in running)
         return not ends and not lost

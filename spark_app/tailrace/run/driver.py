@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from tailrace.apply.applier import fault_of
 from tailrace.apply.journal import SharedJournal
-from tailrace.apply.journal_source import HeadFile
 from tailrace.capture import slots
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
@@ -38,6 +38,7 @@ from tailrace.storage import Storage
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
+START_LOOK_SECONDS = 0.2
 SHORTEST_TAIL = 0.05
 """Between two looks for a new record, however short the apply interval is."""
 
@@ -90,9 +91,9 @@ class Driver:
     def _work(self, capture: CaptureProcess, view: display.Display) -> int:
         config = PgConfig.of(self._spec.source, f"tailrace {self._name}"[:63], self._settings.secrets)
         once = OnceCheck(position_at_start(config, self._spec)) if self._settings.once else None
-        spark = session.start(
-            self._spec, self._folder.path, self._folder.spark_log, class_archive.java_options()
-        )
+        spark = self._spark(capture)
+        if spark is None:
+            return 0
         try:
             journal = self._journal(capture, view)
             if journal is None:
@@ -109,6 +110,22 @@ class Driver:
             if not self._ending.hurried:
                 without_jvm_errors("Spark", lambda: session.stop(spark))
 
+    def _spark(self, capture: CaptureProcess) -> SparkSession | None:
+        """None: a signal came first. What capture refuses, it refuses long before Spark is up."""
+        folder, options = self._folder, class_archive.java_options()
+        starting = session.Starting(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
+        try:
+            while not self._ending.is_set():
+                spark = starting.wait(START_LOOK_SECONDS)
+                if spark is not None:
+                    return spark
+                capture.check()
+        except TailraceError:
+            starting.abandon(capture.pid)
+            raise
+        starting.abandon(capture.pid)
+        return None
+
     def _journal(self, capture: CaptureProcess, view: display.Display) -> SharedJournal | None:
         """Wait for record 0, and show what it waits for; None: a signal came first."""
         storage = Storage.open(self._spec.storage)
@@ -117,7 +134,7 @@ class Driver:
             try:
                 reader = JournalReader.open(storage)
                 if reader.state.origin is not None:
-                    return SharedJournal(reader, HeadFile(self._folder.journal_head))
+                    return SharedJournal(reader)
             except Retry as error:
                 log.warning("%s", error)
             view.show(self._control.status())
@@ -157,7 +174,7 @@ class Driver:
         control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
         waits_for = ""
         self._spawn("snapshot-planner", parts.runner.turn)
-        self._spawn("journal-tail", self._tail(parts.journal))
+        self._spawn("journal-tail", self._tail(parts))
         if not self._spec.apply.suspend:
             parts.applier.offer(parts.journal.state.number)
             parts.stream.start()
@@ -201,12 +218,12 @@ class Driver:
         log.error("not complete: %s", ", ".join(verdict.failed))
         return 1
 
-    def _tail(self, journal: SharedJournal) -> Callable[[], None]:
+    def _tail(self, parts: Parts) -> Callable[[], None]:
         """Twice per apply interval: new records must not wait for the main loop's slower turn."""
         pause = max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
 
         def turn() -> None:
-            journal.refresh()
+            parts.stream.tell(parts.journal.refresh().number)
             self._ending.wait(pause)
 
         return turn

@@ -1,7 +1,7 @@
 """The run directory: what a running driver leaves on disk for its other commands, and where it keeps scratch files.
 
 `lock` (held while running), `server.json` (where the status server listens), `token` (for the verbs that change
-something), `capture.sock`, `journal-head`, `spark.log`, Spark's checkpoint and scratch. Nothing here is needed to
+something), `capture.sock`, `spark.log`, Spark's checkpoint and scratch. Nothing here is needed to
 continue: the journal and the targets are the state.
 """
 
@@ -57,11 +57,6 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
-
-    @property
-    def journal_head(self) -> Path:
-        """The newest record's number, for the stream's source."""
-        return self.path / "journal-head"
 
     def take(self) -> None:
         """Make the folder and lock it until this process ends, however it ends."""

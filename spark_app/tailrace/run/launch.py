@@ -157,10 +157,8 @@ def parts(
     )
     stream = ApplyStream(
         spark,
-        folder.journal_head,
         folder.checkpoint,
         interval=f"{int(seconds(spec.apply.interval) * 1000)} milliseconds",
-        position=lambda: applier.through,
         apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
     )
     runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=retry)

@@ -6,9 +6,13 @@ Called once by the driver. Settings are a pure function, so that they can be tes
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -180,6 +184,42 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
     for name, value in hadoop_options(spec.target, os.environ).items():
         hadoop.set(name, value)  # not in the configuration above: that is the JVM's command line, for all to see
     return SparkSession(context)
+
+
+class Starting:
+    """A session on its way up, on a thread of its own: what happens meanwhile may end the run."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._session: Future[SparkSession] = Future()
+        self._thread = threading.Thread(target=self._run, args=(start,), name="spark-start", daemon=True)
+        self._thread.start()
+
+    def _run(self, start: Callable[[], SparkSession]) -> None:
+        try:
+            self._session.set_result(start())
+        except BaseException as error:  # handed to who waits
+            self._session.set_exception(error)
+
+    def wait(self, seconds: float) -> SparkSession | None:
+        """The session; None: not yet. Raises what `start` raised."""
+        done = wait([self._session], seconds).done
+        return self._session.result() if done else None
+
+    def abandon(self, keep: int | None) -> None:
+        """Nobody wants the session any more: its JVM is killed. `keep`: the child process that is not Spark's."""
+        while self._thread.is_alive():
+            for child in set(_children()) - {keep}:
+                with suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)  # a session of its own, see `start`
+            self._thread.join(0.2)
+
+
+def _children() -> Iterator[int]:
+    """Processes that this one has started and that have not been waited for."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                yield int(path.parent.name)
 
 
 def check(spark: SparkSession, log_file: Path) -> None:

@@ -7,6 +7,7 @@ events over a queue. What matters is in the journal: after a restart the runs ar
 import logging
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from dataclasses import dataclass, field
 from tailrace.apply.applier import fault_of
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import SnapshotEnded
 from tailrace.changelog.state import LogState, SnapshotState
 from tailrace.contract.resources import Snapshot
 from tailrace.errors import Stop, TableStop
@@ -23,6 +23,7 @@ from tailrace.run.source_work import Tools
 from tailrace.seams import seam
 from tailrace.snapshot import chunks as c
 from tailrace.snapshot import planner
+from tailrace.snapshot.edge import Edge, EdgeLook
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql.model import PgTable
 
@@ -68,7 +69,16 @@ class SnapshotRunner:
         self._client = CaptureClient(tools.socket)
         self._slots: dict[RunKey, _Slot] = {}
         self._events: queue.Queue[tuple[RunKey, c.Event | Exception, object]] = queue.Queue()
-        self._pool = ThreadPoolExecutor(defaults.parallelism + 2, "snapshot")
+        threads = defaults.parallelism + 2
+        self._pool = ThreadPoolExecutor(threads, "snapshot")
+        self._most = 2 * threads
+        """Steps handed to the pool at once: of thousands of tables, each would else begin before the first is read."""
+        """Also chunks that may wait to be read before another table is begun."""
+        self._under_way = 0
+        self._reading: Counter[str] = Counter()
+        """Chunks being read, by snapshot."""
+        self._ready = 0
+        self._edge = Edge()
         self._stopping = False
         self.turned = time.monotonic()
 
@@ -84,7 +94,10 @@ class SnapshotRunner:
         """One round: plan, follow the journal, start what may start, take what came back."""
         state = self._plan(self._tools.journal.refresh())
         self._follow(state)
-        for key, slot in sorted(self._slots.items(), key=lambda item: self._urgency(state, item[0])):
+        self._count(state)
+        for key, slot in sorted(self._slots.items(), key=lambda item: self._urgency(state, *item)):
+            if self._under_way >= self._most:
+                break
             self._start_next(state, key, slot)
         self._take(patience)
         self.turned = time.monotonic()
@@ -104,16 +117,18 @@ class SnapshotRunner:
             if p.holes
         }
         lost = list(self._tools.lost())
-        for plan in (*planner.wanted(state, holes), *planner.rereads_of_lost(state, lost)):
-            self._client.append([plan])
+        plans = [*planner.wanted(state, holes), *planner.rereads_of_lost(state, lost)]
+        if plans:
+            self._client.append(plans)
             seam("snapshot.after-plan")
-            names = ", ".join(state.tables[t].schema.name for t in plan.tables)
-            log.info("snapshot planned (%s): %s", plan.reason, names, extra={"snapshot": plan.snapshot_id})
+            for line in planner.told(state, plans):
+                log.info("%s", line)
             state = self._tools.journal.refresh()
-        for end in planner.endings(state):
-            assert isinstance(end, SnapshotEnded)
-            self._client.append([end])
-            log.info("snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
+        ends = planner.endings(state)
+        if ends:
+            self._client.append(ends)
+            for end in ends:
+                log.info("snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
             state = self._tools.journal.refresh()
         return state
 
@@ -151,24 +166,39 @@ class SnapshotRunner:
                 if not self._may_read(snapshot) or not self._tools.opened(key[1]):
                     return
                 self._begin_read(key, slot, work.range)
-            elif slot.busy:
+            elif slot.busy or (isinstance(work, c.FindMaxKey) and self._ready >= self._most):
+                return
+            elif isinstance(work, c.CheckEdge) and log_table.edge_xid <= self._edge.passed:
+                slot.run, slot.waits_for = c.step(slot.run, c.EdgePassed()), None
+            elif isinstance(work, c.CheckEdge) and self._edge.rests(log_table.edge_xid, self._clock()):
+                slot.waits_for = self._edge.waits_for
                 return
             else:
                 self._begin_step(state, key, slot, work)
 
-    def _urgency(self, state: LogState, key: RunKey) -> int:
-        """Rows that are withheld come before rows that are not there yet."""
+    def _count(self, state: LogState) -> None:
+        self._reading = Counter(key[0] for key, slot in self._slots.items() for _ in slot.run.reading)
+        snapshots = ((state.snapshots.get(key[0]), key[1], slot.run) for key, slot in self._slots.items())
+        self._ready = sum(
+            len(run.ready)
+            for snapshot, table_id, run in snapshots
+            if run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
+        )
+
+    def _urgency(self, state: LogState, key: RunKey, slot: _Slot) -> tuple[bool, bool, bool]:
+        """Rows that are withheld come before rows that are not there yet; what is begun before what is not."""
         snapshot = state.snapshots.get(key[0])
-        return 0 if snapshot is not None and snapshot.plan.reason == "repair" else 1
+        repair = snapshot is not None and snapshot.plan.reason == "repair"
+        return not repair, slot.run.phase in (c.Phase.EDGE, c.Phase.START), slot.run.phase is c.Phase.EDGE
 
     def _may_read(self, snapshot: SnapshotState) -> bool:
-        reading = [key for key, slot in self._slots.items() for _ in slot.run.reading]
         own = snapshot.plan.parallelism or self._defaults.parallelism
-        mine = sum(key[0] == snapshot.plan.snapshot_id for key in reading)
-        return len(reading) < self._defaults.parallelism and mine < own
+        mine = self._reading[snapshot.plan.snapshot_id]
+        return self._reading.total() < self._defaults.parallelism and mine < own
 
     def _begin_read(self, key: RunKey, slot: _Slot, part: Range) -> None:
         slot.run = c.step(slot.run, c.ReadBegun(part.ordinal))
+        self._reading[key[0]] += 1
         slot.begun[part.ordinal] = self._clock()
         run, table = slot.run, slot.table
         log_table = self._tools.journal.state.tables[key[1]]
@@ -184,6 +214,8 @@ class SnapshotRunner:
         slot.busy = True
         run, log_table, tools = slot.run, state.tables[key[1]], self._tools
         table, rows = slot.table, slot.chunk_rows
+        if isinstance(work, c.CheckEdge):
+            self._edge.looks(log_table.edge_xid, self._clock())
         if isinstance(work, c.CutNext):
             slot.run = c.step(slot.run, c.CutBegun())
 
@@ -191,7 +223,7 @@ class SnapshotRunner:
             match work:
                 case c.CheckEdge():
                     waits = source_work.check_edge(tools, log_table)
-                    return (c.EdgePassed() if waits is None else None), waits
+                    return (c.EdgePassed() if waits is None else None), EdgeLook(log_table.edge_xid, waits)
                 case c.FindMaxKey():
                     start = source_work.find_start(tools, self._client, run, log_table)
                     return c.Started(start.max_key, start.estimated_rows), start.table
@@ -212,6 +244,7 @@ class SnapshotRunner:
             else:
                 self._events.put((key, event if event is not None else c.EdgePassed(), (event is None, ordinal, found)))
 
+        self._under_way += 1
         self._pool.submit(run)
 
     # ---- taking results ----
@@ -220,6 +253,7 @@ class SnapshotRunner:
         try:
             item = self._events.get(timeout=patience)
             while True:
+                self._under_way -= 1
                 self._took(*item)
                 item = self._events.get_nowait()
         except queue.Empty:
@@ -235,12 +269,13 @@ class SnapshotRunner:
             return
         assert isinstance(note, tuple)
         waiting, ordinal, found = note
+        if isinstance(found, EdgeLook):
+            self._edge.saw(found)
         if ordinal is None:
             slot.busy = False
         slot.waits_for = None
         if waiting:
-            slot.waits_for = f"{found}"
-            slot.due = self._clock() + 1.0
+            slot.waits_for = self._edge.waits_for
             return
         if isinstance(found, PgTable):
             slot.table = found

@@ -5,10 +5,10 @@ them, so that a restart, or a turn that is repeated, cannot plan one twice: the 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tailrace.changelog.records import ChunkRegistered, Event, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records import ChunkRegistered, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
@@ -22,6 +22,10 @@ MAX_REPAIR_KEYS = 10_000
 
 REPAIR_PAUSE = 100
 """Records between a repair that failed and the next; an idle journal has a few records a minute."""
+
+
+NAMED = 20
+"""Tables that one line of the log names."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,16 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
     since = state.forgotten_plan
     plans = [*_initial(live, since), *_rereads(live, since), *_repairs(state, live, holes)]
     return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
+
+
+def told(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str]:
+    """A line for each reason: a first start plans a snapshot for each of, perhaps, thousands of tables."""
+    by_reason: dict[str, list[str]] = {}
+    for plan in plans:
+        by_reason.setdefault(plan.reason, []).extend(state.tables[t].schema.name for t in plan.tables)
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield f"snapshot planned ({reason}): {', '.join(names[:NAMED])}{more}"
 
 
 def made_up(state: LogState, table_id: int) -> frozenset[tuple[str, int]]:
@@ -170,9 +184,9 @@ def request_id(request: SnapshotRequest) -> str:
     return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
 
 
-def endings(state: LogState) -> tuple[Event, ...]:
+def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
     """Snapshots whose last table is finished and that lack their end record."""
-    events: list[Event] = []
+    events: list[SnapshotEnded] = []
     for snapshot in state.snapshots.values():
         finished = [t.finished for t in snapshot.tables.values()]
         if snapshot.ended is not None or not all(finished):

@@ -157,6 +157,14 @@ class Run:
         except psutil.NoSuchProcess:
             return []
 
+    def cpu_seconds(self) -> float:
+        """Of the driver's family so far, ended workers included."""
+        spent = 0.0
+        for process in self.family():
+            with suppress(psutil.Error):
+                spent += sum(process.cpu_times()[:4])
+        return spent
+
     def child(self, part: str) -> psutil.Process:
         """The first process below the driver whose command line contains `part`."""
         for process in self.family()[1:]:

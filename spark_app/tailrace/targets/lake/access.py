@@ -27,6 +27,8 @@ class FileAccess(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def delete(self, path: str) -> None: ...
+
 
 class FooterCache:
     """Parquet footers of immutable files, bounded by their bytes in the files (in memory they need some times that);

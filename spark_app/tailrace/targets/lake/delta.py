@@ -29,6 +29,7 @@ from tailrace.targets.lake.delta_log import DeltaLog, Gap, Snapshot
 from tailrace.targets.lake.delta_state import DOMAIN, Stored
 from tailrace.targets.lake.delta_stats import INDEXED_COLUMNS, file_stats
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import DeltaVector, read_delta
 
 _REFUSE_FIX = "Choose another target location, or delete the table if nobody needs it; a snapshot fills it anew."
@@ -62,6 +63,7 @@ class DeltaTable:
         self._access = access
         self._clock = clock
         self._new_id = new_id
+        self._side_files = SideFiles(access, clock)
         self._log: DeltaLog | None = None
         self._schema: TableSchema | None = None
         self._log_id = ""
@@ -140,6 +142,10 @@ class DeltaTable:
         version = self._send(at, [*out.actions, *actions], metadata, nonce)
         seam("delta.after-commit")
         self._advance(version, out, stored, at.metadata if metadata is None else None)
+        self._side_files.committed(self._below(at.stored.holes_file), self._below(stored.holes_file))
+
+    def _below(self, path: str | None) -> str | None:
+        return None if path is None else f"{self.location}/{path}"
 
     # --- Reading -----------------------------------------------------------------------------------------------------
 

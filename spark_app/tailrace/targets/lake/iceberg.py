@@ -25,6 +25,7 @@ from tailrace.targets.lake.iceberg_read import Reader, Version
 from tailrace.targets.lake.iceberg_schema import Columns
 from tailrace.targets.lake.iceberg_state import Mirror, Snapshot, Stored
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import puffin_file
 
 
@@ -52,6 +53,7 @@ class IcebergTable:
         self.location = table_location(catalog.location, schema_name, table_name)
         self._catalog, self._java, self._access, self._new_id = catalog, catalog.java, access, new_id
         self._identifier = catalog.identifier(schema_name, table_name)
+        self._side_files = SideFiles(access)
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
 
@@ -143,6 +145,7 @@ class IcebergTable:
             self.refresh()
         else:
             self._version = after
+        self._side_files.committed(base.stored.holes_file, stored.holes_file)
 
     def expire(self, older_than: float) -> bool:
         """All snapshots are listed in one metadata file that every commit writes anew: without this it grows for ever.

@@ -1,0 +1,173 @@
+"""The snapshot runner over a real journal: what it begins, in which order and how much of it at once.
+
+The source, capture and the executors are replaced by functions that record what they are asked for.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from support.journals import table_schema
+from tailrace.apply.progress import Progress
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import ChunkRegistered, Event, Origin, SnapshotTableStarted, TableAdded
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import Snapshot
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.run import snapshots, source_work
+from tailrace.run.chunk_task import ChunkFile
+from tailrace.run.snapshots import SnapshotRunner
+from tailrace.run.source_work import Start, Tools
+from tailrace.snapshot.chunks import TableRun
+from tailrace.snapshot.ranges import Range
+from tailrace.storage import Storage
+
+PARALLELISM = 2
+ORIGIN = Origin(
+    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
+
+
+class Surroundings:
+    """A journal with tables, and everything that the runner asks of others."""
+
+    def __init__(self, folder: Path, edges: Sequence[int]) -> None:
+        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
+        self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
+        added = [TableAdded(table=table_schema(i), edge_xid=edge) for i, edge in enumerate(edges, 1)]
+        self._writer.append(5, events=tuple(added))
+        self._reader = JournalReader.open(storage)
+        self._lock = threading.Lock()
+        self.appended: list[Sequence[Event]] = []
+        self.looks: list[int] = []
+        self.running_xid = 0
+        """The oldest transaction that still runs."""
+        self.open: Counter[int] = Counter()
+        self.most_open = self.most_reads = self.reads = 0
+
+    # What `Tools` and the client are used for.
+
+    @property
+    def state(self) -> LogState:
+        return self._reader.state
+
+    def refresh(self) -> LogState:
+        with self._lock:
+            while self._reader.poll():
+                pass
+            return self._reader.state
+
+    def append(self, events: Sequence[Event]) -> int:
+        with self._lock:
+            self.appended.append(events)
+            return self._writer.append(5, events=tuple(events)).number
+
+    def close(self) -> None:
+        return
+
+    # What stands for `source_work`.
+
+    def check_edge(self, tools: Tools, table: TableLog) -> str | None:
+        self.looks.append(table.edge_xid)
+        return None if self.running_xid > table.edge_xid else f"transaction {self.running_xid}"
+
+    def find_start(self, tools: Tools, client: object, run: TableRun, table: TableLog) -> Start:
+        with self._lock:
+            self.open[run.table_id] += 1
+            self.most_open = max(self.most_open, len(self.open))
+        self.append([
+            SnapshotTableStarted(snapshot_id=run.snapshot_id, table_id=run.table_id, max_key=("9",), estimated_rows=3)
+        ])  # fmt: skip
+        return Start(cast(Any, None), ("9",), 3)
+
+    def read(self, tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+        with self._lock:
+            self.reads += 1
+            self.most_reads = max(self.most_reads, self.reads)
+        time.sleep(0.002)
+        self.append([
+            ChunkRegistered(
+                snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
+                upper=part.upper, path=None, rows=0, size=0, schema_version=1, replay_point=1, high=1,
+            )
+        ])  # fmt: skip
+        with self._lock:
+            self.reads -= 1
+        return ChunkFile(None, 0, 0, "", 1, ())
+
+    def record_finish(self, tools: Tools, client: Any, run: TableRun) -> None:
+        with self._lock:
+            del self.open[run.table_id]
+        REAL_FINISH(tools, client, run)
+
+
+REAL_FINISH = source_work.record_finish
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SnapshotRunner, Surroundings]]:
+    def make(*edges: int) -> tuple[SnapshotRunner, Surroundings]:
+        around = Surroundings(tmp_path, edges)
+        for name in ("check_edge", "find_start", "read", "record_finish"):
+            monkeypatch.setattr(source_work, name, getattr(around, name))
+        monkeypatch.setattr(source_work, "find_table", lambda tools, table: None)
+        monkeypatch.setattr(source_work, "find_cut", lambda tools, table, work, rows: None)
+        monkeypatch.setattr(snapshots, "CaptureClient", lambda path: around)
+        tools = cast(Any, Tools)(
+            None, (), None, tmp_path, None, around, lambda *_: None, lambda table_id: True, lambda: ()
+        )
+        runner = SnapshotRunner(tools, Progress(), Snapshot(parallelism=PARALLELISM), retry_seconds=60)
+        return runner, around
+
+    return make
+
+
+Begin = Callable[..., tuple[SnapshotRunner, Surroundings]]
+
+
+def turn_until(runner: SnapshotRunner, reached: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end
+        runner.turn(0.01)
+
+
+def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> None:
+    runner, around = begin(*[10] * 60)
+    around.running_xid = 11
+
+    def over() -> bool:
+        known = around.state.snapshots
+        return len(known) > 0 and all(s.ended is not None for s in known.values())
+
+    turn_until(runner, over)
+    runner.stop()
+    plans = [events for events in around.appended if events[0].kind == "snapshot-planned"]
+    assert [len(events) for events in plans] == [60], "one record plans them all"
+    assert around.most_reads == PARALLELISM
+    assert around.most_open <= 3 * 2 * (PARALLELISM + 2), "tables begun and not ended"
+    assert around.looks == [10], "one look at the edge counts for all tables"
+
+
+def test_a_transaction_that_is_in_the_way_is_looked_at_once_a_second_and_not_by_each_table(begin: Begin) -> None:
+    runner, around = begin(*[10] * 30, 5)
+    around.running_xid = 7
+    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    ended = [s.plan.tables for s in around.state.snapshots.values() if s.ended is not None]
+    assert ended == [(31,)], "the older edge has passed"
+    assert [runner.waiting_for] == ["transaction 7"]
+    before = len(around.looks)
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        runner.turn(0.01)
+    assert 1 <= len(around.looks) - before <= 3
+    around.running_xid = 11
+    turn_until(runner, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    assert [runner.waiting_for] == [None]
+    runner.stop()
