@@ -1,5 +1,6 @@
 """A Delta table under Tailrace's commits, on real Spark and Delta: rows, refusals, foreign changes, lost answers."""
 
+import json
 import random
 import shutil
 import time
@@ -22,6 +23,7 @@ from tailrace.storage import NotFound, Storage
 from tailrace.targets.lake import delta_log, files
 from tailrace.targets.lake.compact import Limits, compact
 from tailrace.targets.lake.delta import DeltaTable
+from tailrace.targets.lake.delta_replay import replay
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.locate import locate, take_rows
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile, NewFile
@@ -213,13 +215,15 @@ def test_a_commit_starts_no_spark_job_and_keeps_a_true_checksum_in_memory(target
     jobs = []
     for step in range(1, 6):
         if step == 3:
+            before = scheduler.numTotalJobs()
             target.table = target.reopen()
+            assert scheduler.numTotalJobs() <= before + 1, "Delta's own look at protocol and metadata"
         change = target.change(step, dict.fromkeys(range(step, 60, step), f"{step}"), [step * 7])
         before = scheduler.numTotalJobs()
         target.table.commit(change)
         jobs.append(scheduler.numTotalJobs() - before)
     # The first after opening a table has no checksum to derive from.
-    assert jobs == [0, 0, 1, 0, 0]
+    assert jobs == [0, 0, 2, 0, 0]
     check_checksum(target)
     compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
     target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
@@ -228,6 +232,59 @@ def test_a_commit_starts_no_spark_job_and_keeps_a_true_checksum_in_memory(target
     target.table.commit(Commit(target.state(7), target.write({1: "a"}), clear=True))
     target.apply(8, {1: "b", 2: "c"})
     check_checksum(target)
+    check_replay(target)
+
+
+def check_replay(target: Target) -> None:
+    """What is read from the log's files is what Delta makes of them."""
+    snapshot = delta_log.DeltaLog(target.spark, target.location).update()
+    assert snapshot is not None
+    found = replay(target.storage, target.location, snapshot.log_files())
+    assert found is not None
+    assert found.domains == snapshot.domains()
+    assert {k: found.metadata[k] for k in ("id", "schemaString", "configuration")} == {
+        k: snapshot.metadata()[k] for k in ("id", "schemaString", "configuration")
+    }
+    kept = ("path", "size", "stats", "deletionVector")
+    assert sorted(json.dumps([file.get(name) for name in kept]) for file in found.files) == sorted(
+        json.dumps([file.get(name) for name in kept]) for file in snapshot.files()
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"spark.databricks.delta.checkpoint.partSize": "2"}], ids=["one", "parts"])
+def test_a_table_is_opened_from_a_checkpoint_and_what_follows_it(
+    target: Target, spark: SparkSession, settings: dict[str, str]
+) -> None:
+    for step in range(1, 5):
+        target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('team' = 'lake')")
+    target.reopen()
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    log.forTable(spark._jsparkSession, target.location.removeprefix("file://")).checkpoint()
+    for name in settings:
+        spark.conf.unset(name)
+    check_replay(target)
+    target.table = target.reopen()
+    target.apply(6, {3: "c", 99: "new"}, [5])
+    check_replay(target)
+    opened = target.reopen()
+    assert [file.dead for file in opened.files()] == [file.dead for file in target.table.files()]
+    names = [path.name for path in Path(target.location.removeprefix("file://"), "_delta_log").glob("*.parquet")]
+    assert (len(names) == 1) == (not settings), names
+
+
+def test_a_log_that_only_delta_can_read_is_left_to_it(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')")
+    spark: Any = target.spark
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    log.forTable(spark._jsparkSession, target.location.removeprefix("file://")).checkpoint()
+    snapshot = delta_log.DeltaLog(target.spark, target.location).update()
+    assert snapshot is not None
+    assert replay(target.storage, target.location, snapshot.log_files()) is None
+    assert target.reopen().refresh() == target.state(1)
 
 
 def check_checksum(target: Target) -> None:

@@ -87,7 +87,7 @@ def spent(run: Run, seconds: float) -> float:
 
 def replicating(deployment: Deployment) -> int:
     document = status(deployment)
-    return 0 if document is None else int(document["tables_replicating"])
+    return 0 if document is None else int(document["tablesReplicating"])
 
 
 @pytest.mark.postgres(18, max_locks_per_transaction="256")

@@ -22,6 +22,7 @@ from tailrace.targets.lake import delta_foreign, delta_schema, delta_state, file
 from tailrace.targets.lake.delta import DeltaTable, _Version
 from tailrace.targets.lake.delta_actions import LiveFile, new_add, path_of, plan, uri_of
 from tailrace.targets.lake.delta_log import Snapshot
+from tailrace.targets.lake.delta_replay import State
 from tailrace.targets.lake.delta_stats import PREFIX, bounds, dumps, file_stats, loads
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
@@ -178,15 +179,12 @@ def test_applied_state_comes_back_with_few_and_with_many_holes() -> None:
 
 
 def test_a_lost_list_of_holes_stops_the_table_by_name(tmp_path: Path) -> None:
-    class Version(Snapshot):
-        def domain(self, name: str) -> str | None:
-            text = {"logId": "l", "appliedSeq": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
-            return json.dumps(text | {"version": 1, "nonce": "n", "holesFile": "_tailrace/holes-1.json"})
-
+    text = {"logId": "l", "appliedSeq": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
+    text |= {"version": 1, "nonce": "n", "holesFile": "_tailrace/holes-1.json"}
     storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
     table = DeltaTable(cast(SparkSession, None), storage, f"{tmp_path.as_uri()}/t")
     with pytest.raises(TargetChanged, match=r"holes-1\.json is gone"):
-        table._stored(Version(1, None))
+        table._stored(State(domains={delta_state.DOMAIN: json.dumps(text)}))
 
 
 def test_a_stored_sample_of_the_applied_state_is_still_read() -> None:

@@ -26,6 +26,7 @@ from tailrace.targets.lake import delta_foreign, delta_schema, delta_state
 from tailrace.targets.lake.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.delta_actions import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta_log import DeltaLog, Gap, Snapshot
+from tailrace.targets.lake.delta_replay import State, replay
 from tailrace.targets.lake.delta_state import DOMAIN, Stored
 from tailrace.targets.lake.delta_stats import INDEXED_COLUMNS, file_stats
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile
@@ -79,15 +80,16 @@ class DeltaTable:
         self._log = DeltaLog(self._spark, unquote(self.location) if local else self.location)
         snapshot = self._log.update()
         if snapshot is None:
-            snapshot = self._create(schema, log_id)
-        stored = self._stored(snapshot)
+            return self._create(schema, log_id)
+        state = self._read(snapshot)
+        stored = self._stored(state)
         if stored is None:
             raise TargetRefused(f"{self.location} holds a Delta table that Tailrace did not make", _REFUSE_FIX)
         if stored.applied.log_id != log_id:
             other = stored.applied.log_id
             raise TargetRefused(f"{self.location} carries the state of log {other}, not of {log_id}", _REFUSE_FIX)
         self._check_foreign(stored.version + 1, snapshot.version)
-        return self._load(snapshot, stored)
+        return self._load(snapshot, stored, state)
 
     def refresh(self) -> AppliedState:
         snapshot = self._open.update()
@@ -101,7 +103,8 @@ class DeltaTable:
         same = at is not None and at.snapshot.version == snapshot.version
         if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
             return at.stored.applied
-        stored = self._stored(snapshot)
+        state = self._read(snapshot)
+        stored = self._stored(state)
         if stored is None or stored.applied.log_id != self._log_id:
             raise TargetChanged(
                 self._name,
@@ -109,7 +112,7 @@ class DeltaTable:
                 "Put the table back, or delete it and order a snapshot.",
             )
         self._check_foreign(stored.version + 1, snapshot.version)
-        return self._load(snapshot, stored)
+        return self._load(snapshot, stored, state)
 
     def expire(self, older_than: float) -> bool:
         """Delta's log is a file per version, and Delta removes old ones itself when it writes a checkpoint."""
@@ -186,8 +189,12 @@ class DeltaTable:
         if at.ours and not self._access.exists(entry):
             raise Retry(f"{entry} is gone: somebody deleted the table or put it back", "It is read anew.")
 
-    def _stored(self, snapshot: Snapshot) -> Stored | None:
-        text = snapshot.domain(DOMAIN)
+    def _read(self, snapshot: Snapshot) -> State:
+        found = replay(self._access, self.location, snapshot.log_files())
+        return found or State(snapshot.metadata(), snapshot.domains(), list(snapshot.files()))
+
+    def _stored(self, state: State) -> Stored | None:
+        text = state.domains.get(DOMAIN)
         if text is None:
             return None
         return delta_state.decode(text, self._holes)
@@ -200,15 +207,15 @@ class DeltaTable:
             fix = "Restore it, or drop the target table and take a snapshot of it."
             raise TargetChanged(self._name, what, fix) from error
 
-    def _load(self, snapshot: Snapshot, stored: Stored) -> AppliedState:
+    def _load(self, snapshot: Snapshot, stored: Stored, state: State) -> AppliedState:
         live = {}
-        for add in snapshot.files():
+        for add in state.files:
             uri = uri_of(add["path"], self.location)
             if not add.get("stats") or "numRecords" not in add["stats"]:
                 # A vector needs the file's row count next to it.
                 add["stats"] = file_stats(footer_of(self._access, uri), [], tight=True)
             live[uri] = LiveFile(add, self._dead(add))
-        self._at, self._files = _Version(snapshot, stored, snapshot.metadata(), live), None
+        self._at, self._files = _Version(snapshot, stored, state.metadata, live), None
         return stored.applied
 
     def _dead(self, add: Action) -> BitMap64:
@@ -223,16 +230,17 @@ class DeltaTable:
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
 
-    def _create(self, schema: TableSchema, log_id: str) -> Snapshot:
+    def _create(self, schema: TableSchema, log_id: str) -> AppliedState:
         """Version 0 carries the applied state: a table of ours is never without it."""
         applied = AppliedState(log_id, schema_version=schema.version, table_id=schema.table_id)
         stored = Stored(applied, 0, self._new_id().hex)
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
         self._open.commit(None, [_domain(delta_state.encode(stored, self._save)[0])], metadata)
-        snapshot = self._open.update()
+        snapshot = self._open.current(0)
         if snapshot is None:
             raise OutcomeUnknown(f"{self.location} was created but cannot be read")
-        return snapshot
+        self._at, self._files = _Version(snapshot, stored, snapshot.metadata(), {}, ours=True), None
+        return applied
 
     def _plan(self, change: Commit, at: _Version, metadata: Action) -> Plan:
         now = self._now_ms

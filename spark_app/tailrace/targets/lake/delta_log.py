@@ -33,13 +33,17 @@ class Snapshot:
         found: Action = json.loads(self.handle.metadata().json())["metaData"]
         return found
 
-    def domain(self, name: str) -> str | None:
-        domains = self.handle.domainMetadata()
-        for number in range(domains.size()):
-            domain = domains.apply(number)
-            if domain.domain() == name:
-                return str(domain.configuration())
-        return None
+    def domains(self) -> dict[str, str]:
+        """Domain -> configuration."""
+        found = self.handle.domainMetadata()
+        each = [found.apply(number) for number in range(found.size())]
+        return {str(domain.domain()): str(domain.configuration()) for domain in each}
+
+    def log_files(self) -> list[str]:
+        """Names of the files of `_delta_log` that make up the version: the checkpoint's, then the commits' in order."""
+        segment = self.handle.logSegment()
+        parts = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
+        return [str(part.apply(n).getPath().getName()) for part in parts for n in range(part.size())]
 
     def files(self) -> Iterator[Action]:
         """The `add` actions of every live file."""
