@@ -24,7 +24,7 @@ from tailrace.run import snapshots, source_work
 from tailrace.run.chunk_task import ChunkFile
 from tailrace.run.snapshots import SnapshotRunner
 from tailrace.run.source_work import Start, Tools
-from tailrace.snapshot.chunks import TableRun
+from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
 from tailrace.storage import Storage
 
@@ -116,7 +116,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         around = Surroundings(tmp_path, edges)
         for name in ("check_edge", "find_start", "read", "record_finish"):
             monkeypatch.setattr(source_work, name, getattr(around, name))
-        monkeypatch.setattr(source_work, "find_table", lambda tools, table: None)
+        monkeypatch.setattr(source_work, "find_table", lambda tools, table: table.table_id)
         monkeypatch.setattr(source_work, "find_cut", lambda tools, table, work, rows: None)
         monkeypatch.setattr(snapshots, "CaptureClient", lambda path: around)
         tools = cast(Any, Tools)(
@@ -131,7 +131,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
 Begin = Callable[..., tuple[SnapshotRunner, Surroundings]]
 
 
-def turn_until(runner: SnapshotRunner, reached: Callable[[], bool], seconds: float = 20) -> None:
+def turn_until(runner: SnapshotRunner, reached: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < end
@@ -153,6 +153,23 @@ def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> Non
     assert around.most_reads == PARALLELISM
     assert around.most_open <= 3 * 2 * (PARALLELISM + 2), "tables begun and not ended"
     assert around.looks == [10], "one look at the edge counts for all tables"
+
+
+def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, around = begin(10, 10)
+    around.running_xid = 11
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
+        step = 1 if work.lower is None else int(work.lower[0]) - 99
+        return (str(100 + step),) if table == 1 and step < 100 else None
+
+    monkeypatch.setattr(source_work, "find_cut", cut)
+    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    ended = [s.plan.tables for s in around.state.snapshots.values() if s.ended is not None]
+    assert ended == [(2,)]
 
 
 def test_a_transaction_that_is_in_the_way_is_looked_at_once_a_second_and_not_by_each_table(begin: Begin) -> None:

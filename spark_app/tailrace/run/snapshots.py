@@ -72,8 +72,8 @@ class SnapshotRunner:
         threads = defaults.parallelism + 2
         self._pool = ThreadPoolExecutor(threads, "snapshot")
         self._most = 2 * threads
-        """Steps handed to the pool at once: of thousands of tables, each would else begin before the first is read."""
-        """Also chunks that may wait to be read before another table is begun."""
+        """Steps handed to the pool at once, and chunks that may wait to be read before another table is begun: of
+        thousands of tables, each would else begin before the first is read."""
         self._under_way = 0
         self._reading: Counter[str] = Counter()
         """Chunks being read, by snapshot."""
@@ -185,11 +185,14 @@ class SnapshotRunner:
             if run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
         )
 
-    def _urgency(self, state: LogState, key: RunKey, slot: _Slot) -> tuple[bool, bool, bool]:
-        """Rows that are withheld come before rows that are not there yet; what is begun before what is not."""
+    def _urgency(self, state: LogState, key: RunKey, slot: _Slot) -> tuple[bool, bool, bool, int]:
+        """Rows that are withheld come before rows that are not there yet; what is begun before what is not; of that,
+        the tables that have the fewest readers, so that a small one does not wait for a large one's end."""
         snapshot = state.snapshots.get(key[0])
         repair = snapshot is not None and snapshot.plan.reason == "repair"
-        return not repair, slot.run.phase in (c.Phase.EDGE, c.Phase.START), slot.run.phase is c.Phase.EDGE
+        phase = slot.run.phase
+        new = phase in (c.Phase.EDGE, c.Phase.START)
+        return not repair, new, phase is c.Phase.EDGE, len(slot.run.reading)
 
     def _may_read(self, snapshot: SnapshotState) -> bool:
         own = snapshot.plan.parallelism or self._defaults.parallelism
