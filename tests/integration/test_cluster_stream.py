@@ -38,7 +38,8 @@ def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(s
     executor = shop.pod(shop.executors()[0])
     assert executor is not None and executor["spec"]["serviceAccountName"] == "shop-driver"
     shop.assert_equal()
-    maps = shop.kubectl("exec", "shop-driver-0", "--", "sh", "-c", "cat /proc/[0-9]*/maps")
+    # Processes come and go meanwhile.
+    maps = shop.kubectl("exec", "shop-driver-0", "--", "sh", "-c", "cat /proc/[0-9]*/maps 2>/dev/null; true")
     assert "classes.jsa" in maps, "the image's archive of classes does not fit its JVM"
     before = shop.writers.transactions
     shop.wait("writers go on", 30, lambda: shop.writers.transactions > before + 20)
