@@ -1,6 +1,7 @@
 """Older lists of holes are removed, the one that is named never."""
 
 from tailrace.errors import Retry
+from tailrace.storage import StorageRefused
 from tailrace.targets.lake.side_files import KEPT_SECONDS, SideFiles
 
 
@@ -12,6 +13,8 @@ class Files:
     def delete(self, path: str) -> None:
         if self.away:
             raise Retry("the store is away")
+        if path == "kept":
+            raise StorageRefused("deleting is not allowed")
         self.deleted.append(path)
 
 
@@ -33,3 +36,13 @@ def test_a_list_goes_an_hour_after_another_took_its_place_unless_it_is_named_aga
     side.committed(None, None)
     side.committed(None, None)
     assert files.deleted == ["b", "a"]
+
+
+def test_a_list_that_may_not_be_deleted_stays_and_the_next_goes() -> None:
+    files, now = Files(), [0.0]
+    side = SideFiles(files, lambda: now[0])  # type: ignore[arg-type]
+    side.committed("kept", "a")
+    side.committed("a", None)
+    now[0] += KEPT_SECONDS + 1
+    side.committed(None, None)
+    assert files.deleted == ["a"]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Barrier
 from typing import Any, cast
 
@@ -208,6 +209,18 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     assert entered == [8]
     assert [progress.of(number).applied_record for number in targets] == [14, 14]
     assert [progress.of(number).committed_record for number in targets] == [9, 14]
+    gap = targets[7].commits[-1].applied
+    assert loop.worker(7) is not None
+    cast(Any, loop.worker(7))._applied = replace(gap, gap=3)
+    cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=16)
+    loop.offer(16, patience=5)
+    assert entered == [8, 7], "a gap that nobody fills must be told"
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "LogTrimmed"
+    cast(Any, loop)._slots[7].due = 0.0
+    cast(Any, loop)._slots[7].tidied = 100.0
+    loop.offer(16, patience=5)
+    entered[:] = [8]
     trimmed = table(7, 3).model_copy(update={"removed_through": 15, "segments": ()})
     cast(Any, loop)._journal.state = log(trimmed, table(8, 3, 12), number=20)
     loop.offer(20, patience=5)

@@ -180,7 +180,7 @@ class Applier:
 
 def _passes_by(slot: _Slot, table: TableLog, progress: TableProgress) -> bool:
     """Whether nothing that was recorded since is the table's: with thousands of them, most records are for a few."""
-    healthy = slot.worker is not None and slot.worker.opened and progress.fault is None
+    healthy = slot.worker is not None and slot.worker.settled and progress.fault is None
     kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record
 

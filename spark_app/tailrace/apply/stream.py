@@ -61,8 +61,10 @@ class ApplyStream:
                 return
             try:
                 self._source.addData(self._jvm.PythonUtils.toSeq([str(number)]))
-            except (PySparkException, Py4JError, OSError) as error:  # the JVM's death is told by the main loop
-                log.debug("the apply stream was not told of record %d: %s", number, error)
+            except (PySparkException, Py4JError, OSError) as error:
+                # The main loop names the JVM's death, and applies while no batch comes.
+                log.warning("the apply stream was not told of record %d (%s)", number, type(error).__name__)
+                self._delivers = False
                 return
             self._told = number
 

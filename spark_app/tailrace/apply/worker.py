@@ -80,6 +80,12 @@ class TableWorker:
         """Whether the target is known right now; asks no lock, so that it may be called while a batch runs."""
         return self._applied is not None
 
+    @property
+    def settled(self) -> bool:
+        """Whether the target is known and lacks nothing: where there is a gap, every batch asks who will fill it."""
+        applied = self._applied
+        return applied is not None and applied.gap is None
+
     def layout(self, schema: TableSchema) -> Layout | None:
         """How chunk files of this schema version must look; None: the target is not open, or does not have this
         version yet (its columns' ids are known only once it does). Waits for no batch once it is known."""

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -207,7 +208,8 @@ class Starting:
 
     def abandon(self, keep: int | None) -> None:
         """Nobody wants the session any more: its JVM is killed. `keep`: the child process that is not Spark's."""
-        while self._thread.is_alive():
+        until = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < until:
             for child in set(_children()) - {keep}:
                 with suppress(ProcessLookupError):
                     os.killpg(child, signal.SIGKILL)  # a session of its own, see `start`

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tailrace.storage import NotFound
-from tailrace.targets.lake.access import FileAccess, parquet
+from tailrace.targets.lake.access import FileAccess
 from tailrace.targets.lake.delta_actions import uri_of
 from tailrace.targets.lake.delta_log import Action
 
@@ -39,7 +40,7 @@ class State:
 
 def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | None:
     """`names`: the files of `_delta_log`, checkpoint first. None: there are sidecars, staged or compacted commits among
-    them, or one is gone."""
+    them, or one is gone or not readable, which Delta then names."""
     if not all(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names):
         return None
     state, live = State(), dict[tuple[Any, ...], Action]()
@@ -60,7 +61,7 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
                         state.domains[action["domain"]] = action["configuration"]
                     case "sidecar":
                         return None
-    except NotFound:
+    except (NotFound, ValueError):
         return None
     state.files = list(live.values())
     return state if state.metadata else None
@@ -80,7 +81,8 @@ def _commit(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
 
 
 def _checkpoint(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
-    with parquet(access, uri) as file:
+    # Without the cache of footers: a table that is created anew uses the names of its checkpoints again.
+    with access.open_input(uri) as source, pq.ParquetFile(source) as file:
         kinds = [name for name in ("sidecar", "metaData", "domainMetadata") if name in file.schema_arrow.names]
         table = file.read([*kinds, *(f"add.{name}" for name in _ADD)])
     for kind in (*kinds, "add"):

@@ -4,11 +4,14 @@ A table's writer tells of every commit that named another list than the one befo
 for a table that is put back a little; what a process leaves behind when it ends stays for good.
 """
 
+import logging
 import time
 from collections.abc import Callable
 
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TailraceError
 from tailrace.targets.lake.access import FileAccess
+
+log = logging.getLogger(__name__)
 
 KEPT_SECONDS = 3600.0
 
@@ -33,4 +36,6 @@ class SideFiles:
                     self._access.delete(path)
             except Retry:
                 return  # with the next commit
+            except TailraceError as error:  # the commit stands: a list that stays is no reason to stop the table
+                log.warning("an older list of holes stays: %s", error)
             self._older.pop(0)
