@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,24 @@ def stream(tmp_path: Path) -> ApplyStream:
 
 def test_a_stream_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
     stream(tmp_path).stop()
+
+
+def test_a_record_that_the_stream_was_not_told_of_is_said_and_the_main_loop_applies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Source:
+        def addData(self, rows: object) -> None:
+            raise OSError("the connection is gone")
+
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=SimpleNamespace(PythonUtils=SimpleNamespace(toSeq=list))))
+    made = ApplyStream(cast(Any, spark), tmp_path, interval="1 second", apply=lambda: None)
+    made.tell(3)
+    assert caplog.text == "", "no query has begun"
+    made._source, made._query, made._delivers = Source(), cast(Any, SimpleNamespace(isActive=True)), True
+    assert [made.running] == [True]
+    made.tell(4)
+    assert [made.running] == [False]
+    assert "was not told of record 4" in caplog.text
 
 
 def test_a_query_that_begins_while_the_stream_is_stopped_is_stopped_too(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from tailrace.targets.lake import delta_foreign, delta_schema, delta_state, file
 from tailrace.targets.lake.delta import DeltaTable, _Version
 from tailrace.targets.lake.delta_actions import LiveFile, new_add, path_of, plan, uri_of
 from tailrace.targets.lake.delta_log import Snapshot
-from tailrace.targets.lake.delta_replay import State
+from tailrace.targets.lake.delta_replay import State, replay
 from tailrace.targets.lake.delta_stats import PREFIX, bounds, dumps, file_stats, loads
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
@@ -294,3 +295,24 @@ def test_a_restore_that_carries_our_domain_along_is_not_ours() -> None:
     assert delta_foreign.is_ours([commit_info("Manual Update"), domain])
     assert not delta_foreign.is_ours([commit_info("RESTORE"), domain])
     assert not delta_foreign.is_ours([commit_info("WRITE")])
+
+
+def test_a_checkpoint_of_a_table_that_was_created_anew_is_read_afresh(tmp_path: Path) -> None:
+    """It has the name, but not the footer, of the one that stood there before."""
+    name, log = "00000000000000000100.checkpoint.parquet", tmp_path / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    for count in (3, 400):
+        adds: list[dict[str, object]] = [{"path": f"data/{n}.parquet", "size": n} for n in range(count)]
+        rows = {"metaData": [{"id": str(count)}, *[None] * count], "add": [None, *adds]}
+        pq.write_table(pa.table(rows), log / name)
+        state = replay(LocalFiles(), f"file://{tmp_path}/t", [name])
+        assert state is not None
+        assert (state.metadata, len(state.files)) == ({"id": str(count)}, count)
+
+
+def test_a_log_file_that_is_gone_or_broken_is_left_to_delta(tmp_path: Path) -> None:
+    location, name = f"{tmp_path.as_uri()}/t", f"{0:020d}.json"
+    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    assert replay(storage, location, [name]) is None
+    storage.create(f"{location}/_delta_log/{name}", b'{"add": ')
+    assert replay(storage, location, [name]) is None

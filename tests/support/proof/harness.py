@@ -8,7 +8,7 @@ from typing import Protocol
 
 from support.postgres import PostgresServer
 from support.proof import tables
-from support.proof.process import Deployment, Run, status
+from support.proof.process import Deployment, Run, source_of, status
 from support.proof.writers import Writers
 from tailrace.demo.compare import compare
 
@@ -28,16 +28,8 @@ class Proof:
         """Fill the source; `spec` goes into the Replicator."""
         with server.connect() as connection:
             tables.create(connection, ROWS, seed)
-        source = {
-            "type": "postgresql",
-            "host": server.host,
-            "port": server.port,
-            "database": "postgres",
-            "username": "postgres",
-            "tls": {"mode": "disable"},
-        }
         chunks = {"snapshot": {"chunkRows": 17, "parallelism": 3}}
-        deployment = Deployment(folder / "proof", source, format, chunks | spec)
+        deployment = Deployment(folder / "proof", source_of(server), format, chunks | spec)
         deployment.write_manifest()
         return cls(server, deployment)
 

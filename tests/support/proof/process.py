@@ -21,6 +21,7 @@ import psutil
 import yaml
 
 import tailrace
+from support.postgres import PostgresServer
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(tailrace.__file__).parents[1])}
 """The very code that the tests import, also where another checkout is installed."""
@@ -200,6 +201,18 @@ class Run:
         """SIGINT, as Ctrl-C; the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.wait(timeout)
+
+
+def source_of(server: PostgresServer) -> dict[str, object]:
+    """`spec.source` that leads to the server."""
+    return {
+        "type": "postgresql",
+        "host": server.host,
+        "port": server.port,
+        "database": "postgres",
+        "username": "postgres",
+        "tls": {"mode": "disable"},
+    }
 
 
 def status(deployment: Deployment) -> dict[str, Any] | None:
