@@ -1,6 +1,5 @@
 """Sources of other shapes: names that are given, partitions, prepared transactions, a log that the server has lost."""
 
-
 import pytest
 
 from support.capture import CaptureRun, check_invariants, eventually, refused, source_rows, started

@@ -292,7 +292,8 @@ def check_checksum(target: Target) -> None:
     jvm: Any = target.spark._jvm
     path = target.location.removeprefix("file://")
     snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-        target.spark._jsparkSession, path).unsafeVolatileSnapshot()
+        target.spark._jsparkSession, path
+    ).unsafeVolatileSnapshot()
     assert snapshot.checksumOpt().isDefined()
     assert snapshot.validateChecksum(jvm.scala.Predef.Map().empty())
 

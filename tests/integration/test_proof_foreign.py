@@ -11,7 +11,8 @@ FEW_CHUNKS = {"chunkRows": 150}
 
 # Py4J closes its idle connections from the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 
 @pytest.mark.timeout(600)

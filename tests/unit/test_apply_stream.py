@@ -24,9 +24,7 @@ class Query:
 
 
 def stream(tmp_path: Path) -> ApplyStream:
-    return ApplyStream(
-        cast(Any, None), tmp_path, interval="1 second", apply=lambda: None
-    )
+    return ApplyStream(cast(Any, None), tmp_path, interval="1 second", apply=lambda: None)
 
 
 def test_a_stream_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:

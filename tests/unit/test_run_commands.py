@@ -49,9 +49,7 @@ def test_two_files_with_the_same_resource_are_refused_by_its_name(
 
 
 @pytest.mark.parametrize("listen", ["8080x", "127.0.0.1:70000", "[::1]:8080", "localhost"])
-def test_a_wrong_address_to_listen_on_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], listen: str
-) -> None:
+def test_a_wrong_address_to_listen_on_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], listen: str) -> None:
     path = written(tmp_path, "m.yaml", replicator())
     assert listen in refused(capsys, "run", "-f", path, "--listen", listen, "--run-dir", str(tmp_path / "run"))
 

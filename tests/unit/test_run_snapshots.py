@@ -155,9 +155,7 @@ def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> Non
     assert around.looks == [10], "one look at the edge counts for all tables"
 
 
-def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, around = begin(10, 10)
     around.running_xid = 11
 

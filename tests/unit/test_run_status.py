@@ -15,7 +15,7 @@ from tailrace.changelog.records import (
     TableStopped,
 )
 from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, SnapshotState, SnapshotTable, TableLog
-from tailrace.contract.status import Counters, Fault
+from tailrace.contract.status import Counters, Fault, Status
 from tailrace.run import display
 from tailrace.run.rates import Rate
 from tailrace.run.status import Moment, assemble
@@ -183,6 +183,25 @@ def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_
     assert len(lines) == 3
     view.show(assemble(moment(log(table(7)), suspended=True)), last=True)
     assert len(lines) == 4
+
+
+def test_a_status_that_takes_long_to_make_is_made_less_often() -> None:
+    now, made = [0.0], [0]
+
+    def status() -> Status:
+        now[0] += 0.05
+        made[0] += 1
+        return assemble(moment(log(table(7))))
+
+    lines: list[str] = []
+    view = display.Paced(display.LineDisplay(lines.append, json=False), status, lambda: now[0])
+    while now[0] < 30:  # as the main loop turns
+        view.show()
+        now[0] += 0.5
+    assert 10 <= made[0] <= 13
+    shown = len(lines)
+    view.show(last=True)
+    assert len(lines) == shown + 1
 
 
 def test_a_hundred_snapshots_do_not_fill_the_line() -> None:

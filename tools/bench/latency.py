@@ -8,7 +8,6 @@ are looked for in the table's log every 10 ms.
 import bisect
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -88,7 +87,7 @@ def running(server: PostgresServer, folder: Path, table: str) -> Iterator[int]:
         until(replicates, "the table is replicated", 240, pause=1.0)
         yield process.pid
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait(60)
 
 

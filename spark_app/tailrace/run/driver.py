@@ -72,7 +72,7 @@ class Driver:
         self._ending.listen()
         server = launch.server(self._settings, self._control)
         capture = launch.capture_process(self._settings)
-        view = display.choose(self._settings.json)
+        view = display.Paced(display.choose(self._settings.json), self._control.status)
         try:
             capture.start()
             return self._work(capture, view)
@@ -88,7 +88,7 @@ class Driver:
             self._folder.release()
             view.close()  # last: a terminal that is gone must not keep capture alive
 
-    def _work(self, capture: CaptureProcess, view: display.Display) -> int:
+    def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
         config = PgConfig.of(self._spec.source, f"tailrace {self._name}"[:63], self._settings.secrets)
         once = OnceCheck(position_at_start(config, self._spec)) if self._settings.once else None
         spark = self._spark(capture)
@@ -126,7 +126,7 @@ class Driver:
         starting.abandon(capture.pid)
         return None
 
-    def _journal(self, capture: CaptureProcess, view: display.Display) -> SharedJournal | None:
+    def _journal(self, capture: CaptureProcess, view: display.Paced) -> SharedJournal | None:
         """Wait for record 0, and show what it waits for; None: a signal came first."""
         storage = Storage.open(self._spec.storage)
         while not self._ending.is_set():
@@ -137,7 +137,7 @@ class Driver:
                     return SharedJournal(reader)
             except Retry as error:
                 log.warning("%s", error)
-            view.show(self._control.status())
+            view.show()
             self._ending.wait(TURN_SECONDS)
         return None
 
@@ -147,7 +147,7 @@ class Driver:
             capture.works()
         self._control.capture_fault = capture.fault
 
-    def _take_down(self, parts: Parts, view: display.Display) -> None:
+    def _take_down(self, parts: Parts, view: display.Paced) -> None:
         """Commits under way end; nothing is waited for when that was asked twice."""
         self._ending.set()
         if self._ending.hurried:
@@ -160,15 +160,15 @@ class Driver:
         self._reporter.tell(parts.journal.state, force=True)
         self._show_last(view)
 
-    def _show_last(self, view: display.Display) -> None:
+    def _show_last(self, view: display.Paced) -> None:
         try:
-            view.show(self._control.status(), last=True)
+            view.show(last=True)
         except OSError as error:
             log.warning("the last status could not be shown: %s", error)
 
     # ---- running ----
 
-    def _loop(self, parts: Parts, view: display.Display, once: OnceCheck | None) -> int:
+    def _loop(self, parts: Parts, view: display.Paced, once: OnceCheck | None) -> int:
         control, requests = self._control, Requests(self._settings.requests)
         self.turned = time.monotonic()
         control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
@@ -192,7 +192,7 @@ class Driver:
             if requests.refused:
                 raise requests.refused[0]
             self._reporter.tell(state)
-            view.show(control.status())
+            view.show()
             if once is not None:
                 verdict = once.look(state, control.progress.all(), requests.open)
                 if verdict.done:

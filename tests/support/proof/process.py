@@ -198,8 +198,8 @@ class Run:
             time.sleep(0.3)
 
     def stop(self, timeout: float = 60) -> int:
-        """SIGINT, as Ctrl-C; the exit code."""
-        self.process.send_signal(signal.SIGINT)
+        """SIGTERM, as Kubernetes does; the exit code. (SIGINT is ignored by what a shell starts in the background.)"""
+        self.process.terminate()
         return self.wait(timeout)
 
 
