@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,10 +14,11 @@ import psutil
 import pytest
 
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.proof.process import ENVIRONMENT, Deployment, Run, status
 
 PASSWORD = "pa ss'wörd"
 HBA = ("host all postgres 127.0.0.1/32 trust", "hostssl all all 127.0.0.1/32 scram-sha-256")
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 REFUSED, AUTHENTICATION = 10, 11
 
 
@@ -140,6 +144,37 @@ def test_a_snapshot_is_asked_for_paused_resumed_and_stopped_from_the_command_lin
     assert run.stop() == 0, run.tail()
     lines = [json.loads(line) for line in run.output.read_text().splitlines() if line.startswith("{")]
     assert lines and all(line["name"] == "proof" for line in lines if "capture" in line)
+
+
+@pytest.mark.timeout(300)
+def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secured: Deployment) -> None:
+    tailrace = [sys.executable, "-m", "tailrace.run.cli", "run", "-f", str(secured.manifest)]
+    # `script` gives it a terminal; what a background job ignores is inherited.
+    inside = shlex.join(["env", "--default-signal=INT", *tailrace, "--run-dir", str(secured.state)])
+    shown = secured.folder / "terminal"
+    shown.touch()
+    process = subprocess.Popen(
+        ["script", "-qefc", f"stty rows 40 cols 160; exec {inside}", str(shown)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+    assert process.stdin is not None
+    run = Run(process, shown)
+    try:
+        run.until(lambda: "REPLICATING" in run.tail(), 200, "the table to be shown as replicating")
+        process.stdin.write(b"\x03")
+        process.stdin.flush()
+        assert run.wait(60) == 0, run.tail()
+    finally:
+        process.stdin.close()
+        run.kill()
+    text = shown.read_text()
+    assert HIDE in text and text.rindex(SHOW) > text.rindex(HIDE), "the cursor is given back"
+    assert "SIGINT: ends in order" in text
+    words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", text)
+    assert re.search(r"tailrace\.numbers +REPLICATING", words), words[-3000:]
+    assert "snapshot tailrace.numbers" in words and "Traceback" not in words
 
 
 def snapshots(deployment: Deployment) -> list[str]:

@@ -13,32 +13,21 @@ from pyiceberg.table import StaticTable
 
 from support.proof import tables
 from support.proof.harness import Begin, Proof
+from support.proof.on_s3 import OnS3
 from support.proof.writers import Writers
 from support.s3 import S3Server
-from tailrace.demo.compare import compare_by, read_delta
+from tailrace.demo.compare import compare_by
 
 CATALOG_PASSWORD = "catalog-password-0123456789"
 CHUNKS = {"chunkRows": 60, "parallelism": 2}
 
 
 @dataclass
-class OnS3:
-    """A bucket, the files that hold the secrets, and the command lines seen while `tailrace` ran."""
+class Watched(OnS3):
+    """Also the file with the catalog's password, and the command lines seen while `tailrace` ran."""
 
-    s3: S3Server
-    keys: Path
     catalog_login: Path
     commands: set[str] = field(default_factory=set)
-
-    def place(self, path: str) -> dict[str, object]:
-        """`spec.storage`, or the part of `spec.target` that says where."""
-        return {
-            "location": f"s3://{self.s3.bucket}/{path}",
-            "endpoint": self.s3.endpoint,
-            "region": self.s3.region,
-            "pathStyle": True,
-            "credentials": {"file": str(self.keys)},
-        }
 
     def once(self, proof: Proof, writers: Writers | None = None) -> None:
         """`tailrace run --once` to success, looking at the processes' command lines meanwhile. Writers go on until the
@@ -49,7 +38,7 @@ class OnS3:
             for process in run.family():
                 with suppress(psutil.NoSuchProcess):
                     self.commands.add(" ".join(process.cmdline()))
-            if writers is not None and any((self.s3.root / self.s3.bucket / "lake").rglob("*.parquet")):
+            if writers is not None and any((self.folder / "lake").rglob("*.parquet")):
                 writers.stop()
                 writers = None
             time.sleep(0.5)
@@ -68,16 +57,6 @@ class OnS3:
         assert any(path.parent.name == "journal" for path in files) and any(path.suffix == ".log" for path in files)
         assert not [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
 
-    def delta(self, schema: str, table: str) -> pa.Table:
-        options = {
-            "AWS_ENDPOINT_URL": self.s3.endpoint,
-            "AWS_REGION": self.s3.region,
-            "AWS_ACCESS_KEY_ID": self.s3.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.s3.secret_key,
-            "AWS_ALLOW_HTTP": "true",
-        }
-        return read_delta(f"s3://{self.s3.bucket}/lake/{schema}/{table}", options)
-
     def iceberg(self, proof: Proof, schema: str, table: str) -> pa.Table:
         """The version that the catalog's own row points to."""
         query = "SELECT metadata_location FROM iceberg_tables WHERE (table_namespace, table_name) = (%s, %s)"
@@ -95,14 +74,15 @@ class OnS3:
 
 
 @pytest.fixture
-def on_s3(s3: S3Server, tmp_path: Path) -> OnS3:
-    keys, login = tmp_path / "s3-keys", tmp_path / "catalog-login"
-    keys.write_text(f"accessKeyId={s3.access_key}\nsecretAccessKey={s3.secret_key}\n")
+def on_s3(s3: S3Server, tmp_path: Path) -> Watched:
+    login = tmp_path / "catalog-login"
     login.write_text(f"username=postgres\npassword={CATALOG_PASSWORD}\n")
-    return OnS3(s3, keys, login)
+    made = Watched(s3, tmp_path / "s3-keys", login)
+    made.write_keys()
+    return made
 
 
-def _follow(on_s3: OnS3, proof: Proof, read: Callable[[str, str], pa.Table]) -> None:
+def _follow(on_s3: Watched, proof: Proof, read: Callable[[str, str], pa.Table]) -> None:
     """Snapshot under writers; changes alone; then equal, and no secret anywhere."""
     on_s3.once(proof, proof.writers(seed=1, count=2, pause=0.05))
     writers = proof.writers(seed=2, count=2)
@@ -119,14 +99,14 @@ def _assert_equal(proof: Proof, read: Callable[[str, str], pa.Table]) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_once_with_log_and_delta_tables_on_s3(prove: Begin, on_s3: OnS3) -> None:
+def test_once_with_log_and_delta_tables_on_s3(prove: Begin, on_s3: Watched) -> None:
     target = {"type": "delta", **on_s3.place("lake")}
     proof = prove("delta", seed=1, target=target, storage=on_s3.place("log"), snapshot=CHUNKS)
     _follow(on_s3, proof, on_s3.delta)
 
 
 @pytest.mark.timeout(900)
-def test_once_with_log_and_iceberg_tables_on_s3_and_a_jdbc_catalog(prove: Begin, on_s3: OnS3) -> None:
+def test_once_with_log_and_iceberg_tables_on_s3_and_a_jdbc_catalog(prove: Begin, on_s3: Watched) -> None:
     proof = prove("iceberg", seed=2, storage=on_s3.place("log"), snapshot=CHUNKS)
     catalog = {
         "type": "jdbc",

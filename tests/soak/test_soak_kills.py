@@ -1,6 +1,7 @@
 """Rounds of random kills: any process, any seam, any time, with writers, TRUNCATE and stalled commits at work.
 
-`TAILRACE_SOAK_ROUNDS` (default 6) rounds; format and server version alternate. Each ends with source = target.
+`TAILRACE_SOAK_ROUNDS` (default 6) rounds, in turn two with Delta, two with Iceberg, and two with both the Delta tables
+and the change log on S3; server versions alternate. Each ends with source = target.
 """
 
 import os
@@ -13,9 +14,12 @@ import pytest
 
 from support.postgres import PostgresServer
 from support.proof.harness import Proof
+from support.proof.on_s3 import OnS3
 from support.proof.writers import StalledCommits
+from support.s3 import S3Server
 
 ROUNDS = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
+OFTEN: dict[str, object] = {"retention": {"time": "5s"}}
 SEAMS = (
     "capture.after-segments",
     "journal.before-create",
@@ -35,11 +39,16 @@ SEAMS = (
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_random_kills_leave_no_wrong_row(tmp_path: Path, number: int) -> None:
+def test_random_kills_leave_no_wrong_row(s3: S3Server, tmp_path: Path, number: int) -> None:
     random = Random(number)
     with PostgresServer((14, 18)[number % 2]) as server:
-        format = ("delta", "iceberg")[number // 2 % 2]
-        proof = Proof.begin(server, tmp_path, format, seed=number, retention={"time": "5s"})
+        place = ("delta", "iceberg", "s3")[number // 2 % 3]
+        if place == "s3":
+            on_s3 = OnS3(s3, tmp_path / "s3-keys")
+            on_s3.write_keys()
+            proof = Proof.begin_on_s3(on_s3, server, tmp_path, number, **OFTEN)
+        else:
+            proof = Proof.begin(server, tmp_path, place, number, **OFTEN)
         writers = proof.writers(seed=number, count=6, pause=0.01, truncate=True)
         stalls = StalledCommits(server.connect, seed=number)
         stalls.start()

@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from support.postgres import PostgresServer
 from support.proof import tables
+from support.proof.on_s3 import OnS3
 from support.proof.process import Deployment, Run, source_of, status
 from support.proof.writers import Writers
-from tailrace.demo.compare import compare
+from tailrace.demo.compare import compare, compare_by
 
 ROWS = 200
 """Rows of each table at the start; writers use twice as many keys."""
@@ -22,6 +23,7 @@ class Proof:
 
     server: PostgresServer
     deployment: Deployment
+    on_s3: OnS3 | None = None
 
     @classmethod
     def begin(cls, server: PostgresServer, folder: Path, format: str, seed: int, **spec: object) -> "Proof":
@@ -32,6 +34,12 @@ class Proof:
         deployment = Deployment(folder / "proof", source_of(server), format, chunks | spec)
         deployment.write_manifest()
         return cls(server, deployment)
+
+    @classmethod
+    def begin_on_s3(cls, on_s3: OnS3, server: PostgresServer, folder: Path, seed: int, **spec: object) -> "Proof":
+        """The change log and the Delta tables are in the bucket."""
+        places = {"storage": on_s3.place("log"), "target": {"type": "delta", **on_s3.place("lake")}}
+        return replace(cls.begin(server, folder, "delta", seed, **places, **spec), on_s3=on_s3)
 
     def completed(self, count: int) -> Callable[[], bool]:
         """Whether the running process says that at least `count` snapshots are completed."""
@@ -90,6 +98,8 @@ class Proof:
         """What the comparison of these tables finds; none: source = target."""
         with self.server.connect() as connection:
             try:
+                if self.on_s3 is not None:
+                    return compare_by(connection, names, self.on_s3.delta)
                 return compare(connection, names, self.deployment.lake, self.deployment.format)
             except FileNotFoundError as error:
                 return [str(error)]
@@ -98,7 +108,8 @@ class Proof:
         """Invariant 1, from outside: the slot's confirmed position is not beyond the journal's last record."""
         from tailrace.changelog.records import Record
 
-        records = sorted((self.deployment.log / "journal").glob("[0-9]*.json"))
+        log = self.deployment.log if self.on_s3 is None else self.on_s3.folder / "log"
+        records = sorted((log / "journal").glob("[0-9]*.json"))
         position = Record.model_validate_json(records[-1].read_bytes()).position
         rows = self.server.execute("SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots")
         assert all(row[0] <= position for row in rows), f"acknowledged {rows}, durable {position}"

@@ -1,0 +1,45 @@
+"""A proof's change log and tables in the current bucket of an S3 server."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from support.s3 import S3Server
+from tailrace.demo.compare import read_delta
+
+
+@dataclass
+class OnS3:
+    s3: S3Server
+    keys: Path
+    """The credentials' file; `write_keys` makes it."""
+
+    def write_keys(self) -> None:
+        self.keys.write_text(f"accessKeyId={self.s3.access_key}\nsecretAccessKey={self.s3.secret_key}\n")
+
+    @property
+    def folder(self) -> Path:
+        """The bucket as the server keeps it."""
+        return self.s3.root / self.s3.bucket
+
+    def place(self, path: str) -> dict[str, object]:
+        """`spec.storage`, or the part of `spec.target` that says where."""
+        return {
+            "location": f"s3://{self.s3.bucket}/{path}",
+            "endpoint": self.s3.endpoint,
+            "region": self.s3.region,
+            "pathStyle": True,
+            "credentials": {"file": str(self.keys)},
+        }
+
+    def delta(self, schema: str, table: str) -> pa.Table:
+        """The rows of the Delta table below `lake`, by delta-rs."""
+        options = {
+            "AWS_ENDPOINT_URL": self.s3.endpoint,
+            "AWS_REGION": self.s3.region,
+            "AWS_ACCESS_KEY_ID": self.s3.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.s3.secret_key,
+            "AWS_ALLOW_HTTP": "true",
+        }
+        return read_delta(f"s3://{self.s3.bucket}/lake/{schema}/{table}", options)
