@@ -1,6 +1,8 @@
 """The tests' Spark session reads and writes both lake formats."""
 
+import sys
 from pathlib import Path
+from zipimport import zipimporter
 
 from pyspark.sql import SparkSession
 
@@ -14,3 +16,17 @@ def test_delta_and_iceberg_tables_return_what_was_written(spark: SparkSession, t
     spark.sql("DELETE FROM iceberg.probe.t WHERE id < 14")
     assert spark.table(delta).count() == 6
     assert spark.table("iceberg.probe.t").count() == 3
+
+
+def test_a_python_worker_has_no_archive_on_its_path_to_read_before_each_task(spark: SparkSession) -> None:
+    def archives(number: int) -> tuple[list[str], list[str], str]:
+        zips = [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
+        return (
+            [path for path in sys.path if path.endswith((".zip", ".jar"))],
+            zips,
+            sys.modules["pyspark"].__file__ or "",
+        )
+
+    for paths, zips, pyspark in spark.sparkContext.parallelize([1, 2], 2).map(archives).collect():
+        assert not paths and not zips
+        assert Path(pyspark).is_file()

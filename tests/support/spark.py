@@ -6,8 +6,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+import tailrace
 from support.s3 import S3Server
 from tailrace import artifacts
+from tailrace.run.session import SMALL_STEPS
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -20,6 +22,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.executorEnv.PYTHONPATH": str(Path(tailrace.__file__).parents[1]),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
         "spark.scheduler.mode": "FAIR",
@@ -37,6 +40,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        **SMALL_STEPS,
     }
 
 

@@ -58,6 +58,18 @@ RPC_PORT, BLOCK_PORT = "7078", "7079"
 """The driver's, on Kubernetes: executors come in through a NetworkPolicy that names them."""
 
 
+SMALL_STEPS = {
+    # Otherwise a worker reads the directory of Spark's jar before each task, see there.
+    "spark.python.daemon.module": "tailrace.run.worker_daemon",
+    # Otherwise Hadoop starts chmod and readlink as processes, six times and more for each small file on a local disk.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What makes many small tasks and commits cheap (docs/decisions/0008)."""
+
+
 def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
     """Spark's configuration. `environment` may name a master and options of the place where the driver runs
     (`TAILRACE_SPARK_MASTER`, `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`); they win. `boot` is new with every start
@@ -90,6 +102,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.databricks.delta.snapshotPartitions": "1",
         # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        **SMALL_STEPS,
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }

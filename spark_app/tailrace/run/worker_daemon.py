@@ -1,0 +1,30 @@
+"""Spark's Python daemon (`spark.python.daemon.module`), without the archives that Spark puts before everything else.
+
+Spark's JVM gives its Python workers a path that begins with `pyspark.zip`, py4j's zip and the jar of its own core.
+Before each task a worker forgets what it knows of the folders on its path; for a zip that means reading its list of
+files again, in Python: 0.3 s of CPU per task for that jar's thousands of classes. Where pyspark is installed as a
+package, as Tailrace needs it, none of the three is of any use.
+"""
+
+import runpy
+import sys
+from importlib.machinery import PathFinder
+
+
+def without_archives(path: list[str]) -> list[str]:
+    """The path without zips and jars, or as it is where pyspark is found only in them."""
+    rest = [entry for entry in path if not entry.endswith((".zip", ".jar"))]
+    return rest if PathFinder.find_spec("pyspark", rest) is not None else path
+
+
+def main() -> None:
+    """Becomes `pyspark.daemon`; its arguments are left as they are."""
+    kept = without_archives(sys.path)
+    for entry in set(sys.path) - set(kept):
+        sys.path_importer_cache.pop(entry, None)
+    sys.path[:] = kept
+    runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
