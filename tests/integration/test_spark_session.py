@@ -4,7 +4,13 @@ import sys
 from pathlib import Path
 from zipimport import zipimporter
 
+import pytest
 from pyspark.sql import SparkSession
+
+# PySpark leaves the sockets of collect() to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 
 def test_delta_and_iceberg_tables_return_what_was_written(spark: SparkSession, tmp_path: Path) -> None:
