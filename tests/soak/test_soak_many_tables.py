@@ -71,19 +71,23 @@ class Writes:
 
 
 def spent(run: Run, seconds: float) -> float:
-    """Cores that the processes use over the next `seconds`."""
-    before, begun = run.cpu_seconds(), time.monotonic()
+    """Cores that the processes use over the next `seconds`; what ends meanwhile is not counted."""
+    before, begun = run.cpu_by_process(), time.monotonic()
     time.sleep(seconds)
-    return (run.cpu_seconds() - before) / (time.monotonic() - begun)
+    after = run.cpu_by_process()
+    used = sum(cpu - before.get(process, 0.0) for process, cpu in after.items())
+    return used / (time.monotonic() - begun)
 
 
 def replicating(deployment: Deployment) -> int:
+    """Asked now and then: what the status of thousands of tables costs is not to be measured here."""
+    time.sleep(5)
     document = status(deployment)
     return 0 if document is None else int(document["tablesReplicating"])
 
 
 @pytest.mark.postgres(18, max_locks_per_transaction="256")
-@pytest.mark.timeout(600 + SECONDS_PER_TABLE * TABLES)
+@pytest.mark.timeout(900 + 2 * SECONDS_PER_TABLE * TABLES)
 def test_two_thousand_tables_start_and_then_cost_little(postgres: PostgresServer, soak: Deployment) -> None:
     begun = time.monotonic()
     run = soak.start()
@@ -95,13 +99,12 @@ def test_two_thousand_tables_start_and_then_cost_little(postgres: PostgresServer
         cores = spent(run, WRITTEN)
     print(f"{writes.count / WRITTEN:.0f} single-row transactions a second, over all tables: {cores:.3f} cores")
     names = [f"many.t{number}" for number in range(TABLES)]
-    written = time.monotonic()
 
     def level() -> bool:
-        time.sleep(1)
+        """Nobody writes: a table that is equal once stays so."""
         with postgres.connect() as connection:
-            return not compare(connection, names, soak.lake, "delta")
+            names[:] = [name for name in names if compare(connection, [name], soak.lake, "delta")]
+        return not names
 
-    run.until(level, 240, "source = target")
-    print(f"source = target at most {time.monotonic() - written:.0f} s after the last write")
+    run.until(level, 240 + SECONDS_PER_TABLE * TABLES, "source = target")
     assert run.stop() == 0, run.tail()

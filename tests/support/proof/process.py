@@ -159,11 +159,15 @@ class Run:
             return []
 
     def cpu_seconds(self) -> float:
-        """Of the driver's family so far, ended workers included."""
-        spent = 0.0
+        """Of the driver's family so far; of what has ended only what its parent was told."""
+        return sum(self.cpu_by_process().values())
+
+    def cpu_by_process(self) -> dict[int, float]:
+        """CPU seconds of each living process of the family, with those of its children that have ended."""
+        spent = {}
         for process in self.family():
             with suppress(psutil.Error):
-                spent += sum(process.cpu_times()[:4])
+                spent[process.pid] = sum(process.cpu_times()[:4])
         return spent
 
     def child(self, part: str) -> psutil.Process:
