@@ -78,5 +78,5 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: B
     for path in lake.rglob("chunk-*.parquet"):
         path.unlink()
     held.unlink()
-    run.until(proof.completed(4), 300, "the snapshots and the one that makes up for the loss")
+    run.until(proof.completed(4, repairs=True), 300, "the snapshots and the one that makes up for the loss")
     proof.settle(run)

@@ -82,7 +82,7 @@ def _pss(process: psutil.Process) -> tuple[str, int]:
     except (OSError, psutil.Error):
         return "ended", 0
     sizes = [int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")]
-    kinds = {"tailrace.capture": "capture", "pyspark.daemon": "workers", "java": "jvm"}
+    kinds = {"bin/java": "jvm", "tailrace.capture": "capture", "worker_daemon": "workers"}
     return next((kind for part, kind in kinds.items() if part in command), "driver"), sum(sizes)
 
 
