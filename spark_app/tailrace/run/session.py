@@ -61,6 +61,8 @@ RPC_PORT, BLOCK_PORT = "7078", "7079"
 SMALL_STEPS = {
     # Otherwise a worker reads the directory of Spark's jar before each task, see there.
     "spark.python.daemon.module": "tailrace.run.worker_daemon",
+    # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # Otherwise Hadoop starts chmod and readlink as processes, six times and more for each small file on a local disk.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (
