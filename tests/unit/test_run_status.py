@@ -194,7 +194,7 @@ def test_a_status_that_takes_long_to_make_is_made_less_often() -> None:
         return assemble(moment(log(table(7))))
 
     lines: list[str] = []
-    view = display.Paced(display.LineDisplay(lines.append, json=False), status, lambda: now[0])
+    view = display.Paced(display.LineDisplay(lines.append, json=False), status, lambda: now[0], lambda: now[0])
     while now[0] < 30:  # as the main loop turns
         view.show()
         now[0] += 0.5
@@ -202,6 +202,21 @@ def test_a_status_that_takes_long_to_make_is_made_less_often() -> None:
     shown = len(lines)
     view.show(last=True)
     assert len(lines) == shown + 1
+
+
+def test_a_machine_that_stalls_does_not_silence_the_view() -> None:
+    now, made = [0.0], [0]
+
+    def status() -> Status:
+        now[0] += 3.0  # of waiting, not of work
+        made[0] += 1
+        return assemble(moment(log(table(7))))
+
+    lines: list[str] = []
+    view = display.Paced(display.LineDisplay(lines.append, json=False), status, lambda: now[0], lambda: 0.0)
+    view.show()
+    view.show()
+    assert made[0] == 2
 
 
 def test_a_hundred_snapshots_do_not_fill_the_line() -> None:

@@ -15,3 +15,9 @@ def test_archives_leave_the_path_where_pyspark_is_installed() -> None:
 def test_archives_stay_where_pyspark_is_only_in_them(tmp_path: Path) -> None:
     path = [*ARCHIVES, str(tmp_path)]
     assert without_archives(path) == path
+
+
+def test_somebody_else_s_archive_stays(tmp_path: Path) -> None:
+    site, theirs = str(Path(pyspark.__file__).parents[1]), tmp_path / "theirs.zip"
+    theirs.write_bytes(b"")
+    assert without_archives([*ARCHIVES, str(theirs), site]) == [str(theirs), site]

@@ -9,12 +9,21 @@ package, as Tailrace needs it, none of the three is of any use.
 import runpy
 import sys
 from importlib.machinery import PathFinder
+from pathlib import Path
+
+SPARKS = ("pyspark.zip", "py4j-", "spark-core")
+"""How the names of Spark's own archives begin."""
 
 
 def without_archives(path: list[str]) -> list[str]:
-    """The path without zips and jars, or as it is where pyspark is found only in them."""
-    rest = [entry for entry in path if not entry.endswith((".zip", ".jar"))]
+    """The path without Spark's archives and without those that are not there (as Python's own), or as it is where
+    pyspark is found only in one. Somebody else's stay: what they hold may be needed."""
+    rest = [entry for entry in path if not entry.endswith((".zip", ".jar")) or _is_needed(Path(entry))]
     return rest if PathFinder.find_spec("pyspark", rest) is not None else path
+
+
+def _is_needed(archive: Path) -> bool:
+    return archive.exists() and not archive.name.startswith(SPARKS)
 
 
 def main() -> None:
