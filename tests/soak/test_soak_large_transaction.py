@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, source_of
+from support.proof.process import Deployment, Run
 from tailrace.run.client import DriverClient
 from tailrace.run.folder import NotRunning, RunFolder
 
@@ -89,7 +89,7 @@ def _pss(process: psutil.Process) -> tuple[str, int]:
 @pytest.fixture
 def soak(postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
     postgres.execute(CREATE)
-    deployment = Deployment(tmp_path / "soak", source_of(postgres), "delta", {"tables": {"include": ["soak.*"]}})
+    deployment = Deployment(tmp_path / "soak", postgres.source(), "delta", {"tables": {"include": ["soak.*"]}})
     yield deployment
     deployment.close()
 

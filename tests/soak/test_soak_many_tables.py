@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, source_of, status
+from support.proof.process import Deployment, Run, status
 from tailrace.demo.compare import compare
 
 TABLES = int(os.environ.get("TAILRACE_SOAK_TABLES", "2000"))
@@ -36,7 +36,7 @@ def soak(postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
             connection.execute(
                 f"INSERT INTO many.t{number} SELECT i, md5(i::text), now() FROM generate_series(1, {rows}) i".encode()
             )
-    deployment = Deployment(tmp_path / "soak", source_of(postgres), "delta", {"tables": {"include": ["many.*"]}})
+    deployment = Deployment(tmp_path / "soak", postgres.source(), "delta", {"tables": {"include": ["many.*"]}})
     yield deployment
     deployment.close()
 

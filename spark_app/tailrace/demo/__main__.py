@@ -48,16 +48,8 @@ class Demo:
         self.console.print(f"[bold cyan]demo[/] {text}")
 
     def write_manifest(self, server: PostgresServer) -> None:
-        source = {
-            "type": "postgresql",
-            "host": server.host,
-            "port": server.port,
-            "database": "postgres",
-            "username": "postgres",
-            "tls": {"mode": "disable"},
-        }
         spec = {
-            "source": source,
+            "source": server.source(),
             "tables": {"include": ["shop.*"]},
             "target": {"type": self.format, "location": self.lake.as_uri()},
             "storage": {"location": (self.folder / "log").as_uri()},

@@ -164,6 +164,17 @@ class PostgresServer:
         if self.running:
             self.reload()
 
+    def source(self) -> dict[str, object]:
+        """`spec.source` of a Replicator of this server."""
+        return {
+            "type": "postgresql",
+            "host": self.host,
+            "port": self.port,
+            "database": "postgres",
+            "username": "postgres",
+            "tls": {"mode": "disable"},
+        }
+
     def dsn(self, dbname: str = "postgres", user: str = "postgres", **parameters: str | int) -> str:
         """A libpq connection string."""
         return psycopg.conninfo.make_conninfo(

@@ -11,7 +11,7 @@ from deltalake.exceptions import TableNotFoundError
 from support.postgres import PostgresServer
 from support.proof import tables
 from support.proof.on_s3 import OnS3
-from support.proof.process import Deployment, Run, source_of, status
+from support.proof.process import Deployment, Run, status
 from support.proof.writers import Writers
 from tailrace.demo.compare import compare, compare_by
 
@@ -33,7 +33,7 @@ class Proof:
         with server.connect() as connection:
             tables.create(connection, ROWS, seed)
         chunks = {"snapshot": {"chunkRows": 17, "parallelism": 3}}
-        deployment = Deployment(folder / "proof", source_of(server), format, chunks | spec)
+        deployment = Deployment(folder / "proof", server.source(), format, chunks | spec)
         deployment.write_manifest()
         return cls(server, deployment)
 

@@ -21,7 +21,6 @@ import psutil
 import yaml
 
 import tailrace
-from support.postgres import PostgresServer
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(tailrace.__file__).parents[1])}
 """The very code that the tests import, also where another checkout is installed."""
@@ -205,18 +204,6 @@ class Run:
         """SIGTERM, as Kubernetes does; the exit code. (SIGINT is ignored by what a shell starts in the background.)"""
         self.process.terminate()
         return self.wait(timeout)
-
-
-def source_of(server: PostgresServer) -> dict[str, object]:
-    """`spec.source` that leads to the server."""
-    return {
-        "type": "postgresql",
-        "host": server.host,
-        "port": server.port,
-        "database": "postgres",
-        "username": "postgres",
-        "tls": {"mode": "disable"},
-    }
 
 
 def status(deployment: Deployment) -> dict[str, Any] | None:
