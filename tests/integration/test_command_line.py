@@ -154,10 +154,10 @@ def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secur
     shown = secured.folder / "terminal"
     shown.touch()
     process = subprocess.Popen(
-        ["script", "-qefc", f"stty rows 40 cols 160; exec {inside}", str(shown)],
+        ["script", "-qefc", f"stty rows 24 cols 80; exec {inside}", str(shown)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env=ENVIRONMENT,
+        env={name: value for name, value in ENVIRONMENT.items() if name not in ("COLUMNS", "LINES")},
     )
     assert process.stdin is not None
     run = Run(process, shown)

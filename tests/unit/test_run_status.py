@@ -1,4 +1,5 @@
 import io
+import re
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from tailrace.changelog.records import (
     TableStopped,
 )
 from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, SnapshotState, SnapshotTable, TableLog
-from tailrace.contract.status import Counters, Fault, Status
+from tailrace.contract.status import Counters, Fault, SnapshotStatus, SnapshotTableProgress, Status, TableStatus
 from tailrace.run import display
 from tailrace.run.rates import Rate
 from tailrace.run.status import Moment, assemble
@@ -106,6 +107,36 @@ def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     assert "25%" in shown.get()
     assert "250 of about 1,000 rows" in shown.get()
     assert "snapshot again 25% (250 rows)" in display.line(status)
+
+
+def shown(status: Status, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(display.render(status))
+    return captured.get()
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
+    name = "warehouse.order_items"
+    counted = Counters(inserts=123456789, updates=23456789, deletes=3456789, snapshot_rows=456789123)
+    row = TableStatus(name=name, state="REPLICATING", lag_seconds=0.5, rows_per_second=54321, counters=counted)
+    part = SnapshotTableProgress(name=name, running=("(5, 9]",))
+    snapshot = SnapshotStatus(
+        id="s", name="again", reason="request", state="Running", tables=(part,),
+        rows_done=1000, rows_estimated=4000, seconds_left=15.0,
+    )  # fmt: skip
+    status = Status(
+        name="shop", state="Running", started_at=1, updated_at=2, tables=(row,), snapshots=(snapshot,), tables_total=1
+    )
+    wide, narrow, narrowest = (shown(status, width) for width in (200, 80, 40))
+    for cell in ("456,789,123", "3,456,789", "reading (5, 9]", "15.0 s left", "holes"):
+        assert cell in wide
+    line = rf"^{re.escape(name)} +REPLICATING +0.5 s +54,321 +123,456,789 +23,456,789 *$"
+    assert re.search(line, narrow, re.MULTILINE), narrow
+    assert "deletes" not in narrow and "holes" not in narrow and "…" not in narrow
+    assert re.search(r"^snapshot again +━+ +25% .*15.0 s left", narrow, re.MULTILINE), narrow
+    assert re.search(rf"^{re.escape(name)} +REPLICATING", narrowest, re.MULTILINE), narrowest
+    assert all(len(line) <= 40 for line in narrowest.splitlines())
 
 
 def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -> None:

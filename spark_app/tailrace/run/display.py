@@ -4,10 +4,11 @@ JSON lines with `--json`. Renders status documents; knows nothing else.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -26,6 +27,10 @@ MAX_FAULTS = 5
 SHARE = 0.02
 """Of a core's time: what showing may cost, with however many tables."""
 COLUMNS = ("table", "state", "behind", "rows/s", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault")
+SPARED = ("snapshot rows", "holes", "fault", "deletes", "updates", "inserts", "rows/s", "behind")
+"""Left out of a narrow view, in this order; what is wrong stands in full below."""
+SNAPSHOT_COLUMNS = ("snapshot", "bar", "share", "rows", "speed", "left", "reading")
+SNAPSHOT_SPARED = ("reading", "rows", "bar", "left", "speed")
 STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STOPPED": "red", "WAITING": "yellow"}
 
 
@@ -188,36 +193,62 @@ def _head(status: Status) -> Text:
     return text
 
 
-def _snapshots(status: Status) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
+@dataclass(frozen=True)
+class Fitted:
+    """A table that leaves out whole columns where they do not fit: half a number says something else."""
+
+    titles: tuple[str, ...]
+    spared: tuple[str, ...]
+    rows: Sequence[Sequence[RenderableType]]
+    header: bool = True
+    more: int = 0
+    """Rows that are not shown."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        tables = (self._table(frozenset(self.spared[:count])) for count in range(len(self.spared) + 1))
+        unlimited = options.update(max_width=sys.maxsize)
+        for table in tables:
+            if console.measure(table, options=unlimited).maximum <= options.max_width:
+                break
+        yield table
+        if self.more:
+            yield f"… and {self.more} more"
+
+    def _table(self, without: frozenset[str]) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim", show_header=self.header)
+        kept = [place for place, title in enumerate(self.titles) if title not in without]
+        for place in kept:
+            title = self.titles[place]
+            number = self.header and title not in ("table", "state", "fault")
+            table.add_column(title, justify="right" if number else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(row[place] for place in kept))
+        return table
+
+
+def _snapshots(status: Status) -> Fitted:
     under_way = running(status)
-    for snapshot in under_way[:MAX_SNAPSHOTS]:
-        left = "" if snapshot.seconds_left is None else f"{seconds(snapshot.seconds_left)} left"
-        chunks = [r for t in snapshot.tables for r in t.running]
-        table.add_row(
-            f"snapshot {_name(snapshot)}",
-            ProgressBar(total=1.0, completed=_share(snapshot), width=24),
-            percent(snapshot),
-            f"{snapshot.rows_done:,} of about {snapshot.rows_estimated:,} rows",
-            f"{snapshot.rows_per_second:,.0f}/s" if snapshot.state == "Running" else snapshot.state,
-            left,
-            f"reading {chunks[0]}" + (f" and {len(chunks) - 1} more" if len(chunks) > 1 else "") if chunks else "",
-        )
-    if len(under_way) > MAX_SNAPSHOTS:
-        table.add_row(f"… and {len(under_way) - MAX_SNAPSHOTS} more")
-    return table
+    rows = [_snapshot_cells(snapshot) for snapshot in under_way[:MAX_SNAPSHOTS]]
+    return Fitted(SNAPSHOT_COLUMNS, SNAPSHOT_SPARED, rows, header=False, more=len(under_way) - len(rows))
 
 
-def _tables(status: Status) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in COLUMNS:
-        table.add_column(title, justify="left" if title in ("table", "state", "fault") else "right")
+def _snapshot_cells(snapshot: SnapshotStatus) -> list[RenderableType]:
+    chunks = [r for t in snapshot.tables for r in t.running]
+    return [
+        f"snapshot {_name(snapshot)}",
+        ProgressBar(total=1.0, completed=_share(snapshot), width=24),
+        percent(snapshot),
+        f"{snapshot.rows_done:,} of about {snapshot.rows_estimated:,} rows",
+        f"{snapshot.rows_per_second:,.0f}/s" if snapshot.state == "Running" else snapshot.state,
+        "" if snapshot.seconds_left is None else f"{seconds(snapshot.seconds_left)} left",
+        f"reading {chunks[0]}" + (f" and {len(chunks) - 1} more" if len(chunks) > 1 else "") if chunks else "",
+    ]
+
+
+def _tables(status: Status) -> Fitted:
     shown = sorted(status.tables, key=_urgency)[:MAX_TABLES]
-    for row in sorted(shown, key=lambda t: t.name):
-        table.add_row(*_cells(row))
-    if len(status.tables) > len(shown):
-        table.add_row(f"… and {len(status.tables) - len(shown)} more")
-    return table
+    rows = [_cells(row) for row in sorted(shown, key=lambda t: t.name)]
+    return Fitted(COLUMNS, SPARED, rows, more=len(status.tables) - len(shown))
 
 
 def _urgency(table: TableStatus) -> tuple[bool, bool, float]:
