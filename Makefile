@@ -64,16 +64,16 @@ unit: ## Tests without servers
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark and S3
 
-# Tests that talk to an API server only wait most of the time: they run beside the others, and tell their results at the end.
-WAITING := $(wildcard $(addprefix tests/integration/test_,kube_api.py crds.py chart*.py operator_*.py))
-# The whole cluster comes last: once it is up it costs a fifth of a core.
-CLUSTERED := $(wildcard tests/integration/test_cluster_*.py)
 # Two files at a time, the long ones first: a proof leaves a fifth of the machine idle while it waits for a state.
+WAITING := $(wildcard $(addprefix tests/integration/test_,kube_api.py crds.py chart*.py operator_*.py))
+CLUSTERED := $(wildcard tests/integration/test_cluster_*.py)
 WORKING := $(wildcard $(addprefix tests/integration/test_,proof_*.py run_*.py))
 WORKING += $(filter-out $(WORKING) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/test_*.py))
+# A whole cluster waits for pods two fifths of its time: the tests that talk to an API server alone run beside it, and
+# tell their results at the end.
 integration: ## Tests against real servers
-	@told=$$(mktemp); $(PYTEST) $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
+	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
+	told=$$(mktemp); $(PYTEST) --durations 10 $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
 	$(PYTEST) --durations 10 $(CLUSTERED) || status=1; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 

@@ -16,7 +16,15 @@ from tailrace.contract.resources import Tables
 from tailrace.errors import NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.postgresql import chunks
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.chunks import KeyList, KeyRange, boundary_statement, edge_passed, max_key, read_chunk
+from tailrace.sources.postgresql.chunks import (
+    KeyList,
+    KeyRange,
+    at_most,
+    boundary_statement,
+    edge_passed,
+    max_key,
+    read_chunk,
+)
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 
 ALL = KeyRange(None, None)
@@ -53,6 +61,7 @@ def test_a_walk_in_chunks_finds_each_row_exactly_once(connection: Connection, co
     count = connection.execute("SELECT count(*) FROM ONLY public.w").fetchone()
     if not table.partitioned:
         assert count == (len(whole),)
+    assert at_most(connection, table, len(whole)) and not (whole and at_most(connection, table, len(whole) - 1))
     for rows in range(1, 8):
         assert repr(walk(config, connection, table, rows)) == repr(whole), f"{name}, {rows} rows to a chunk"
 

@@ -1,5 +1,6 @@
 """What `tailrace run` does when something around it fails: a table, or the source."""
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,8 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     run = deployment.start()
     wanted = {"public.good": "REPLICATING", "public.keyless": "STOPPED", "public.taken": "STOPPED"}
     run.until(lambda: states(deployment) == wanted, 200, "one table to replicate and two to stop")
+    read = re.findall(r"chunk .*: \d+ rows in .*table=public.good", run.output.read_text())
+    assert len(read) == 1, "so small a table is one chunk"
     found = tables(deployment)
     assert found["public.keyless"]["fault"]["name"] == "NoKey"
     assert "PRIMARY KEY" in found["public.keyless"]["fault"]["fix"]

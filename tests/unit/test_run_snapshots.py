@@ -77,7 +77,7 @@ class Surroundings:
         self.looks.append(table.edge_xid)
         return None if self.running_xid > table.edge_xid else f"transaction {self.running_xid}"
 
-    def find_start(self, tools: Tools, client: object, run: TableRun, table: TableLog) -> Start:
+    def find_start(self, tools: Tools, client: object, run: TableRun, table: TableLog, chunk_rows: int) -> Start:
         with self._lock:
             self.open[run.table_id] += 1
             self.most_open = max(self.most_open, len(self.open))

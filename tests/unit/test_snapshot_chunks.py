@@ -90,7 +90,7 @@ def test_a_list_of_keys_is_cut_into_chunks_and_resumed_by_ordinal() -> None:
     assert [(r.ordinal, len(r.keys or ())) for r in run.ready] == [(0, 1000), (2, 500)]
 
 
-def test_an_empty_table_is_one_open_chunk() -> None:
+def test_a_table_without_a_largest_key_is_one_open_chunk() -> None:
     run = c.step(c.step(c.begin("s", SnapshotTable(table_id=7), None, None), c.EdgePassed()), c.Started(None, 0))
     assert run.ready == (Range(0, None, None),)
 

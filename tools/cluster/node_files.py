@@ -78,8 +78,8 @@ def kubelet(state: Path, cgroup: str) -> str:
         "makeIPTablesUtilChains": False,
         "enforceNodeAllocatable": ["pods"],
         "podLogsDir": f"{state}/pod-logs",
-        # A crashed container comes back within 10 s, not 5 min: people watch, and tests wait.
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
+        # A crashed container comes back within 2 s, not 5 min: people watch, and tests wait.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
         "featureGates": {"KubeletCrashLoopBackOffMax": True},
     }
     return json.dumps(document, indent=1)

@@ -167,7 +167,7 @@ class SnapshotPlanned(Closed):
 
 
 class SnapshotTableStarted(Closed):
-    """The range of a table's chunks is fixed. `max_key` None: the table was empty."""
+    """The range of a table's chunks is fixed. `max_key` None: one chunk, numbered 0, is the whole table."""
 
     kind: Literal["snapshot-table-started"] = "snapshot-table-started"
     snapshot_id: str

@@ -228,7 +228,7 @@ class SnapshotRunner:
                     waits = source_work.check_edge(tools, log_table)
                     return (c.EdgePassed() if waits is None else None), EdgeLook(log_table.edge_xid, waits)
                 case c.FindMaxKey():
-                    start = source_work.find_start(tools, self._client, run, log_table)
+                    start = source_work.find_start(tools, self._client, run, log_table, rows)
                     return c.Started(start.max_key, start.estimated_rows), start.table
                 case c.CutNext():
                     found = table or source_work.find_table(tools, log_table)

@@ -79,8 +79,8 @@ def look_up(tools: Tools, connection: Connection, log_table: TableLog) -> PgTabl
     return found
 
 
-def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: TableLog) -> Start:
-    """Fix the range of the table's chunks and record it."""
+def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: TableLog, chunk_rows: int) -> Start:
+    """Fix the range of the table's chunks and record it. A table that fits into one chunk needs no range."""
     with connect(tools.config) as connection:
         table = look_up(tools, connection, log_table)
         known = _logged(tools, run)
@@ -89,8 +89,9 @@ def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: Ta
         if run.keys is not None:
             start = Start(table, None, len(run.keys))
         else:
-            rows = chunks.estimated_rows(connection, table, run.where)
-            start = Start(table, chunks.max_key(connection, table), rows)
+            estimated = chunks.estimated_rows(connection, table, run.where)
+            single = chunks.at_most(connection, table, chunk_rows)
+            start = Start(table, None if single else chunks.max_key(connection, table), estimated)
     client.append([
         SnapshotTableStarted(
             snapshot_id=run.snapshot_id,

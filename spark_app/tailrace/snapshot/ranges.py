@@ -2,8 +2,9 @@
 
 The ranges of a table part its whole key space, so that "no chunk has this key" means "the source had no such row":
 `(max key, open)` is ordinal 0 and is read first, which bounds the tail of a table that grows; then the walk from the
-lowest key to the largest, ordinals 1, 2, … in key order. Keys are never compared here: order is the order of ordinals,
-and neighbours are recognised by equal bounds. A list of keys is cut into chunks of keys instead.
+lowest key to the largest, ordinals 1, 2, … in key order. Of a table that fits into one chunk, ordinal 0 is the whole.
+Keys are never compared here: order is the order of ordinals, and neighbours are recognised by equal bounds. A list of
+keys is cut into chunks of keys instead.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Chunks: where they end, and reading one exactly as DESIGN §3 asks (snapshot, rows, then the log's end).
 
-Called by the snapshot planner (`max_key`, `boundary`, `estimated_rows`, `edge_passed`) and, on executors, by the chunk
-reader (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
+Called by the snapshot planner (`at_most`, `max_key`, `boundary`, `estimated_rows`, `edge_passed`) and, on executors, by
+the chunk reader (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +52,12 @@ class ChunkRead:
 
 Writer = Callable[[pa.RecordBatch], None]
 """Takes the rows as they arrive: source column names, logical Arrow types."""
+
+
+def at_most(connection: Connection, table: PgTable, rows: int) -> bool:
+    """Whether the table has no more than `rows` rows: a walk of so many entries along the key's index."""
+    beyond = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows))
+    return _one_key(connection, table, key_statement(table, sql.SQL("true"), beyond)) is None
 
 
 def max_key(connection: Connection, table: PgTable) -> Key | None:
