@@ -198,6 +198,8 @@ class Fitted:
     """A table that leaves out whole columns where they do not fit: half a number says something else."""
 
     titles: tuple[str, ...]
+    left: tuple[str, ...]
+    """Columns of words; the others are numbers."""
     spared: tuple[str, ...]
     rows: Sequence[Sequence[RenderableType]]
     header: bool = True
@@ -217,10 +219,8 @@ class Fitted:
     def _table(self, without: frozenset[str]) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim", show_header=self.header)
         kept = [place for place, title in enumerate(self.titles) if title not in without]
-        for place in kept:
-            title = self.titles[place]
-            number = self.header and title not in ("table", "state", "fault")
-            table.add_column(title, justify="right" if number else "left", no_wrap=True)
+        for title in (self.titles[place] for place in kept):
+            table.add_column(title, justify="left" if title in self.left else "right", no_wrap=True)
         for row in self.rows:
             table.add_row(*(row[place] for place in kept))
         return table
@@ -229,7 +229,8 @@ class Fitted:
 def _snapshots(status: Status) -> Fitted:
     under_way = running(status)
     rows = [_snapshot_cells(snapshot) for snapshot in under_way[:MAX_SNAPSHOTS]]
-    return Fitted(SNAPSHOT_COLUMNS, SNAPSHOT_SPARED, rows, header=False, more=len(under_way) - len(rows))
+    more = len(under_way) - len(rows)
+    return Fitted(SNAPSHOT_COLUMNS, SNAPSHOT_COLUMNS, SNAPSHOT_SPARED, rows, header=False, more=more)
 
 
 def _snapshot_cells(snapshot: SnapshotStatus) -> list[RenderableType]:
@@ -248,7 +249,7 @@ def _snapshot_cells(snapshot: SnapshotStatus) -> list[RenderableType]:
 def _tables(status: Status) -> Fitted:
     shown = sorted(status.tables, key=_urgency)[:MAX_TABLES]
     rows = [_cells(row) for row in sorted(shown, key=lambda t: t.name)]
-    return Fitted(COLUMNS, SPARED, rows, more=len(status.tables) - len(shown))
+    return Fitted(COLUMNS, ("table", "state", "fault"), SPARED, rows, more=len(status.tables) - len(shown))
 
 
 def _urgency(table: TableStatus) -> tuple[bool, bool, float]:
