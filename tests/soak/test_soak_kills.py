@@ -85,6 +85,7 @@ def _live_and_die(proof: Proof, random: Random, life: int) -> None:
 
 def _die_in_retention(proof: Proof) -> None:
     """A life that is long enough for it: capture trims the log once a minute."""
+    proof.deployment.close()  # the next driver would adopt the last one's capture, where this seam is not armed
     run = proof.deployment.start(seams="retention.after-event=kill")
     run.until(lambda: any(proof.deployment.marks.iterdir()), 300, "the log to be trimmed")
     time.sleep(5)
