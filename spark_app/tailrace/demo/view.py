@@ -1,4 +1,4 @@
-"""What the demo shows while it waits: the status document as a live table, and the figures of the end."""
+"""What the demo shows while it waits, which is what `tailrace run` shows, and the figures of the end."""
 
 import subprocess
 import time
@@ -6,40 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.live import Live
-from rich.table import Table
 
 from tailrace.contract.status import Status
+from tailrace.run.display import render
 
 if TYPE_CHECKING:
     from tailrace.demo.__main__ import Demo
 
 PERIOD = 1.0
 """Seconds between two looks at the status."""
-
-
-def render(status: Status) -> Table:
-    """One line a table; below, the snapshots that are not done."""
-    capture = status.capture
-    lag = "–" if status.apply.lag_seconds is None else f"{status.apply.lag_seconds:.1f} s"
-    title = f"{status.state} · capture {capture.rows_per_second:,.0f} rows/s at {capture.position} · lag {lag}"
-    table = Table(title=title, title_justify="left", expand=False)
-    for name in ("table", "state", "snapshot rows", "inserts", "updates", "deletes", "lag"):
-        table.add_column(name, justify="left" if name in ("table", "state") else "right", no_wrap=True)
-    for one in status.tables:
-        counts = one.counters
-        numbers = (counts.snapshot_rows, counts.inserts, counts.updates, counts.deletes)
-        seconds = "–" if one.lag_seconds is None else f"{one.lag_seconds:.1f} s"
-        table.add_row(one.name, one.state, *(f"{n:,}" for n in numbers), seconds)
-    finished = [shot for shot in status.snapshots if shot.state == "Completed"]
-    for shot in (shot for shot in status.snapshots if shot not in finished):
-        done = 100 * shot.rows_done / max(shot.rows_estimated, shot.rows_done, 1)
-        names = ", ".join(part.name for part in shot.tables)
-        table.add_row(
-            f"[dim]{shot.name or shot.reason}: {names}[/]", shot.state, f"{shot.rows_done:,}", "█" * int(done / 5)
-        )
-    rows = sum(shot.rows_done for shot in finished)
-    table.add_row("[dim]snapshots done[/]", f"{len(finished)} of {len(status.snapshots)}", f"{rows:,}")
-    return table
 
 
 class Watch:
