@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from support.seen import SPEC
+from tailrace.contract import manifest
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.run import manifest
 from tailrace_operator.resources import driver, drop, hashing, names, references, settings
 
 POD = {

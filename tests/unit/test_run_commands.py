@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from support.resources import replicator, request
+from tailrace.contract.manifest import load
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.errors import InvalidManifest
 from tailrace.run import cli, launch
 from tailrace.run.client import DriverClient
 from tailrace.run.control import DriverControl
 from tailrace.run.folder import RunFolder
-from tailrace.run.manifest import load
 from tailrace.run.server import Server
 
 

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JNetworkError
 from support.resources import replicator
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.state import LogState
+from tailrace.contract.manifest import parse
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.status import Status
 from tailrace.errors import PositionLost, Retry
@@ -23,7 +24,6 @@ from tailrace.run import display, driver, launch, session
 from tailrace.run.driver import Driver
 from tailrace.run.folder import RunFolder
 from tailrace.run.launch import Parts, Settings
-from tailrace.run.manifest import parse
 
 
 class Fake:

@@ -5,9 +5,9 @@ restart limit. The stop holds for one pod template: a new spec, Secret, image, `
 again.
 """
 
-import re
 from dataclasses import dataclass
 
+from tailrace.contract.units import seconds
 from tailrace_operator.decide.model import Limits, Wanted
 from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
 from tailrace_operator.observe.parse import last_words
@@ -23,7 +23,6 @@ STOPPING: dict[int, tuple[Reason, str]] = {
     13: (Reason.FENCED, "Another writer owns the change log: stop it, then change restartNonce."),
 }
 FENCED = 13
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True)
@@ -161,8 +160,3 @@ def error_of(pod: PodSeen) -> FaultStatus | None:
 
 def _plain(pod: PodSeen) -> str:
     return f"exit code {pod.ended.code} ({pod.ended.reason or 'no reason given'})" if pod.ended is not None else ""
-
-
-def seconds(duration: str) -> float:
-    """`1h30m` -> 5400.0."""
-    return sum(float(n) * _UNITS[u] for n, u in re.findall(r"([0-9.]+)(ms|s|m|h|d)", duration))

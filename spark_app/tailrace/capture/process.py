@@ -15,13 +15,14 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailrace import logs
 from tailrace.capture import startup
 from tailrace.capture.core import Capture, Timing
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.server import Server
+from tailrace.contract import manifest
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, TailraceError
-from tailrace.run import logs, manifest
 from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.storage import Storage
 

@@ -15,8 +15,8 @@ from tailrace.capture.requests import Requests
 from tailrace.capture.startup import Place
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import sweep, trim, trim_journal
+from tailrace.contract.units import seconds
 from tailrace.errors import Retry, TailraceError
-from tailrace.run.manifest import seconds
 
 log = logging.getLogger(__name__)
 HOUR, DAY = 3_600.0, 86_400.0

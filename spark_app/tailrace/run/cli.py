@@ -13,8 +13,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailrace import logs
 from tailrace.errors import TailraceError
-from tailrace.run import commands, logs
+from tailrace.run import commands
 
 EXAMPLES = """examples:
   tailrace run -f shop.yaml                  copy and follow, until Ctrl-C

@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.manifest import Manifest, invalid, load
 from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
 from tailrace.errors import InvalidManifest
 from tailrace.run import display
 from tailrace.run.client import DriverClient
 from tailrace.run.folder import RunFolder
-from tailrace.run.manifest import Manifest, invalid, load
 from tailrace.snapshot.planner import request_id
 from tailrace.storage_access import SECRETS_VARIABLE
 

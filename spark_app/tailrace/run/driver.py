@@ -22,12 +22,12 @@ from tailrace.capture import slots
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.units import seconds
 from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
 from tailrace.run import class_archive, display, launch, session
 from tailrace.run.control import DriverControl, Requests
 from tailrace.run.ending import Ending
 from tailrace.run.launch import Parts, Settings
-from tailrace.run.manifest import seconds
 from tailrace.run.once import OnceCheck, Verdict
 from tailrace.run.report import Reporter
 from tailrace.run.supervise import CaptureProcess

@@ -18,11 +18,11 @@ from tailrace.apply.worker import TableWorker
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import Replicator, SnapshotRequest
+from tailrace.contract.units import seconds
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.run import display, targets
 from tailrace.run.control import DriverControl
 from tailrace.run.folder import RunFolder
-from tailrace.run.manifest import seconds
 from tailrace.run.server import Server
 from tailrace.run.snapshots import SnapshotRunner
 from tailrace.run.source_work import Tools

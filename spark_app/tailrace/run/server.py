@@ -23,10 +23,10 @@ from tailrace.contract.driver import (
     SnapshotBody,
     SuspendBody,
 )
+from tailrace.contract.manifest import invalid
 from tailrace.contract.status import Status
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 from tailrace.run import metrics
-from tailrace.run.manifest import invalid
 
 MAX_BODY = 4 << 20
 """Bytes; ten thousand keys of a SnapshotRequest fit."""

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 
 from tailrace import artifacts
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.units import size
 from tailrace.errors import Retry
-from tailrace.run.manifest import size
 from tailrace.storage import hadoop_options
 
 STOP_SECONDS = 10.0

@@ -1,7 +1,8 @@
 import pytest
 
+from tailrace.contract.manifest import parse
+from tailrace.contract.units import seconds, size
 from tailrace.errors import InvalidManifest
-from tailrace.run.manifest import parse, seconds, size
 
 GOOD = """
 apiVersion: tailrace.dev/v1alpha1
