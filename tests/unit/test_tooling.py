@@ -1,6 +1,7 @@
 """Look-ups of downloaded things, and guards on the shape of the tree."""
 
 import re
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -92,3 +93,11 @@ def test_uv_takes_packages_from_where_pip_is_told_to() -> None:
         "UV_DEFAULT_INDEX": "https://new/simple",
         "UV_FIND_LINKS": "/a,/b",
     }
+
+
+def test_a_folder_of_wheels_comes_beside_those_that_uv_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UV_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/theirs")
+    assert bootstrap.uv_environment(sys.executable, Path("/ours"))["UV_FIND_LINKS"] == "/theirs,/ours"
+    monkeypatch.setenv("UV_FIND_LINKS", "/for-uv")
+    assert bootstrap.uv_environment(sys.executable, Path("/ours"))["UV_FIND_LINKS"] == "/for-uv,/ours"
