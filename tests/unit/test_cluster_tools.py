@@ -139,3 +139,18 @@ def test_what_keeps_a_pod_from_starting_is_told() -> None:
     assert told[0] == "pod p, image a:1: ImagePullBackOff: not found"
     assert len(told) == 2 and "kind load" in told[1]
     assert waiting_reasons([{"metadata": {"name": "q"}}]) == []
+
+
+def test_pods_that_found_no_place_are_told_with_the_reason() -> None:
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."}
+    placed = {"type": "PodScheduled", "status": "True"}
+    no_place = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes."}
+    pods: list[Document] = [
+        {"metadata": {"name": "p"}, "status": {**evicted, "conditions": [placed]}},
+        {"metadata": {"name": "q"}, "status": {"phase": "Pending", "conditions": [no_place]}},
+        {"metadata": {"name": "r"}, "status": {"phase": "Running", "conditions": [placed]}},
+    ]
+    assert waiting_reasons(pods) == [
+        "pod p: Evicted: The node was low on resource: ephemeral-storage.",
+        "pod q: Unschedulable: 0/1 nodes.",
+    ]

@@ -182,9 +182,7 @@ class Bench:
         return self.spark.sql(SUMS.format(table)).first()
 
 
-def run(
-    results: list[Result], spark: SparkSession, folder: Path, scale: float, say: Callable[[str], None]
-) -> None:
+def run(results: list[Result], spark: SparkSession, folder: Path, scale: float, say: Callable[[str], None]) -> None:
     for name, value in MERGE_CONF.items():
         spark.conf.set(name, value)
     bench = Bench(spark, folder, int(4_000_000 * scale))

@@ -114,7 +114,7 @@ def case(server: PostgresServer, folder: Path, name: str, rows: int, write: Writ
         spent = cpu_seconds(capture.process.pid) - start_up
     capture.stop()
     server.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
-    server.execute(f"DROP PUBLICATION \"{publication}\"; DROP TABLE {table}")
+    server.execute(f'DROP PUBLICATION "{publication}"; DROP TABLE {table}')
     ours = Result(f"capture, {name}", "capture to segments", "tailrace", rows, watch.wall, spent, watch.source_cpu)
     return [ours, ceiling]
 

@@ -35,11 +35,17 @@ def waiting_reasons(pods: Sequence[Document]) -> list[str]:
     """Why containers do not start, as the kubelet tells it: `helm --wait` only says that time was up."""
     found = []
     for pod in pods:
-        for container in pod.get("status", {}).get("containerStatuses", []):
+        name, status = pod["metadata"]["name"], pod.get("status", {})
+        for container in status.get("containerStatuses", []):
             waiting = container.get("state", {}).get("waiting")
             if waiting:
                 said = f"{waiting.get('reason')}: {waiting.get('message', '')}".rstrip(": ")
-                found.append(f"pod {pod['metadata']['name']}, image {container['image']}: {said}")
+                found.append(f"pod {name}, image {container['image']}: {said}")
+        # Not placed, or evicted again: for want of memory or disk, say.
+        unplaced = [c for c in status.get("conditions", []) if c["type"] == "PodScheduled" and c["status"] == "False"]
+        for one in (status, *unplaced):
+            if "reason" in one and "message" in one:
+                found.append(f"pod {name}: {one['reason']}: {one['message']}")
     if any("Image" in line for line in found):
         found.append("The cluster must have the images: `docker build` (Dockerfile), then `kind load docker-image`.")
     return found
