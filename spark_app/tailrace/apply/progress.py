@@ -29,6 +29,9 @@ class TableProgress:
     """What the last attempt that failed was to bring the table to."""
 
 
+NOTHING = TableProgress()
+
+
 class Progress:
     """The newest `TableProgress` of every table."""
 
@@ -42,7 +45,7 @@ class Progress:
 
     def of(self, table_id: int) -> TableProgress:
         with self._lock:
-            return self._tables.get(table_id, TableProgress())
+            return self._tables.get(table_id, NOTHING)
 
     def put(self, table_id: int, progress: TableProgress) -> None:
         with self._lock:

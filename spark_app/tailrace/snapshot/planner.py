@@ -7,6 +7,7 @@ them, so that a restart, or a turn that is repeated, cannot plan one twice: the 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tailrace.changelog.records import ChunkRegistered, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, TableLog
@@ -42,8 +43,13 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
     # What calls for a snapshot is answered in the very next turn: what did so before a plan that the state has
     # forgotten has had its own. Calls from that record on are looked up by id.
     since = state.forgotten_plan
-    plans = [*_initial(live, since), *_rereads(live, since), *_repairs(state, live, holes)]
-    return tuple(plan for plan in plans if plan.snapshot_id not in state.snapshots)
+    owed = [
+        SnapshotPlanned(snapshot_id=snapshot_id, reason=reason, tables=(table_id,))
+        for snapshot_id, reason, table_id in _calls(live, since)
+        if snapshot_id not in state.snapshots
+    ]
+    repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
+    return (*owed, *repairs)
 
 
 def told(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str]:
@@ -84,21 +90,14 @@ def _unapplied(table: TableLog) -> set[tuple[str, int]]:
     return {(logged.chunk.snapshot_id, logged.chunk.chunk) for logged in needed}
 
 
-def _initial(tables: Iterable[TableLog], since: int) -> Iterable[SnapshotPlanned]:
+def _calls(tables: Iterable[TableLog], since: int) -> Iterator[tuple[str, Literal["initial", "schema"], int]]:
+    """Tables that call for a snapshot for good: its id, why, and the table's id."""
     for table in tables:
         if table.initial_snapshot and table.added_record >= since:
-            yield SnapshotPlanned(
-                snapshot_id=f"initial-{table.table_id}-{table.added_record}", reason="initial", tables=(table.table_id,)
-            )
-
-
-def _rereads(tables: Iterable[TableLog], since: int) -> Iterable[SnapshotPlanned]:
-    for table in tables:
+            yield f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id
         newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
         if newest is not None:
-            yield SnapshotPlanned(
-                snapshot_id=f"schema-{table.table_id}-{newest.table.version}", reason="schema", tables=(table.table_id,)
-            )
+            yield f"schema-{table.table_id}-{newest.table.version}", "schema", table.table_id
 
 
 def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
