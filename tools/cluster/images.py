@@ -53,7 +53,7 @@ def build(name: str) -> bool:
     # Not compressed: the archive goes no further than to the containerd of this machine.
     _buildah("push", "-q", "-D", NAMES[name], f"oci-archive:{archive}:{NAMES[name]}")
     stamp.write_text(wanted)
-    _buildah("prune", "-f")  # layers of former sources, 100 MB and more each time
+    _buildah("rmi", "--prune")  # layers of former sources, 100 MB and more each time
     return True
 
 
