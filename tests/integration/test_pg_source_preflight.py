@@ -21,7 +21,8 @@ SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scra
 def facts_of(connection: Connection, server: PostgresServer, include: str = "public.*", **source: str) -> Facts:
     plain = {"type": "postgresql", "host": server.host, "port": server.port, "database": "postgres", "username": "x"}
     manifest = Source.model_validate({**plain, **source})
-    return observe(connection, manifest, "shop", discover(connection, Tables(include=(include,))))
+    tables = discover(connection, Tables(include=(include,)))
+    return observe(connection, manifest, ("tailrace_shop", "tailrace_shop"), tables)
 
 
 def failures(facts: Facts) -> dict[tuple[str, str | None], str]:

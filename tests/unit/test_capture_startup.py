@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 
 from tailrace.capture import slots, startup
+from tailrace.capture.names import Names
+from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import FIRST_START
-from tailrace.changelog.records import Heartbeat, Origin
+from tailrace.changelog.records import EpochStarted, Heartbeat, Origin
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
@@ -60,23 +62,23 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     return source
 
 
-def place(folder: Path) -> startup.Place:
+def place(folder: Path, uid: str | None = None, **storage: str) -> startup.Place:
     spec = {
         "source": {"type": "postgresql", "host": "h", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
         "target": {"type": "delta", "location": (folder / "lake").as_uri()},
-        "storage": {"location": (folder / "log").as_uri()},
+        "storage": {"location": (folder / "log").as_uri(), **storage},
     }
     document: dict[str, Any] = {
         "apiVersion": "tailrace.dev/v1alpha1",
         "kind": "Replicator",
-        "metadata": {"name": "shop"},
+        "metadata": {"name": "shop", "namespace": "team", "uid": uid},
         "spec": spec,
     }
     replicator = Replicator.model_validate(document)
     config = PgConfig("h", 5432, "d", "u")
-    storage = Storage.open(replicator.spec.storage)
-    return startup.Place(replicator, config, storage, cast(Connection, None), startup.Names.of(replicator))
+    log = Storage.open(replicator.spec.storage)
+    return startup.Place(replicator, config, log, cast(Connection, None), Names.of(replicator))
 
 
 def start(at: startup.Place) -> JournalWriter:
@@ -156,9 +158,9 @@ def test_a_slot_that_does_not_fit_the_journal_is_a_lost_position(
 
 def test_a_slot_of_our_name_that_this_place_did_not_make_is_kept(source: Source, tmp_path: Path) -> None:
     """A namesake's, or ours whose change log is elsewhere: to drop it would lose that log's position."""
-    with pytest.raises(SourceRefused, match=r"tailrace_shop.*holds no change log") as caught:
+    with pytest.raises(SourceRefused, match=r"tailrace_shop_.*holds no change log") as caught:
         start(place(tmp_path))
-    assert "pg_drop_replication_slot('tailrace_shop')" in caught.value.fix
+    assert f"pg_drop_replication_slot('{place(tmp_path).names.slot}')" in caught.value.fix
     assert source.done == []
 
 
@@ -198,9 +200,11 @@ def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(sour
 
 def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(source: Source, tmp_path: Path) -> None:
     at = place(tmp_path)
-    at = replace(at, names=replace(at.names, slot="given", slot_is_ours=False))
+    spec = at.replicator.spec
+    given = spec.model_copy(update={"source": spec.source.model_copy(update={"slot": "given"})})
+    at = replace(at, replicator=at.replicator.model_copy(update={"spec": given}))
     source.published = {1}
-    with pytest.raises(SourceRefused, match="publication 'tailrace_shop' exists"):
+    with pytest.raises(SourceRefused, match=r"publication 'tailrace_shop_.*' exists"):
         start(at)
     assert source.done == []
     source.published = None
@@ -221,6 +225,75 @@ def test_a_slot_that_a_namesake_made_first_is_not_taken_for_our_own_at_the_next_
         with pytest.raises(SourceRefused, match="holds no change log"):
             start(place(tmp_path))
     assert "slot dropped" not in source.done
+
+
+def owned(at: startup.Place) -> str | None:
+    return JournalReader.open(at.storage).state.owner
+
+
+def test_a_copied_manifest_does_not_take_over_another_owners_stream(source: Source, tmp_path: Path) -> None:
+    source.slot = None
+    first, copy = place(tmp_path, uid="u1"), place(tmp_path, uid="u2")
+    old = start(first)
+    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.done.clear()
+    with pytest.raises(SourceRefused, match=r"belongs to Replicator 'team/shop@u1', this is 'team/shop@u2'") as caught:
+        start(copy)
+    assert "set storage.adopt to 'team/shop@u1'" in caught.value.fix
+    assert source.done == [], "the first one's connection is not ended"
+    old.append(6, events=(Heartbeat(),))
+    assert start(first).state.epoch == 1, "a restart of the same driver passes"
+
+
+def test_who_says_from_whom_takes_a_log_over_once(source: Source, tmp_path: Path) -> None:
+    source.slot = None
+    start(place(tmp_path, uid="u1"))
+    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    journal = start(place(tmp_path, uid="u2", adopt="team/shop@u1"))
+    assert journal.state.owner == "team/shop@u2"
+    assert journal.state.origin is not None and journal.state.origin.owner == "team/shop@u1"
+    with pytest.raises(SourceRefused, match="belongs to Replicator 'team/shop@u2'"):
+        start(place(tmp_path, uid="u3", adopt="team/shop@u1"))
+
+
+def test_a_log_that_its_owner_left_behind_goes_to_the_next_who_starts(source: Source, tmp_path: Path) -> None:
+    source.slot = None
+    start(place(tmp_path, uid="u1"))
+    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    JournalWriter.claim(place(tmp_path).storage, "dropper", started=EpochStarted(released=True))
+    assert start(place(tmp_path, uid="u2")).state.owner == "team/shop@u2"
+    with pytest.raises(SourceRefused, match="belongs to Replicator"):
+        start(place(tmp_path, uid="u1"))
+
+
+def test_a_journal_from_before_logs_had_owners_goes_on_with_its_slot_and_gets_one(
+    source: Source, tmp_path: Path
+) -> None:
+    at = place(tmp_path, uid="u1")
+    running(at)
+    journal = start(at)
+    assert at.of_log(journal.state.origin).names.slot == "tailrace_shop"
+    assert owned(at) == "team/shop@u1"
+    with pytest.raises(SourceRefused, match="belongs to Replicator"):
+        start(place(tmp_path, uid="u2"))
+
+
+def test_a_first_start_of_another_owner_at_the_same_place_is_left_alone(source: Source, tmp_path: Path) -> None:
+    source.slot = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "create_slot", at_once_broken)
+        with pytest.raises(OSError, match="died"):
+            start(place(tmp_path, uid="u1"))
+    with pytest.raises(SourceRefused, match="belongs to Replicator 'team/shop@u1'"):
+        start(place(tmp_path, uid="u2"))
+
+
+def test_a_log_connection_is_known_by_its_change_log_and_not_by_the_slot_that_it_reads(tmp_path: Path) -> None:
+    """Two Replicators may be given the same slot by mistake: neither ends the other's connection."""
+    replicator = place(tmp_path).replicator
+    first, second = Names.of(replicator, "0a" * 16), Names.of(replicator, "0b" * 16)
+    assert first.slot == second.slot
+    assert not set(first.applications) & set(second.applications)
 
 
 def test_who_is_told_to_end_does_not_wait_for_the_slot(

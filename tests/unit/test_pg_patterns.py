@@ -1,15 +1,16 @@
 """Table patterns and the SQL about keys, without a server."""
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
 from tailrace.changelog.records import TableSchema
+from tailrace.contract.ownership import former_name, made_name
 from tailrace.contract.resources import Source, TableOptions, Tables
 from tailrace.sources.patterns import idle, matches, options_of, selected
 from tailrace.sources.postgresql.connect import PgConfig
-from tailrace.sources.postgresql.facts import default_name
 from tailrace.sources.postgresql.keys import in_list, in_range
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 
@@ -103,8 +104,10 @@ def test_a_configuration_travels_to_executors_without_the_password() -> None:
 
 
 def test_the_default_slot_name_has_only_letters_that_a_slot_may_have() -> None:
-    assert default_name("shop-eu.v2") == "tailrace_shop_eu_v2"
-    assert len(default_name("x" * 100)) == 63
+    assert former_name("shop-eu.v2") == "tailrace_shop_eu_v2"
+    assert re.fullmatch("tailrace_shop_eu_v2_[0-9a-f]{8}", made_name("shop-eu.v2", "uid"))
+    assert len(former_name("x" * 100)) == len(made_name("x" * 100, "uid")) == 63
+    assert made_name("shop", "one uid") != made_name("shop", "another")
 
 
 def test_a_pattern_that_matches_no_table_is_told() -> None:

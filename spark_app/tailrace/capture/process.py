@@ -19,8 +19,10 @@ from tailrace import logs
 from tailrace.capture import startup
 from tailrace.capture.core import Capture, Timing
 from tailrace.capture.inbox import Board, Inbox
+from tailrace.capture.names import Names
 from tailrace.capture.server import Server
 from tailrace.contract import manifest
+from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.postgresql.connect import PgConfig, connect
@@ -68,14 +70,15 @@ def capture(
     server = Server(socket, inbox, board)
     server.start()
     try:
-        names = startup.Names.of(replicator)
-        config = PgConfig.of(replicator.spec.source, names.application.replace("capture", "catalog"), options.secrets)
+        catalog = f"tailrace catalog {replicator.metadata.name}"[:MAX_IDENTIFIER]
+        config = PgConfig.of(replicator.spec.source, catalog, options.secrets)
         with connect(config) as connection:
             storage = Storage.open(replicator.spec.storage)
-            place = startup.Place(replicator, config, storage, connection, names)
+            place = startup.Place(replicator, config, storage, connection, Names.of(replicator))
             ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
             journal = startup.start(place, ids, board.waiting_for, stopping)
             board.waiting_for(None)
+            place = place.of_log(journal.state.origin)
             timing = Timing(heartbeat=options.heartbeat)
             try:
                 Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)

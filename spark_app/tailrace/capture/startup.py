@@ -6,18 +6,19 @@ first poll) the tables; dying between any two is repaired by the next start: wit
 that we need, and the note tells that it is ours. Without the note a slot of our name is somebody else's: it stays.
 """
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailrace.capture import slots
-from tailrace.changelog.paths import FIRST_START
-from tailrace.changelog.records import Origin
+from tailrace.capture.first_start import FirstStart
+from tailrace.capture.names import Names
+from tailrace.changelog.records import EpochStarted, Origin
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
+from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.seams import seam
@@ -25,45 +26,12 @@ from tailrace.sources import patterns
 from tailrace.sources.postgresql import preflight
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
-from tailrace.sources.postgresql.facts import default_name, observe
+from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.replication import lsn_text, release_slot
 from tailrace.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
-MAX_IDENTIFIER = 63
-
-
-@dataclass(frozen=True)
-class Names:
-    """Of the source's objects that belong to this Replicator."""
-
-    slot: str
-    publication: str
-    slot_is_ours: bool
-    publication_is_ours: bool
-    application: str
-    """Of the log connection, and of the one that makes the slot: a slot held under one of these names is held by our
-    own predecessor."""
-    maker: str
-
-    @staticmethod
-    def of(replicator: Replicator) -> "Names":
-        source = replicator.spec.source
-        made = default_name(replicator.metadata.name)
-        slot = source.slot or made
-        return Names(
-            slot=slot,
-            publication=source.publication or made,
-            slot_is_ours=source.slot is None,
-            publication_is_ours=source.publication is None,
-            application=f"tailrace capture {slot}"[:MAX_IDENTIFIER],
-            maker=f"tailrace slot {slot}"[:MAX_IDENTIFIER],
-        )
-
-    @property
-    def applications(self) -> tuple[str, str]:
-        return self.application, self.maker
 
 
 @dataclass(frozen=True)
@@ -85,6 +53,10 @@ class Place:
     connection: Connection
     names: Names
 
+    def of_log(self, origin: Origin | None) -> "Place":
+        """With the names that the change log there gave to what it made."""
+        return replace(self, names=Names.of_log(self.replicator, origin))
+
 
 class Interrupted(Retry):
     """The process was told to end before its start was complete."""
@@ -94,13 +66,17 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
     """`progress` hears what the start waits for (None: nothing)."""
 
     def admit(state: LogState) -> None:
+        if not state.released:
+            _check_owner(place, state.owner)
         # The source is asked after the journal was read: a writer still at work takes both forward.
-        _check_origin(place, state.origin, slots.identify(place.connection), state.position)
+        _check_origin(place.of_log(state.origin), state.origin, slots.identify(place.connection), state.position)
 
     try:
-        journal = JournalWriter.claim(place.storage, ids.nonce, admit)
+        started = EpochStarted(owner=ownership.owner(place.replicator))
+        journal = JournalWriter.claim(place.storage, ids.nonce, admit, started=started)
     except NotFound:
         return _first_start(place, ids, progress, stopping)
+    place = place.of_log(journal.state.origin)
     position, slot = journal.state.position, place.names.slot
     check_slot(place, position)
     release_slot(place.connection, slot, place.names.applications, time.sleep)
@@ -111,17 +87,31 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
 def _first_start(
     place: Place, ids: Ids, progress: Callable[[str | None], None], stopping: threading.Event
 ) -> JournalWriter:
-    names = place.names
     server = slots.identify(place.connection)
     place.storage.require_exclusive(f"probe-{ids.nonce}")
+    left = FirstStart.read(place.storage)
+    if left is not None:
+        _check_owner(place, left.owner)
+    # The id of a start that was interrupted is kept: its half-made slot is held under that name.
+    log_id = (left.log_id if left is not None else None) or ids.log_id
+    names = Names.of(place.replicator, log_id)
+    place = replace(place, names=names)
+    owner = ownership.owner(place.replicator)
     if names.slot_is_ours:
-        _clear_slot_name(place)
+        _clear_slot_name(place, left)
     elif names.publication_is_ours:
-        _clear_publication_name(place)
+        _clear_publication_name(place, left)
     tables = [t for t in _fit_tables(place) if t.stop is None]
     refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
     tables = [t for t in tables if t.oid not in refused]
-    place.storage.put(FIRST_START, json.dumps({"slot": names.slot, "publication": names.publication}).encode())
+    FirstStart(
+        slot=names.slot if names.slot_is_ours else None,
+        publication=names.publication if names.publication_is_ours else None,
+        log_id=log_id,
+        owner=owner,
+        system_identifier=server.system_identifier,
+        database=server.database,
+    ).write(place.storage)
     slots.ensure_publication(place.connection, names.publication, tables, names.publication_is_ours)
     # Dying here leaves a publication that the next start takes over.
     seam("capture.after-publication")
@@ -129,19 +119,21 @@ def _first_start(
     # Dying here leaves a slot of ours without a journal: the next start drops it, for nothing was read from it.
     seam("capture.after-slot")
     origin = Origin(
-        log_id=ids.log_id,
+        log_id=log_id,
         system_identifier=server.system_identifier,
         timeline=server.timeline,
         database=server.database,
         slot=names.slot,
         publication=names.publication,
         slot_created=names.slot_is_ours,
+        publication_created=names.publication_is_ours,
+        owner=owner,
     )
-    log.info("new change log %s from %s with slot %s", ids.log_id, lsn_text(position), names.slot)
+    log.info("new change log %s from %s with slot %s", log_id, lsn_text(position), names.slot)
     journal = JournalWriter.create(place.storage, origin, position, ids.nonce)
     # Dying here leaves a log without tables: the first poll after any start adds those that are missing.
     seam("capture.after-origin")
-    place.storage.delete(FIRST_START)
+    FirstStart.forget(place.storage)
     return journal
 
 
@@ -150,7 +142,7 @@ def _fit_tables(place: Place) -> tuple[PgTable, ...]:
     table, at the first poll; and tables may come later."""
     source, spec = place.replicator.spec.source, place.replicator.spec
     tables = discover(place.connection, spec.tables, spec.options)
-    findings = preflight.check(observe(place.connection, source, place.replicator.metadata.name, tables))
+    findings = preflight.check(observe(place.connection, source, place.names.made, tables))
     for finding in findings:
         if finding.level == "warn" or finding.name == "tables":
             log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
@@ -160,13 +152,13 @@ def _fit_tables(place: Place) -> tuple[PgTable, ...]:
     return tables
 
 
-def _clear_slot_name(place: Place) -> None:
-    """Drop what an interrupted start of this very change log left. Any other slot of the name is kept: another
-    Replicator's of the same name, or our own whose change log is not where the manifest says."""
+def _clear_slot_name(place: Place, left: FirstStart | None) -> None:
+    """Drop what an interrupted start of this very change log left. Any other slot of the name is kept: a namesake's, or
+    our own whose change log is not where the manifest says."""
     name = place.names.slot
     if slots.find_slot(place.connection, name) is None:
         return
-    if not place.storage.exists(FIRST_START):
+    if left is None or not left.made_slot(name, ownership.owner(place.replicator)):
         raise _of_somebody_else(place)
     release_slot(place.connection, name, place.names.applications, time.sleep)
     log.warning("slot %s was left by a start that was interrupted: made anew", name)
@@ -184,10 +176,10 @@ def _of_somebody_else(place: Place) -> SourceRefused:
     )
 
 
-def _clear_publication_name(place: Place) -> None:
+def _clear_publication_name(place: Place, left: FirstStart | None) -> None:
     """With a slot given, ours by name may be a namesake's publication, whose tables we would take out."""
     name = place.names.publication
-    if slots.published(place.connection, name) is not None and not place.storage.exists(FIRST_START):
+    if slots.published(place.connection, name) is not None and left is None:
         raise SourceRefused(
             f"publication {name!r} exists, and {place.storage.root} holds no change log that made it",
             "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",
@@ -221,7 +213,7 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
             log.warning("%s", waits)
     if isinstance(result[0], slots.SlotExists):
         # A namesake was faster: the slot is not ours to drop, now or at the next start.
-        place.storage.delete(FIRST_START)
+        FirstStart.forget(place.storage)
         raise _of_somebody_else(place)
     if isinstance(result[0], BaseException):
         raise result[0]
@@ -241,6 +233,19 @@ def _given_slot(place: Place) -> int:
         raise SourceRefused(f"slot {name!r} has lost its log", "drop it and create it anew")
     release_slot(place.connection, name, place.names.applications, time.sleep)
     return found.confirmed
+
+
+def _check_owner(place: Place, owner: str | None) -> None:
+    """A copied manifest must not take a stream over: the log goes to its owner, to whoever its owner left it to, or to
+    the one who says by name whom it takes it from."""
+    asking, adopt = ownership.owner(place.replicator), place.replicator.spec.storage.adopt
+    if owner in (None, asking, adopt):
+        return
+    raise SourceRefused(
+        f"the change log at {place.storage.root} belongs to Replicator {owner!r}, this is {asking!r}",
+        "give this Replicator a storage.location of its own; or, if it replaces that one, which must not run any more:"
+        f" set storage.adopt to {owner!r}",
+    )
 
 
 def _check_origin(place: Place, origin: Origin | None, server: slots.Server, position: int) -> None:

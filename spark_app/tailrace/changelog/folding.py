@@ -21,6 +21,7 @@ class Folding:
         self.state = state
         self.record = record
         self.origin = state.origin
+        self.owner, self.released = state.owner, state.released
         self.tables: dict[int, TableLog] = dict(state.tables)
         self.snapshots: dict[str, SnapshotState] = dict(state.snapshots)
         self.transactions = _with_transactions(state.transactions, record)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import ROLLUPS, number_of, record_path, rollup_path
-from tailrace.changelog.records import Record
+from tailrace.changelog.records import Origin, Record
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog
 from tailrace.storage import NotFound, Storage
@@ -55,6 +55,17 @@ def load_rollup(storage: Storage) -> LogState:
     if state.number != newest:
         raise CorruptLog(f"roll-up {newest} holds the state of record {state.number}")
     return state
+
+
+def read_origin(storage: Storage) -> Origin | None:
+    """What the change log belongs to, without reading all of it; None: there is no change log."""
+    rolled_up = load_rollup(storage)
+    if rolled_up.origin is not None:
+        return rolled_up.origin
+    try:
+        return next((e for e in read_record(storage, 0).events if isinstance(e, Origin)), None)
+    except NotFound:
+        return None
 
 
 class JournalReader:

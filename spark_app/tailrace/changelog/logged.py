@@ -133,6 +133,10 @@ class LogState(Closed):
     newest_commit: int | None = None
     """Microseconds since the Unix epoch."""
     origin: Origin | None = None
+    owner: str | None = None
+    """Whose change log this is; None: nobody's yet."""
+    released: bool = False
+    """Its owner has left it behind."""
     tables: dict[int, TableLog] = Field(default_factory=dict)
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()

@@ -10,6 +10,8 @@ ROLLUPS = "journal/rollup/"
 SEGMENTS = "segments/"
 FIRST_START = "first-start.json"
 """Written before the slot is made: a slot without a journal is ours only where this stands."""
+DROPPED = "dropped.json"
+"""Written before tables and change log are deleted: which of them were proven to be this log's. Goes last."""
 _NUMBERED = re.compile(r"(\d{20})\.json")
 _SEGMENT = re.compile(r"segments/[^/]+/(\d+)-(\d+)-[0-9a-f]+\.parquet")
 MAX_NAME = 180

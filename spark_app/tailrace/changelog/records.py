@@ -273,12 +273,20 @@ class Origin(Closed):
     publication: str
     slot_created: bool
     """Tailrace made the slot (and drops it on deletion)."""
+    publication_created: bool | None = None
+    """Tailrace made the publication (and drops it on deletion); None: as the slot, from before this was recorded."""
+    owner: str | None = None
+    """Whose change log this is (`tailrace.contract.ownership`); None: nobody's yet, from before logs had owners."""
 
 
 class EpochStarted(Closed):
     """A writer took over. Of two writers the one with the lower epoch stops."""
 
     kind: Literal["epoch-started"] = "epoch-started"
+    owner: str | None = None
+    """Whose change log this is from now on; None: whose it was."""
+    released: bool = False
+    """The owner has been deleted and left the log behind: whoever starts next owns it."""
 
 
 Event = Annotated[

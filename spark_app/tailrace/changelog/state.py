@@ -144,6 +144,8 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "last_seq": record.last_seq,
         "position": record.position,
         "origin": work.origin,
+        "owner": work.owner,
+        "released": work.released,
         "tables": work.tables,
         "snapshots": work.snapshots,
         "transactions": work.transactions,

@@ -26,10 +26,17 @@ from tailrace.changelog.records import (
 
 def _origin(work: Folding, event: Origin) -> None:
     work.origin = event
+    work.owner = event.owner
+
+
+def _epoch_started(work: Folding, event: EpochStarted) -> None:
+    """The record itself carries the epoch."""
+    work.owner = event.owner if event.owner is not None else work.owner
+    work.released = event.released
 
 
 def _nothing(work: Folding, event: object) -> None:
-    """Heartbeat, and the epoch that the record itself carries."""
+    """Heartbeat."""
 
 
 def _table_added(work: Folding, event: TableAdded) -> None:
@@ -154,7 +161,7 @@ def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
 
 TABLE_HANDLERS: Mapping[type, Handler] = {
     Origin: _origin,
-    EpochStarted: _nothing,
+    EpochStarted: _epoch_started,
     Heartbeat: _nothing,
     TableAdded: _table_added,
     TableRemoved: _table_removed,

@@ -21,6 +21,7 @@ from tailrace.seams import seam
 from tailrace.storage import AlreadyExists, NotFound, Storage
 
 ONE_WRITER = "Exactly one process may run a Replicator; this one stops."
+SAME_OWNER = EpochStarted()
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
 Clock = Callable[[], float]
@@ -67,11 +68,17 @@ class JournalWriter:
 
     @classmethod
     def claim(
-        cls, storage: Storage, nonce: str, admit: Callable[[LogState], None] = lambda _: None, **timing: object
+        cls,
+        storage: Storage,
+        nonce: str,
+        admit: Callable[[LogState], None] = lambda _: None,
+        *,
+        started: EpochStarted = SAME_OWNER,
+        **timing: object,
     ) -> "JournalWriter":
         """Take over an existing change log (`NotFound`: there is none): fold it all, then commit a higher epoch. A
         writer still at work may add records meanwhile: they are folded, and the claim moves behind them. `admit` looks
-        at the state first: what it raises leaves the present writer alone."""
+        at the state first: what it raises leaves the present writer alone. `started` says whose log it is then."""
         beaten = -1
         while True:
             state = _folded(storage)
@@ -86,7 +93,7 @@ class JournalWriter:
             beaten = state.number
             writer = cls(storage, state, nonce, **timing)  # type: ignore[arg-type]
             try:
-                writer._write(writer._record(state.epoch + 1, state.position, state.last_seq, events=(EpochStarted(),)))
+                writer._write(writer._record(state.epoch + 1, state.position, state.last_seq, events=(started,)))
             except Fenced:
                 continue
             except NotFound as error:

@@ -83,11 +83,11 @@ class Source(Model):
     tls: Tls = Tls()
     """Transport security."""
     slot: Identifier | None = None
-    """Replication slot; default `tailrace_<name>`, made if missing. One named here must exist; it is kept.
+    """Replication slot; unset: Tailrace makes one, `tailrace_<name>_<8 digits>`. One named here must exist; it is kept.
     Immutable."""
     publication: Identifier | None = None
-    """Publication; default `tailrace_<name>`, made and kept up to date if missing. One named here is used as it is.
-    Immutable."""
+    """Publication; unset: Tailrace makes one, `tailrace_<name>_<8 digits>`, and keeps it up to date. One named here is
+    used as it is. Immutable."""
 
     @model_validator(mode="after")
     def _one_password(self) -> "Source":
@@ -112,6 +112,14 @@ class Storage(Model):
     """Bucket in the path instead of the host name; most S3-compatible servers need it."""
     credentials: Credentials | None = None
     """Keys of the object store. Unset: the environment's (instance role, workload identity)."""
+
+
+class LogStorage(Storage):
+    """The change log's place."""
+
+    adopt: Text | None = None
+    """Take the change log over from the owner named here, as the refusal of another owner's log prints it. Has no
+    effect once this Replicator owns the log."""
 
 
 class Catalog(Model):

@@ -21,12 +21,12 @@ from tailrace.contract.base import (
     Text,
     rules,
 )
-from tailrace.contract.places import ANEW, Catalog, Credentials, Source, Storage, Target, Tls
+from tailrace.contract.places import ANEW, Catalog, Credentials, LogStorage, Source, Storage, Target, Tls
 from tailrace.contract.pods import Executors, Pod
 
 __all__ = [
     "API_VERSION", "GROUP", "VERSION", "Apply", "Catalog", "Credentials", "Duration", "Executors", "Identifier",
-    "Metadata", "Model", "Name", "Pod", "Replicator", "ReplicatorSpec", "Retention", "Retry", "Snapshot",
+    "LogStorage", "Metadata", "Model", "Name", "Pod", "Replicator", "ReplicatorSpec", "Retention", "Retry", "Snapshot",
     "SnapshotRequest", "SnapshotRequestSpec", "Source", "Storage", "TableOptions", "TablePattern", "Tables", "Target",
     "Text", "Tls",
 ]  # fmt: skip
@@ -112,7 +112,7 @@ class ReplicatorSpec(Model):
     """Which of its tables."""
     target: Target
     """Where the copies are written."""
-    storage: Storage
+    storage: LogStorage
     """Root of the change log; of this Replicator alone. Its location is immutable."""
     suspend: bool = False
     """Stop everything. The source then keeps its log: a long stop fills its disk."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tailrace.capture.names import Names
+from tailrace.changelog.journal import read_origin
 from tailrace.contract.resources import Replicator, Target
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Retry, Stop, TailraceError
@@ -70,7 +72,7 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
     spec = replicator.spec
     with connect(PgConfig.of(spec.source, "tailrace doctor", secrets)) as connection:
         tables = discover(connection, spec.tables, spec.options)
-        facts = observe(connection, spec.source, replicator.metadata.name, tables)
+        facts = observe(connection, spec.source, _names(replicator).made, tables)
     lines = [
         Line(f.level, f.table or f.name, f.message, f.fix, SOURCE_REFUSES if f.level == "fail" and not f.table else 0)
         for f in preflight.check(facts)
@@ -82,6 +84,14 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
     fix = "correct it, unless such tables are to come"
     lines += [Line("warn", "patterns", text, fix) for text in idle(spec.tables, spec.options, names) if tables]
     return lines, [column for table in tables for column in preflight.columns(table)]
+
+
+def _names(replicator: Replicator) -> Names:
+    """As the change log's origin has them; a storage that cannot be read is told further down."""
+    try:
+        return Names.of_log(replicator, read_origin(Storage.open(replicator.spec.storage, os.environ)))
+    except TailraceError:
+        return Names.of(replicator)
 
 
 def _place(subject: str, config: StorageConfig) -> Iterator[Line]:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tailrace.capture import slots
-from tailrace.capture.startup import Names
+from tailrace.capture.names import Names
 from tailrace.changelog import paths
-from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.journal import JournalReader, read_origin
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.errors import TargetRefused
@@ -31,7 +31,7 @@ OURS = (paths.SEGMENTS, PROBES, paths.JOURNAL)
 
 def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[str]:
     """Does it and tells each step. The source first: a slot left behind fills its disk."""
-    names = Names.of(replicator)
+    names = Names.of_log(replicator, read_origin(Storage.open(replicator.spec.storage)))
     config = PgConfig.of(replicator.spec.source, "tailrace drop", secrets)
     with connect(config) as connection:
         yield _slot(connection, names)

@@ -130,10 +130,9 @@ SELECT datcollversion <> pg_database_collation_actual_version(oid) AS changed FR
 """
 
 
-def observe(connection: Connection, source: Source, name: str, tables: Sequence[PgTable]) -> Facts:
-    """`name`: the Replicator's, for the default names of slot and publication (see `default_name`)."""
-    publication_name = source.publication or default_name(name)
-    slot_name = source.slot or default_name(name)
+def observe(connection: Connection, source: Source, made: tuple[str, str], tables: Sequence[PgTable]) -> Facts:
+    """`made`: what slot and publication are called if the manifest does not name them."""
+    slot_name, publication_name = source.slot or made[0], source.publication or made[1]
     with (
         source_errors("looking at the source's settings and rights"),
         connection.cursor(row_factory=dict_row) as cursor,
@@ -151,12 +150,6 @@ def observe(connection: Connection, source: Source, name: str, tables: Sequence[
             publication=_publication(cursor, publication_name, server["version"]),
             tables=_tables(cursor, tables, server["version"]),
         )
-
-
-def default_name(name: str) -> str:
-    """Slot and publication of a Replicator: `tailrace_<name>` in the letters that a slot may have."""
-    plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name.lower())
-    return f"tailrace_{plain}"[:63]
 
 
 def _publication(cursor: Any, name: str, version: int) -> PublicationFacts | None:

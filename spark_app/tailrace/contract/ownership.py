@@ -1,0 +1,48 @@
+"""Who owns a change log, and what the objects are called that Tailrace makes in a source for it. Pure.
+
+Capture writes the owner into the journal, `tailrace drop` and every start compare with it, and the operator names the
+objects in its messages.
+"""
+
+import hashlib
+
+from tailrace.contract.resources import Replicator
+
+PREFIX = "tailrace_"
+MAX_IDENTIFIER = 63
+"""Bytes of a PostgreSQL identifier."""
+MARK_DIGITS = 8
+
+
+def owner(replicator: Replicator) -> str:
+    """`namespace/name@uid` of an object in Kubernetes, whose uid no other object ever has; else the plain name: a
+    process on another machine with the same manifest is the same Replicator."""
+    meta = replicator.metadata
+    return f"{meta.namespace}/{meta.name}@{meta.uid}" if meta.uid else meta.name
+
+
+def made_name(name: str, mark: str) -> str:
+    """Slot and publication of a Replicator: `tailrace_<name>_<digits>` in the letters that a slot may have. `mark` is
+    what tells namesakes apart (see `mark`)."""
+    digits = hashlib.sha256(mark.encode()).hexdigest()[:MARK_DIGITS]
+    room = MAX_IDENTIFIER - len(PREFIX) - MARK_DIGITS - 1
+    return f"{PREFIX}{_plain(name)[:room]}_{digits}"
+
+
+def mark(uid: str | None, location: str) -> str:
+    """The object's uid in Kubernetes; else the change log's location."""
+    return uid or location
+
+
+def made_by(replicator: Replicator) -> str:
+    """The name for a new change log of this Replicator."""
+    return made_name(replicator.metadata.name, mark(replicator.metadata.uid, replicator.spec.storage.location))
+
+
+def former_name(name: str) -> str:
+    """What slot and publication were called before change logs had owners: their journals go on with it."""
+    return f"{PREFIX}{_plain(name)}"[:MAX_IDENTIFIER]
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name.lower())
