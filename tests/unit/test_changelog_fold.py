@@ -25,8 +25,10 @@ from tailrace.changelog.records import (
     SnapshotTableFinished,
     SnapshotTableStarted,
     TableAdded,
+    TableFingerprint,
     TableRemoved,
     TableStopped,
+    TableStored,
     Transactions,
     TransactionsRemoved,
     Truncated,
@@ -325,3 +327,16 @@ def test_commit_times_are_kept_for_records_that_a_table_has_still_to_apply() -> 
     applied = Applied(table_id=1, applied_seq=12, applied_record=state.number - 2)
     state = fold(state, good(state, events=(applied,)))
     assert [oldest for _, oldest in state.commit_times] == [2, 3]
+
+
+def test_a_fingerprint_takes_the_place_of_the_files_of_older_versions_and_ends_with_the_table() -> None:
+    state = start()
+    table_id = next(iter(state.tables))
+    parts = {"file": {"7": "70"}, "partition": {}}
+    for event in (TableStored(table_id=table_id, files="f"), TableFingerprint(table_id=table_id, parts=parts)):
+        state = fold(state, Record.model_validate_json(good(state, events=(event,)).model_dump_json()))
+    found = LogState.model_validate_json(state.model_dump_json()).tables[table_id]
+    assert (found.files, found.fingerprint) == (None, parts)
+    state = fold(state, good(state, events=(TableRemoved(table_id=table_id, reason=""),)))
+    with pytest.raises(CorruptLog, match="no longer captured"):
+        fold(state, good(state, events=(TableFingerprint(table_id=table_id, parts={}),)))

@@ -10,6 +10,7 @@ from tailrace.changelog.records import (
     ChunkRegistered,
     Closed,
     Origin,
+    Parts,
     Segment,
     SnapshotEnded,
     SnapshotPlanned,
@@ -34,6 +35,8 @@ class LoggedChunk(Closed):
 class LoggedTruncate(Closed):
     record: int
     seq: int
+    xid: int | None = None
+    """None: written by a version that did not keep it."""
     written_at: int = 0
 
 
@@ -79,8 +82,11 @@ class TableLog(Closed):
     unread: str | None = None
     """The error of the last snapshot of the whole table; None: it was read, or none has been asked for."""
     files: str | None = None
-    """Digest of the source's files when last recorded, and the sequence then."""
+    """Digest of the source's files, in logs of versions without fingerprints."""
     files_seq: int = 0
+    """The sequence when `files` or `fingerprint` was recorded."""
+    fingerprint: Parts | None = None
+    """As last recorded; None: not yet."""
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None

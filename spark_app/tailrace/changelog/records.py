@@ -119,12 +119,25 @@ class SchemaChanged(Closed):
 
 
 class TableStored(Closed):
-    """The files that the source keeps the table in, as a digest. Others without a TRUNCATE since mean that rows may
-    have changed without row events (a rewrite, partitions that came or went), also while capture was stopped."""
+    """The files that the source keeps the table in, as a digest. Written by versions that knew no fingerprint; read as
+    a fingerprint that has no other part."""
 
     kind: Literal["table-stored"] = "table-stored"
     table_id: int
     files: str
+
+
+Parts = dict[str, dict[str, str]]
+"""Kind of part -> item -> its value, a digest where it is long. A kind that is absent was not looked at."""
+
+
+class TableFingerprint(Closed):
+    """All that gives the table's rows their meaning and that no row event tells of, as the last look at the source's
+    catalog found it. A later look, also one after a stop, is compared with it."""
+
+    kind: Literal["table-fingerprint"] = "table-fingerprint"
+    table_id: int
+    parts: Parts
 
 
 class Truncated(Closed):
@@ -294,6 +307,7 @@ Event = Annotated[
     | TableRemoved
     | SchemaChanged
     | TableStored
+    | TableFingerprint
     | Truncated
     | TableStopped
     | SnapshotPlanned

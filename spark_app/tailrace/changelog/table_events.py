@@ -16,6 +16,7 @@ from tailrace.changelog.records import (
     SchemaChanged,
     SegmentsRemoved,
     TableAdded,
+    TableFingerprint,
     TableRemoved,
     TableStopped,
     TableStored,
@@ -93,12 +94,18 @@ def _table_stored(work: Folding, event: TableStored) -> None:
     work.update(work.captured(event.table_id), files=event.files, files_seq=work.record.first_seq - 1)
 
 
+def _table_fingerprint(work: Folding, event: TableFingerprint) -> None:
+    seq = work.record.first_seq - 1
+    work.update(work.captured(event.table_id), files=None, files_seq=seq, fingerprint=event.parts)
+
+
 def _truncated(work: Folding, event: Truncated) -> None:
     table = work.captured(event.table_id)
     work.in_record(event.seq, f"TRUNCATE of {table.schema.name}")
     if table.truncates and table.truncates[-1].seq >= event.seq:
         work.corrupt(f"TRUNCATE of {table.schema.name} at sequence {event.seq}, not above the one before it")
-    truncate = LoggedTruncate(record=work.record.number, seq=event.seq, written_at=work.record.written_at)
+    number, written_at = work.record.number, work.record.written_at
+    truncate = LoggedTruncate(record=number, seq=event.seq, xid=event.xid, written_at=written_at)
     work.update(table, truncates=(*table.truncates, truncate))
 
 
@@ -167,6 +174,7 @@ TABLE_HANDLERS: Mapping[type, Handler] = {
     TableRemoved: _table_removed,
     TableStopped: _table_stopped,
     TableStored: _table_stored,
+    TableFingerprint: _table_fingerprint,
     SchemaChanged: _schema_changed,
     Truncated: _truncated,
     Applied: _applied,
