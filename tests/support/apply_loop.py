@@ -10,7 +10,7 @@ from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment,
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, TableLog
 from tailrace.storage import NotFound
 from tailrace.targets.lake.layout import Layout
-from tailrace.targets.lake.model import AppliedState, Commit, DataFile, LakeTable
+from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable
 
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
@@ -59,7 +59,7 @@ class Target:
         self.opened = 0
         self.expired: list[float] = []
 
-    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         self.opened += 1
         return self.commits[-1].applied if self.commits else AppliedState(log_id)
 

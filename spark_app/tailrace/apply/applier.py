@@ -115,7 +115,12 @@ class Applier:
 
     def _enter(self, table: TableLog) -> Future[None] | None:
         slot = self._slots.get(table.table_id)
+        if slot is not None and slot.running is None and slot.table.generation != table.generation:
+            slot = None  # the table begins anew, perhaps under another name: what the former worker holds is over
+            self._progress.forget(table.table_id)
         if slot is None:
+            if any(other.running is not None and _one_place(other.table, table) for other in self._slots.values()):
+                return None  # the place is its former table's until that one's batch is over
             slot = self._slots[table.table_id] = _Slot(table)
         if self._stopping or slot.running is not None or self._clock() < slot.due:
             return slot.running
@@ -133,8 +138,10 @@ class Applier:
         return self._clock() - slot.tidied >= TIDY_SECONDS
 
     def worker(self, table_id: int) -> TableWorker | None:
-        slot = self._slots.get(table_id)
-        return None if slot is None else slot.worker
+        """The worker of the table's present generation."""
+        slot, table = self._slots.get(table_id), self._journal.state.tables.get(table_id)
+        over = slot is None or table is None or slot.table.generation != table.generation
+        return None if over or slot is None else slot.worker
 
     def stop(self) -> None:
         """Let the commits under way end, begin none."""
@@ -176,6 +183,11 @@ class Applier:
         self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
+
+
+def _one_place(one: TableLog, other: TableLog) -> bool:
+    """Targets are found by the source table's name."""
+    return (one.schema.schema_name, one.schema.table_name) == (other.schema.schema_name, other.schema.table_name)
 
 
 def _passes_by(slot: _Slot, table: TableLog, progress: TableProgress) -> bool:

@@ -69,7 +69,7 @@ def merge(work: Work, outcomes: Sequence[Outcome]) -> Commit:
     applied = AppliedState(
         before.log_id, work.slice.through_seq, work.slice.through_record,
         frozenset[tuple[str, ...]]().union(*(outcome.holes for outcome in outcomes)),
-        work.slice.schema.version, work.slice.table_id, work.slice.gap_left,
+        work.slice.schema.version, work.slice.table_id, work.slice.gap_left, before.generation,
     )  # fmt: skip
     return Commit(
         applied,

@@ -18,7 +18,7 @@ from tailrace.errors import Retry
 from tailrace.seams import seam
 from tailrace.snapshot.planner import made_up
 from tailrace.targets.lake.layout import Layout
-from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
+from tailrace.targets.lake.model import AppliedState, Commit, Generation, LakeTable
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,9 @@ HISTORY_SECONDS = 3600.0
 """Older versions of a target table are forgotten where the format does not do that itself."""
 MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
+
+
+READ_AGAIN = "They are read again."
 
 
 class Engine(Protocol):
@@ -55,8 +58,12 @@ class ChunkLost(Retry):
 class TableWorker:
     """`table` is the target; the worker opens it."""
 
-    def __init__(self, table_id: int, table: LakeTable, engine: Engine, progress: Progress) -> None:
+    def __init__(
+        self, table_id: int, table: LakeTable, engine: Engine, progress: Progress, generation: int = 0
+    ) -> None:
         self.table_id = table_id
+        self.generation = generation
+        """Of the journal's table that this worker brings forward; it is over with it."""
         self.table = table
         self._engine = engine
         self._progress = progress
@@ -68,7 +75,9 @@ class TableWorker:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
         target is read anew, so that whatever did happen counts."""
         with self._lock:
-            log_table = state.tables[self.table_id]
+            log_table = state.tables.get(self.table_id)
+            if log_table is None or log_table.generation != self.generation:
+                return False
             try:
                 return self._step(state, log_table, through)
             except BaseException:
@@ -100,7 +109,9 @@ class TableWorker:
     def tidy(self, state: LogState, now: float) -> None:
         """Compact the table and forget old versions if it is worth it; only between batches."""
         with self._lock:
-            applied, log_table = self._applied, state.tables[self.table_id]
+            applied, log_table = self._applied, state.tables.get(self.table_id)
+            if log_table is None or log_table.generation != self.generation:
+                return
             schemas = {logged.table.version: logged.table for logged in log_table.schemas}
             if applied is None or applied.schema_version not in schemas:
                 return  # not open, or the table has come back with a version that the target lacks
@@ -127,6 +138,7 @@ class TableWorker:
         part = without_lost(state, cut(state, self.table_id, applied, end))
         if part is not None:
             layout = Layout(part.schema, self.table.arrow_schema(part.schema))
+            self._check_layouts(part)
             change = self._build(part, layout)
             seam("apply.before-commit")
             self.table.commit(change)
@@ -137,6 +149,18 @@ class TableWorker:
         self._put(applied, end, Counters() if part is None else counted(part))
         return end < through
 
+    def _check_layouts(self, part: TableSlice) -> None:
+        """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made
+        again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
+        asked = {chunk.schema_version for chunk in part.chunks if chunk.path is not None and chunk.layout}
+        schemas = {version: part.versions[version] for version in asked}
+        digests = {v: Layout(s, self.table.arrow_schema(s)).digest for v, s in schemas.items()}
+        written = (c for c in part.chunks if c.schema_version in asked and c.path is not None and c.layout)
+        strange = tuple(c for c in written if c.layout != digests[c.schema_version])
+        if strange:
+            names = ", ".join(str(chunk.path) for chunk in strange)
+            raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
+
     def _build(self, part: TableSlice, layout: Layout) -> Commit:
         try:
             return self._engine.build(part, self.table, layout)
@@ -145,13 +169,16 @@ class TableWorker:
             if not lost:
                 raise
             names = ", ".join(str(chunk.path) for chunk in lost)
-            raise ChunkLost(f"chunk files are gone: {names}", "They are read again.", lost) from error
+            raise ChunkLost(f"chunk files are gone: {names}", READ_AGAIN, lost) from error
 
     def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
         assert state.origin is not None
         first = log_table.schemas[0].table
         self._layouts = {}
-        self._applied = self.table.ensure(first, state.origin.log_id)
+        generation = Generation(log_table.generation, log_table.begin_seq)
+        applied = self.table.ensure(first, state.origin.log_id, generation)
+        # A target from before generations were counted hears of its own with the next commit.
+        self._applied = replace(applied, generation=generation.number)
         # What was covered without a commit is known only to this process; the target's record alone counts now.
         self._progress.put(
             self.table_id, replace(self._progress.of(self.table_id), applied_record=self._applied.applied_record)

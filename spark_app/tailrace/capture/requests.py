@@ -152,6 +152,8 @@ class Requests:
         state = self._recorder.journal.state
         snapshot = state.snapshots.get(chunk.snapshot_id)
         planned = 0 if snapshot is None else snapshot.record
+        if snapshot is not None and planned < state.tables[table_id].added_record:
+            raise ChunkTooOld(f"table {table_id} was added again since the snapshot was planned", "it has a new one")
         seen = seen_through(state.tables[table_id], request.columns, planned)
         point = max(self._replay_point(request.snapshot), seen + 1)
         removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)

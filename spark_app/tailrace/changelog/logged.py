@@ -64,6 +64,11 @@ class TableLog(Closed):
 
     table_id: int
     added_record: int
+    generation: int = 0
+    """The record from which on the target under this name holds this table, in this form: a target of another
+    generation is replaced (`targets.lake.model.Generation`). 0: from before generations were counted."""
+    begin_seq: int = 0
+    """The last sequence before the generation."""
     edge_xid: int
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]

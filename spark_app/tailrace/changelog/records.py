@@ -96,6 +96,8 @@ class TableAdded(Closed):
     edge_xid: int
     snapshot: bool = True
     """The initial snapshot is wanted (`spec.snapshot.initial`)."""
+    replace: bool = False
+    """The target begins a new generation, even if it is the same table in the same form (a resync)."""
 
 
 class TableRemoved(Closed):
@@ -211,6 +213,9 @@ class ChunkRegistered(Closed):
     schema_version: int
     replay_point: int
     high: int
+    layout: str = ""
+    """Digest of the physical names and field ids of the file's columns: a target that has others, because it was
+    replaced or re-created since, does not adopt it. Empty: not recorded (as before there were generations)."""
 
 
 class SnapshotTableFinished(Closed):

@@ -1,7 +1,8 @@
 """What the events of snapshots mean for the log's state. Called by `state.fold` only.
 
 A chunk is kept twice: with its snapshot until the table is finished (progress, resumption), and with its table until
-the target holds it (apply).
+the target holds it (apply). What a snapshot brings that was planned before the table's generation began stays with the
+snapshot: its rows are of another target.
 """
 
 from collections.abc import Mapping
@@ -75,8 +76,8 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
         work.corrupt(f"{name} has replay point {event.replay_point}, outside {kept_from}..{work.record.last_seq + 1}")
     if all(s.table.version != event.schema_version for s in log.schemas):
         work.corrupt(f"{name} has the unknown schema version {event.schema_version}")
-    logged = LoggedChunk(record=work.record.number, chunk=event)
-    work.update(log, chunks=(*log.chunks, logged))
+    if snapshot.record >= log.generation:
+        work.update(log, chunks=(*log.chunks, LoggedChunk(record=work.record.number, chunk=event)))
     _update(
         work,
         snapshot,
@@ -93,7 +94,8 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
     whole is remembered with the table, for the snapshot itself is forgotten."""
     snapshot = _open_snapshot(work, event.snapshot_id)
     table = _open_table(work, snapshot, event.table_id)
-    if snapshot.plan.where is None and snapshot.plan.keys is None:
+    ours = snapshot.record >= work.table(event.table_id).generation
+    if ours and snapshot.plan.where is None and snapshot.plan.keys is None:
         work.update(work.table(event.table_id), unread=event.error)
     if event.error is None:
         if event.chunks != len(table.chunks) or not table.chunks:
@@ -102,7 +104,8 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
                 f"{len(table.chunks)} are registered (at least one, even if no row was found)"
             )
         log = work.captured(event.table_id)
-        work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table)))
+        if ours:
+            work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table)))
     _update(work, snapshot, table, finished=event, chunks=(), chunk_records=())
 
 

@@ -18,6 +18,7 @@ from tailrace.changelog.records import (
     TableAdded,
     TableFingerprint,
     TableRemoved,
+    TableSchema,
     TableStopped,
     TableStored,
     TransactionsRemoved,
@@ -50,16 +51,32 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         work.corrupt(f"table {event.table.name} comes with schema version {event.table.version}, not {version}")
     start = work.record.first_seq - 1
     schema = LoggedSchema(record=work.record.number, after_seq=start, table=event.table)
+    kept = before if before is not None and _goes_on(before, event) else None
     work.tables[event.table.table_id] = TableLog(
         table_id=event.table.table_id,
         added_record=work.record.number,
+        generation=work.record.number if kept is None else kept.generation,
+        begin_seq=start if kept is None else kept.begin_seq,
         edge_xid=event.edge_xid,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
         removed_through=0 if before is None else start,
-        applied_seq=0 if before is None else before.applied_seq,
-        applied_record=0 if before is None else before.applied_record,
+        applied_seq=0 if kept is None else kept.applied_seq,
+        applied_record=0 if kept is None else kept.applied_record,
     )
+
+
+def _goes_on(before: TableLog, event: TableAdded) -> bool:
+    """The target keeps its rows until the snapshot has replaced them: the table was only stopped, so nobody else had
+    its name meanwhile, and its columns are the same. In every other case a new generation begins, which is always
+    right."""
+    old, new = before.schema, event.table
+    same = (old.schema_name, old.table_name) == (new.schema_name, new.table_name) and _form(old) == _form(new)
+    return same and not before.removed and not event.replace
+
+
+def _form(schema: TableSchema) -> set[tuple[int, str, str, int | None]]:
+    return {(c.attnum, c.name, c.type, c.key) for c in schema.columns}
 
 
 def _table_removed(work: Folding, event: TableRemoved) -> None:

@@ -138,7 +138,7 @@ def parts(
     applier = Applier(
         journal,
         progress,
-        lambda table: TableWorker(table.table_id, open_table(table), engine, progress),
+        lambda table: TableWorker(table.table_id, open_table(table), engine, progress, table.generation),
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
         retry_seconds=retry,
     )

@@ -139,7 +139,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: PgTable) -> ChunkFile:
         file = chunk_task.run(tools.spark, task)
         # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
         seam("snapshot.before-register")
-        _register(client, run, part, file, schema)
+        _register(client, run, part, file, layout)
         seam("snapshot.after-register")
         seconds = time.monotonic() - begun
         extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
@@ -157,7 +157,7 @@ def _keys(tools: Tools, table: PgTable, layout: Layout, asked: Sequence[Key]) ->
     return readable(normal, [layout.fields[name].type for name in layout.key])
 
 
-def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, schema: TableSchema) -> None:
+def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, layout: Layout) -> None:
     chunk = ChunkRegistered(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
@@ -168,9 +168,10 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
         path=file.path,
         rows=file.rows,
         size=file.size,
-        schema_version=schema.version,
+        schema_version=layout.schema.version,
         replay_point=0,
         high=file.high,
+        layout=layout.digest,
     )
     client.register_chunk(chunk, file.snapshot, file.columns)
 

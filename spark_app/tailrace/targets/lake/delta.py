@@ -7,6 +7,7 @@ Between writing files and the commit, dying leaves orphans that VACUUM removes. 
 nothing: A, R, H and the log's id are in it.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -29,9 +30,11 @@ from tailrace.targets.lake.delta_log import DeltaLog, Gap, Snapshot
 from tailrace.targets.lake.delta_replay import State, replay
 from tailrace.targets.lake.delta_state import DOMAIN, Stored
 from tailrace.targets.lake.delta_stats import INDEXED_COLUMNS, file_stats
-from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, belongs
 from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import DeltaVector, read_delta
+
+log = logging.getLogger(__name__)
 
 _REFUSE_FIX = "Choose another target location, or delete the table if nobody needs it; a snapshot fills it anew."
 
@@ -73,21 +76,25 @@ class DeltaTable:
 
     # --- LakeTable ---------------------------------------------------------------------------------------------------
 
-    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         self._schema, self._log_id = schema, log_id
         # Hadoop takes a path literally where `Storage` reads a local URI's percent codes.
         local = self.location.startswith("file://")
         self._log = DeltaLog(self._spark, unquote(self.location) if local else self.location)
         snapshot = self._log.update()
         if snapshot is None:
-            return self._create(schema, log_id)
+            return self._create(schema, generation.begin(schema, log_id))
         state = self._read(snapshot)
-        stored = self._stored(state)
-        if stored is None:
+        text = state.domains.get(DOMAIN)
+        if text is None:
             raise TargetRefused(f"{self.location} holds a Delta table that Tailrace did not make", _REFUSE_FIX)
-        if stored.applied.log_id != log_id:
-            other = stored.applied.log_id
-            raise TargetRefused(f"{self.location} carries the state of log {other}, not of {log_id}", _REFUSE_FIX)
+        told = delta_state.peek(text)
+        if told.log_id != log_id:
+            raise TargetRefused(f"{self.location} carries the state of log {told.log_id}, not of {log_id}", _REFUSE_FIX)
+        # Before anything else is read: what is wrong with a former generation's rows is over with them.
+        if not belongs(generation, told, schema, schema.name):
+            return self._replace(snapshot, state, schema, generation.begin(schema, log_id))
+        stored = delta_state.decode(text, self._holes)
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored, state)
 
@@ -230,9 +237,23 @@ class DeltaTable:
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
 
-    def _create(self, schema: TableSchema, log_id: str) -> AppliedState:
+    def _replace(self, snapshot: Snapshot, state: State, schema: TableSchema, applied: AppliedState) -> AppliedState:
+        """Make the table one of another generation, in one commit: every column goes and every wanted one comes with an
+        id and a physical name never used, every row goes, and the state begins. A file that was prepared for the former
+        generation cannot be taken for one of the new."""
+        log.info("%s: the target holds another table's rows and columns: replaced", schema.name)
+        live = {uri_of(add["path"], self.location): LiveFile(add, BitMap64()) for add in state.files}
+        out = plan(Commit(applied, clear=True), live, [], file_id=self._new_id(), now_ms=self._now_ms)
+        stored = Stored(applied, snapshot.version + 1, self._new_id().hex)
+        domain = _domain(delta_state.encode(stored, self._save)[0])
+        self._at, self._files = None, None
+        seam("delta.before-replace")
+        # Dying before the commit leaves the former generation untouched: the next opening replaces it.
+        self._open.commit(snapshot, [*out.actions, domain], delta_schema.replaced(state.metadata, schema))
+        return self.refresh()
+
+    def _create(self, schema: TableSchema, applied: AppliedState) -> AppliedState:
         """Version 0 carries the applied state: a table of ours is never without it."""
-        applied = AppliedState(log_id, schema_version=schema.version, table_id=schema.table_id)
         stored = Stored(applied, 0, self._new_id().hex)
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
         self._open.commit(None, [_domain(delta_state.encode(stored, self._save)[0])], metadata)

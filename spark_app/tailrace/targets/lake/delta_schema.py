@@ -71,6 +71,17 @@ def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, A
     return evolved(empty, schema) or empty
 
 
+def replaced(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
+    """The metadata for another generation: none of the present columns, all of `schema`'s with ids never used."""
+    configuration = dict(metadata["configuration"]) | {"delta.dataSkippingStatsColumns": _stats_columns(schema)}
+    empty = dict(metadata) | {
+        "partitionColumns": [],
+        "configuration": configuration,
+        "schemaString": json.dumps({"type": "struct", "fields": []}),
+    }
+    return evolved(empty, schema) or empty
+
+
 def evolved(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any] | None:
     """The metadata with the columns that `schema` has and the table lacks; None when it lacks none."""
     check_names(schema)

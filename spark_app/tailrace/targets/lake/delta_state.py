@@ -48,7 +48,14 @@ def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str
     } | ({"holesFile": path} if path else {"holes": json.loads(holes)})
     if applied.gap is not None:
         document["gap"] = applied.gap
+    if applied.generation is not None:
+        document["generation"] = applied.generation
     return json.dumps(document, ensure_ascii=False), path
+
+
+def peek(text: str) -> AppliedState:
+    """The state without its holes: enough to tell whose it is, even where their file is gone."""
+    return decode(text, lambda _: b"[]").applied
 
 
 def decode(text: str, load: Callable[[str], bytes]) -> Stored:
@@ -66,6 +73,7 @@ def decode(text: str, load: Callable[[str], bytes]) -> Stored:
             document["schemaVersion"],
             document["tableId"],
             document.get("gap"),
+            document.get("generation"),
         )
         return Stored(applied, document["version"], document["nonce"], path)
     except (KeyError, ValueError, TypeError) as error:

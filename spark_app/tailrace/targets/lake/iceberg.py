@@ -5,6 +5,7 @@ Apply opens one per source table. Rows are changed by deletion vectors and new f
 """
 
 import hashlib
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,9 +23,11 @@ from tailrace.targets.lake.iceberg_commit import Builder, Work, evolve, fill, ro
 from tailrace.targets.lake.iceberg_files import Tracked, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg_java import Conflict, MissingTable, guarded
 from tailrace.targets.lake.iceberg_read import Reader, Version
+from tailrace.targets.lake.iceberg_replace import mirrored
+from tailrace.targets.lake.iceberg_replace import replace as replace_table
 from tailrace.targets.lake.iceberg_schema import Columns
 from tailrace.targets.lake.iceberg_state import Mirror, Snapshot, Stored
-from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, belongs
 from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import puffin_file
 
@@ -32,6 +35,8 @@ from tailrace.targets.lake.vectors import puffin_file
 def _random_id() -> str:
     return uuid.uuid4().hex
 
+
+log = logging.getLogger(__name__)
 
 KEPT_VERSIONS = 20
 """Snapshots that stay, however old."""
@@ -57,26 +62,51 @@ class IcebergTable:
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
 
-    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         with guarded(self.name, "opening"):
             exists = self._catalog.catalog.tableExists(self._identifier)
         if not exists:
-            self._create(schema, log_id)
+            self._create(schema, generation.begin(schema, log_id))
         with guarded(self.name, "opening"):
             table = self._catalog.catalog.loadTable(self._identifier)
             self.location = absolute(str(table.location()))
         reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
         self._opened, self._version = (reader, reader.uuid()), None
+        told = self._told()
+        # Before anything else is read: what is wrong with a former generation's rows is over with them.
+        if told is not None and told.log_id == log_id and not belongs(generation, told, schema, self.name):
+            self._replace(schema, generation.begin(schema, log_id))
         applied = self.refresh()
         if applied.log_id != log_id:
             raise TargetRefused(
                 f"{self.name} at {self.location} carries change log {applied.log_id}, this one is {log_id}",
                 "Use the storage.location that belongs to it, or drop the target table to read it anew.",
             )
-        return applied
+        if belongs(generation, applied, schema, self.name) and self._made_for(applied, schema):
+            return applied
+        self._replace(schema, generation.begin(schema, log_id))  # it was put back to a version of a former generation
+        return self.refresh()
 
-    def _create(self, schema: TableSchema, log_id: str) -> None:
-        state = AppliedState(log_id, schema_version=schema.version, table_id=schema.table_id)
+    def _told(self) -> AppliedState | None:
+        with guarded(self.name, "reading"):
+            properties = {str(k): str(v) for k, v in dict(self._open()[0].table.properties()).items()}
+        return mirrored(properties, self.name)
+
+    def _made_for(self, applied: AppliedState, schema: TableSchema) -> bool:
+        """A target from before generations were counted must show by its columns that it is this table's."""
+        if applied.generation is not None:
+            return True
+        with guarded(self.name, "reading"):
+            text = self._java.iceberg.SchemaParser.toJson(self._open()[0].table.schema())
+        return iceberg_schema.made_for(self._known().columns, iceberg_schema.present_fields(text), schema)
+
+    def _replace(self, schema: TableSchema, state: AppliedState) -> None:
+        log.info("%s: the target holds another table's rows and columns: replaced", self.name)
+        self._version = None
+        table = self._open()[0].table
+        replace_table(self._java, table, self.name, state=state, schema=schema, nonce=self._new_id())
+
+    def _create(self, schema: TableSchema, state: AppliedState) -> None:
         properties = iceberg_schema.properties(schema) | {
             iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(Stored(state), None, 0)),
             iceberg_state.COLUMNS: iceberg_schema.first_columns(schema).to_json(),

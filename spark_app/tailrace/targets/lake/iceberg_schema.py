@@ -91,11 +91,32 @@ def schema_json(schema: TableSchema) -> str:
         for number, column in enumerate(schema.columns, 1)
     ]
     doc: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": fields}
-    if schema.key_columns and not any(column.type in _NO_IDENTIFIER for column in schema.key_columns):
+    if identifier(schema):
         doc["identifier-field-ids"] = [
             number for number, column in enumerate(schema.columns, 1) if column.key is not None
         ]
     return json.dumps(doc)
+
+
+def identifier(schema: TableSchema) -> tuple[Column, ...]:
+    """The key, where Iceberg can have it as the table's identifier fields."""
+    key = schema.key_columns
+    return () if any(column.type in _NO_IDENTIFIER for column in key) else key
+
+
+def made_for(columns: Columns, present: Sequence["Present"], schema: TableSchema) -> bool:
+    """Whether the table's columns can be the log's: before generations were counted, a table that was dropped and made
+    again was written into its predecessor's columns, where the numbers happened to be the same."""
+    types = {field.id: field.type.replace(" ", "") for field in present}
+    for column in schema.columns:
+        id_ = columns.ids.get(column.attnum)
+        if id_ is None:
+            continue
+        if columns.names[column.attnum] not in (column.name, f"{column.name}_{id_}"):
+            return False
+        if types.get(id_, "") != iceberg_type(column.type).replace(" ", ""):
+            return False
+    return True
 
 
 def properties(schema: TableSchema) -> dict[str, str]:

@@ -86,6 +86,8 @@ def encode(stored: Stored) -> dict[str, Any]:
     }
     if applied.gap is not None:
         out["gap"] = applied.gap
+    if applied.generation is not None:
+        out["generation"] = applied.generation
     if stored.holes_file is not None:
         return out | {"holesFile": stored.holes_file, "holesDigest": stored.holes_digest}
     return out | ({"holes": sorted(applied.holes)} if applied.holes else {})
@@ -96,7 +98,14 @@ def decode(text: str, table: str) -> Stored:
         doc = json.loads(text)
         holes = frozenset(tuple(key) for key in doc.get("holes", ()))
         applied = AppliedState(
-            doc["log"], doc["seq"], doc["record"], holes, doc["schema"], doc["table"], doc.get("gap")
+            doc["log"],
+            doc["seq"],
+            doc["record"],
+            holes,
+            doc["schema"],
+            doc["table"],
+            doc.get("gap"),
+            doc.get("generation"),
         )
         return Stored(applied, doc.get("holesFile"), doc.get("holesDigest"))
     except (ValueError, KeyError, TypeError) as error:

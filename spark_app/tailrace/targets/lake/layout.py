@@ -4,6 +4,8 @@ Committers make the physical schema (`LakeTable.arrow_schema`); locating, readin
 so that nobody else needs to know the format's naming.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,6 +47,12 @@ class Layout:
     def key(self) -> tuple[str, ...]:
         """Source names of the key columns in key order."""
         return tuple(column.name for column in self.schema.key_columns)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the physical names and field ids: what a file was written for (`ChunkRegistered.layout`)."""
+        columns = [(field.name, (field.metadata or {}).get(FIELD_ID, b"").decode()) for field in self.arrow]
+        return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16]
 
     def physical(self, names: Sequence[str]) -> list[str]:
         return [self.fields[name].name for name in names]

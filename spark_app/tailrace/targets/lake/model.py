@@ -11,6 +11,7 @@ from typing import Protocol
 from pyroaring import BitMap64
 
 from tailrace.changelog.records import TableSchema
+from tailrace.errors import TargetChanged
 
 Key = tuple[str, ...]
 """A row's key as the source's text of the key columns, in key order."""
@@ -31,6 +32,56 @@ class AppliedState:
     gap: int | None = None
     """The record after which something was passed over that the log no longer has: only a complete snapshot that was
     planned later makes the table whole again. None: nothing is lacking."""
+    generation: int | None = None
+    """`Generation.number` of the rows and columns. None: written before generations were counted."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Whose rows a target holds. Names and column numbers cannot tell: a table that was dropped and made again, or that
+    took another's name, has the same ones for other columns. A target of another generation is replaced in one commit:
+    its columns get new identities, its rows go, and the state begins with the generation."""
+
+    number: int = 0
+    """The journal's record that began it."""
+    begin_seq: int = 0
+    """The last sequence before it."""
+
+    def holds(self, applied: AppliedState, table_id: int) -> bool:
+        """Whether a target with this state is of this generation."""
+        if applied.table_id != table_id:
+            return False
+        if applied.generation is None:
+            # Only what has applied the generation's first record, or nothing at all, was made for this table's form.
+            return applied.applied_record >= self.number or applied.applied_record == 0
+        return applied.generation == self.number
+
+    def begin(self, schema: TableSchema, log_id: str) -> AppliedState:
+        """The state of a target without rows."""
+        return AppliedState(
+            log_id,
+            self.begin_seq,
+            schema_version=schema.version,
+            table_id=schema.table_id,
+            generation=self.number,
+        )
+
+
+FIRST = Generation()
+
+
+def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, name: str) -> bool:
+    """False: the target is to be replaced. Refused: its generation is later than ours."""
+    if generation.holds(applied, schema.table_id):
+        return True
+    if (applied.generation or 0) > generation.number:
+        raise TargetChanged(
+            name,
+            f"the target holds table {applied.table_id} since record {applied.generation}, and table {schema.table_id}"
+            f" is captured since record {generation.number}: the change log was put back to an older state",
+            "Put the change log back to its newest state; or drop the target table and resync the table.",
+        )
+    return False
 
 
 @dataclass(frozen=True)
@@ -81,9 +132,10 @@ class LakeTable(Protocol):
     location: str
     """The table's folder, absolute URI without a trailing slash."""
 
-    def ensure(self, schema: TableSchema, log_id: str) -> AppliedState:
-        """Create the table for `schema` if there is none; return the applied state of the current version.
-        A table of another log, or one that is not Tailrace's, is refused."""
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+        """Create the table for `schema` if there is none, replace one of another generation; return the applied state
+        of the current version. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
+        later generation: this writer's table is over."""
         ...
 
     def refresh(self) -> AppliedState:
