@@ -106,7 +106,7 @@ def by_the_rule(recording: Recording, xip_only: bool = False) -> dict[str, Value
     firsts: dict[int, int] = {}
     for row in recording.changes:
         firsts.setdefault(row.xid, row.change.seq)
-    known = TransactionLog(xids=tuple(firsts), first_seqs=tuple(firsts.values()))
+    known = TransactionLog.of(firsts, firsts.values())
     end = len(recording.changes) + 1
     chunks = []
     for chunk in recording.chunks:

@@ -144,7 +144,7 @@ class Capture:
 
     def replay_point(self, chunk: SimChunk) -> int:
         xids, first_seqs = zip(*self.known(), strict=True) if self.known() else ((), ())
-        return replay_point(chunk.seen, TransactionLog(xids=xids, first_seqs=first_seqs), self.durable_seq + 1)
+        return replay_point(chunk.seen, TransactionLog.of(xids, first_seqs), self.durable_seq + 1)
 
     def floors(self, applied_seq: int, applied_record: int) -> list[int]:
         """The log may lose what lies below the smallest of these (DESIGN §4, retention)."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tailrace.apply.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, TableSchema
-from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, TableLog
+from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.storage import NotFound
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable
@@ -21,7 +21,7 @@ CHUNK = ChunkRegistered(
 def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> TableLog:
     column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    segments = tuple(
+    segments = SegmentList.of(
         LoggedSegment(
             record=r,
             segment=Segment(

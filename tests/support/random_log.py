@@ -149,7 +149,7 @@ class RandomLog:
         for part in (made[:cut], made[cut:]):
             if part:
                 logged = LoggedSegment(record=self.record, segment=self._write(part))
-                self._update(segments=(*self.table.segments, logged))
+                self._update(segments=self.table.segments.append(logged))
 
     def _columns(self, rows: Sequence[Sequence[object]]) -> list[pa.Array]:
         types = [arrow_type(column.type) for column in self.schema.columns]

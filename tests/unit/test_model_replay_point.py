@@ -27,7 +27,7 @@ def cases(draw: st.DrawFn) -> tuple[Snapshot, TransactionLog, int]:
     snapshot = draw(snapshots())
     xids = draw(st.lists(st.integers(max(1, snapshot.xmin - 3), snapshot.xmax + 3), unique=True, max_size=8))
     first_seqs = sorted(draw(st.sets(st.integers(1, 99), min_size=len(xids), max_size=len(xids))))
-    return snapshot, TransactionLog(xids=tuple(xids), first_seqs=tuple(first_seqs)), 100
+    return snapshot, TransactionLog.of(xids, first_seqs), 100
 
 
 @given(snapshots())

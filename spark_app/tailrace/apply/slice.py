@@ -6,6 +6,7 @@ commit. A slice is defined by file names and sequences, so cutting again after a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
 from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
@@ -105,8 +106,8 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     first = min(_needed(result))
     segments = tuple(
         s.segment
-        for s in table.segments
-        if s.record <= through_record and s.segment.last_seq >= first and s.segment.first_seq <= through_seq
+        for s in takewhile(lambda s: s.record <= through_record, table.segments.ending_from(first))
+        if s.segment.first_seq <= through_seq
     )
     brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
     return replace(result, segments=segments) if brings else None
@@ -129,7 +130,8 @@ def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedSt
     if through_record >= log.number:
         end = log.last_seq
     else:
-        seqs = [s.segment.last_seq for s in table.segments if s.record <= through_record]
+        last = table.segments.last_seq_through(through_record)
+        seqs = [] if last is None else [last]
         seqs += [t.seq for t in table.truncates if t.record <= through_record]
         end = max([applied.applied_seq, *seqs])
     return end if table.stopped is None else max(applied.applied_seq, min(end, table.stopped.seq))

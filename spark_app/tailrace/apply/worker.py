@@ -220,11 +220,12 @@ def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
 def batch_end(table: TableLog, after: int, through: int) -> int:
     """The last record of the next batch: as many as `MAX_ROWS` allows, at least one."""
     rows = 0
-    for logged in table.segments:
-        if after < logged.record <= through:
-            if rows and rows + logged.segment.rows > MAX_ROWS:
-                return max(logged.record - 1, after + 1)
-            rows += logged.segment.rows
+    for logged in table.segments.after_record(after):
+        if logged.record > through:
+            break
+        if rows and rows + logged.segment.rows > MAX_ROWS:
+            return max(logged.record - 1, after + 1)
+        rows += logged.segment.rows
     return through
 
 

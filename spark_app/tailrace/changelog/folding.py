@@ -3,9 +3,10 @@
 Made by `state.fold`, changed by `table_events` and `snapshot_events`; nothing of the old state is changed.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+import numpy as np
 
 from tailrace.changelog.logged import KEPT_SNAPSHOTS, LogState, SnapshotState, TableLog, TransactionLog
 from tailrace.changelog.records import Record
@@ -27,7 +28,7 @@ class Folding:
         self.transactions = _with_transactions(state.transactions, record)
         self.commit_times = state.commit_times
         if record.commit_time is not None:
-            self.commit_times = (*state.commit_times, (record.number, record.commit_time[0]))
+            self.commit_times = state.commit_times.append(np.array([(record.number, record.commit_time[0])], np.int64))
         self.forgotten_plan = state.forgotten_plan
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""
@@ -57,7 +58,7 @@ class Folding:
         if self.applied:
             running = (t for t in self.tables.values() if t.ended_at is None)
             oldest = min((_first_pending(t) for t in running), default=NOTHING_PENDING)
-            self.commit_times = self.commit_times[bisect_left(self.commit_times, (oldest, 0)) :]
+            self.commit_times = self.commit_times.drop(self.commit_times.find(0, oldest))
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
         own = [key for key in ended if self.snapshots[key].plan.request is None]
         asked = [key for key in ended if self.snapshots[key].plan.request is not None]
@@ -80,15 +81,14 @@ def _with_transactions(known: TransactionLog, record: Record) -> TransactionLog:
     new = record.transactions
     if not new.xids:
         return known
-    return known.model_copy(update={"xids": known.xids + new.xids, "first_seqs": known.first_seqs + new.first_seqs})
+    return known.added(new.xids, new.first_seqs)
 
 
 def _first_pending(table: TableLog) -> int:
     """The first record above the table's applied record that brings rows for it (`NOTHING_PENDING`: none)."""
-    index = bisect_right(table.segments, table.applied_record, key=lambda s: s.record)
-    records = [table.segments[index].record] if index < len(table.segments) else []
-    records += [t.record for t in table.truncates if t.record > table.applied_record][:1]
-    return min(records, default=NOTHING_PENDING)
+    first = table.segments.record_after(table.applied_record)
+    records = [t.record for t in table.truncates if t.record > table.applied_record][:1]
+    return min([NOTHING_PENDING if first is None else first, *records])
 
 
 Handler = Callable[[Folding, Any], None]

@@ -4,27 +4,27 @@ The state round-trips through JSON (roll-ups), so all of it is closed models. Va
 copies what a record touches. Import the names from `tailrace.changelog.state`.
 """
 
-from pydantic import Field
+from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from tailrace.changelog.packed import Rows
 from tailrace.changelog.records import (
     ChunkRegistered,
     Closed,
     Origin,
     Parts,
-    Segment,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     TableSchema,
     TableStopped,
 )
+from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 
-
-class LoggedSegment(Closed):
-    record: int
-    segment: Segment
-    written_at: int = 0
-    """The record's, by which retention counts age."""
+__all__ = ["LoggedSegment", "SegmentList"]
 
 
 class LoggedChunk(Closed):
@@ -73,7 +73,7 @@ class TableLog(Closed):
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]
     """In order of versions; never empty."""
-    segments: tuple[LoggedSegment, ...] = ()
+    segments: SegmentList = SegmentList()
     truncates: tuple[LoggedTruncate, ...] = ()
     chunks: tuple[LoggedChunk, ...] = ()
     finishes: tuple[LoggedFinish, ...] = ()
@@ -125,12 +125,45 @@ class SnapshotState(Closed):
 
 
 class TransactionLog(Closed):
-    """Known transactions in log order, as parallel arrays: 64-bit xid and first sequence."""
+    """Known transactions in log order: 64-bit xid and first sequence."""
 
-    xids: tuple[int, ...] = ()
-    first_seqs: tuple[int, ...] = ()
+    rows: Rows = Rows(2)
     removed_through: int = 0
     """Transactions that began at or before this sequence are no longer known: every snapshot sees them."""
+
+    @classmethod
+    def of(cls, xids: Iterable[int], first_seqs: Iterable[int], removed_through: int = 0) -> "TransactionLog":
+        return cls(removed_through=removed_through).added(xids, first_seqs)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_lists(cls, value: Any) -> Any:
+        """As roll-ups had them before they were packed."""
+        if isinstance(value, dict) and "xids" in value:
+            lists = {"rows": pairs(value["xids"], value["first_seqs"])}
+            return lists | {k: v for k, v in value.items() if k not in ("xids", "first_seqs")}
+        return value
+
+    def added(self, xids: Iterable[int], first_seqs: Iterable[int]) -> "TransactionLog":
+        return self.model_copy(update={"rows": self.rows.append(pairs(xids, first_seqs).lines())})
+
+    def removed(self, through_seq: int) -> "TransactionLog":
+        """Without those that began at or below the sequence."""
+        rows = self.rows.drop(self.rows.find(1, through_seq + 1))
+        return self.model_copy(update={"rows": rows, "removed_through": through_seq})
+
+    @property
+    def xids(self) -> tuple[int, ...]:
+        return tuple(self.rows.lines()[:, 0].tolist())
+
+    @property
+    def first_seqs(self) -> tuple[int, ...]:
+        return tuple(self.rows.lines()[:, 1].tolist())
+
+
+def pairs(one: Iterable[int], other: Iterable[int]) -> Rows:
+    """`ValueError` when they are not equally many."""
+    return Rows.of(np.array(list(zip(one, other, strict=True)), np.int64).reshape(-1, 2))
 
 
 class LogState(Closed):
@@ -154,8 +187,14 @@ class LogState(Closed):
     forgotten_plan: int = -1
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""
-    commit_times: tuple[tuple[int, int], ...] = ()
+    commit_times: Rows = Rows(2)
     """(record, oldest commit time in it) of records that some running table may still have to apply: for lags."""
+
+    @field_validator("commit_times", mode="before")
+    @classmethod
+    def _from_pairs(cls, value: Any) -> Any:
+        """As roll-ups had them before they were packed."""
+        return pairs([v[0] for v in value], [v[1] for v in value]) if isinstance(value, list | tuple) else value
 
 
 KEPT_SNAPSHOTS = 50

@@ -13,7 +13,7 @@ FIRST_START = "first-start.json"
 DROPPED = "dropped.json"
 """Written before tables and change log are deleted: which of them were proven to be this log's. Goes last."""
 _NUMBERED = re.compile(r"(\d{20})\.json")
-_SEGMENT = re.compile(r"segments/[^/]+/(\d+)-(\d+)-[0-9a-f]+\.parquet")
+_SEGMENT = re.compile(r"segments/[^/]+-(\d+)/(\d+)-(\d+)-[0-9a-f]+\.parquet")
 MAX_NAME = 180
 """File systems end at 255 bytes a name; a table's id makes a shortened name unique."""
 
@@ -41,4 +41,10 @@ def segment_path(table: TableSchema, first_seq: int, last_seq: int, token: str) 
 def segment_range(path: str) -> tuple[int, int] | None:
     """The sequence range in a segment's path."""
     match = _SEGMENT.fullmatch(path)
-    return None if match is None else (int(match[1]), int(match[2]))
+    return None if match is None else (int(match[2]), int(match[3]))
+
+
+def segment_table(path: str) -> int | None:
+    """The table's id in a segment's path."""
+    match = _SEGMENT.fullmatch(path)
+    return None if match is None else int(match[1])

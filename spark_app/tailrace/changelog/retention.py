@@ -13,10 +13,9 @@ Transactions are known back to where a replay point may still fall: the last two
 below is visible to every snapshot still to be registered: what one snapshot of the primary sees, every later one sees.
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
+from heapq import merge
 
 from tailrace.changelog.records import SegmentsRemoved, TransactionsRemoved
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -63,12 +62,11 @@ def removal(state: LogState, pins: Pins, ages: Ages) -> Removal:
         if through is None:
             continue
         events.append(SegmentsRemoved(table_id=table.table_id, through_seq=through))
-        going = table.segments[: bisect_right(table.segments, through, key=lambda s: s.segment.last_seq)]
+        going = table.segments[: table.segments.ended_through(through)]
         paths += [logged.segment.path for logged in going]
         size += sum(logged.segment.size for logged in going)
-    known = state.transactions.first_seqs
     below = transactions_floor(state, pins) - 1
-    if known and known[0] <= below:
+    if state.transactions.rows.find(1, below + 1):
         events.append(TransactionsRemoved(through_seq=below))
     return Removal(tuple(events), tuple(paths), size)
 
@@ -93,10 +91,13 @@ def _unfinished(snapshots: Mapping[str, SnapshotState], table_id: int) -> list[i
 
 def removable_through(table: TableLog, below: int, ages: Ages) -> int | None:
     """The last sequence that may go: the end of the longest run of old segments and TRUNCATEs under the floor."""
-    ends = [(s.segment.last_seq, s.written_at) for s in table.segments]
-    ends = sorted(ends + [(t.seq, t.written_at) for t in table.truncates]) if table.truncates else ends
-    going = [seq for seq, _ in takewhile(lambda e: e[0] < below and ages.now - e[1] > ages.retention, ends)]
-    return going[-1] if going else None
+    ends = merge(table.segments.ends(), ((t.seq, t.written_at) for t in table.truncates))
+    going = None
+    for seq, written_at in ends:
+        if seq >= below or ages.now - written_at <= ages.retention:
+            break
+        going = seq
+    return going
 
 
 def transactions_floor(state: LogState, pins: Pins) -> int:

@@ -23,6 +23,7 @@ from tailrace.changelog.logged import (
     LoggedSegment,
     LoggedTruncate,
     LogState,
+    SegmentList,
     SnapshotState,
     SnapshotTable,
     TableLog,
@@ -41,6 +42,7 @@ __all__ = [
     "LoggedSchema",
     "LoggedSegment",
     "LoggedTruncate",
+    "SegmentList",
     "SnapshotState",
     "SnapshotTable",
     "TableLog",
@@ -124,7 +126,7 @@ def _add_segment(work: Folding, segment: Segment) -> None:
     if segment.first_seq <= begin or (end is not None and segment.last_seq > end):
         raise _corrupt(record, f"segment {segment.path} lies outside its schema version {segment.schema_version}")
     logged = LoggedSegment(record=record.number, segment=segment, written_at=record.written_at)
-    work.update(table, segments=(*table.segments, logged))
+    work.update(table, segments=table.segments.append(logged))
 
 
 def _version_range(table: TableLog, version: int, record: Record) -> tuple[int, int | None]:

@@ -3,11 +3,10 @@
 A handler checks its event against the working copy and raises `CorruptLog` if it does not fit.
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import LoggedSchema, LoggedTruncate, TableLog, TransactionLog
+from tailrace.changelog.logged import LoggedSchema, LoggedTruncate, TableLog
 from tailrace.changelog.records import (
     Applied,
     EpochStarted,
@@ -24,6 +23,7 @@ from tailrace.changelog.records import (
     TransactionsRemoved,
     Truncated,
 )
+from tailrace.changelog.segment_list import SegmentList
 
 
 def _origin(work: Folding, event: Origin) -> None:
@@ -60,6 +60,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         edge_xid=event.edge_xid,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
+        segments=SegmentList() if before is None else before.segments.emptied(),
         removed_through=0 if before is None else start,
         applied_seq=0 if kept is None else kept.applied_seq,
         applied_record=0 if kept is None else kept.applied_record,
@@ -149,11 +150,10 @@ def _segments_removed(work: Folding, event: SegmentsRemoved) -> None:
     table = work.table(event.table_id)
     if not table.removed_through <= event.through_seq <= work.record.last_seq:
         work.corrupt(f"segments of {table.schema.name} removed through sequence {event.through_seq}")
-    keep = bisect_right(table.segments, event.through_seq, key=lambda s: s.segment.last_seq)
     work.update(
         table,
         removed_through=event.through_seq,
-        segments=table.segments[keep:],
+        segments=table.segments.drop(table.segments.ended_through(event.through_seq)),
         truncates=tuple(t for t in table.truncates if t.seq > event.through_seq),
     )
     _forget_schemas(work, event.table_id)
@@ -177,10 +177,7 @@ def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
     known = work.transactions
     if not known.removed_through <= event.through_seq <= work.record.last_seq:
         work.corrupt(f"transactions removed through sequence {event.through_seq}")
-    keep = bisect_right(known.first_seqs, event.through_seq)
-    work.transactions = TransactionLog(
-        xids=known.xids[keep:], first_seqs=known.first_seqs[keep:], removed_through=event.through_seq
-    )
+    work.transactions = known.removed(event.through_seq)
 
 
 TABLE_HANDLERS: Mapping[type, Handler] = {

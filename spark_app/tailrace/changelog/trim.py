@@ -4,8 +4,19 @@ Called by capture, the journal's only writer: `trim` now and then, `sweep` and `
 or daily. The last two need no writer: capture has them done in a thread of their own, since they may take minutes.
 """
 
+from itertools import groupby
+
 from tailrace.changelog.journal import read_record
-from tailrace.changelog.paths import JOURNAL, ROLLUPS, SEGMENTS, number_of, record_path, rollup_path, segment_range
+from tailrace.changelog.paths import (
+    JOURNAL,
+    ROLLUPS,
+    SEGMENTS,
+    number_of,
+    record_path,
+    rollup_path,
+    segment_range,
+    segment_table,
+)
 from tailrace.changelog.retention import Ages, Pins, Removal, removal
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
@@ -34,15 +45,20 @@ def sweep(storage: Storage, state: LogState) -> list[str]:
     The range stands in the path. What a writer is writing right now begins above the last recorded sequence, also
     as seen by a writer that has been fenced and does not know it yet.
     """
-    named = {s.segment.path for table in state.tables.values() for s in table.segments}
-    left = []
-    for path, _ in storage.list(SEGMENTS):
-        covered = segment_range(path)
-        if covered is not None and covered[1] <= state.last_seq and path not in named:
-            left.append(path)
+    left: list[str] = []
+    # A folder is one table's, so no more than one table's paths are in memory.
+    for _, paths in groupby((path for path, _ in storage.list(SEGMENTS)), key=segment_table):
+        left += _unnamed(list(paths), state)
     left += [*storage.unfinished(SEGMENTS), *storage.unfinished(JOURNAL)]
     storage.delete_many(left)
     return left
+
+
+def _unnamed(paths: list[str], state: LogState) -> list[str]:
+    table = state.tables.get(segment_table(paths[0]) or 0)
+    named = set() if table is None else {s.segment.path for s in table.segments}
+    ranges = ((path, segment_range(path)) for path in paths)
+    return [p for p, covered in ranges if covered and covered[1] <= state.last_seq and p not in named]
 
 
 def trim_journal(storage: Storage, now: int, retention: int) -> int:

@@ -174,12 +174,11 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
 
 def lag(state: LogState, log: TableLog, applied_record: int, now: float) -> float | None:
     """Age of the oldest commit that is in the log for this table and not applied; 0: none."""
-    waiting = [s.record for s in log.segments if s.record > applied_record]
-    if not waiting:
+    first = log.segments.record_after(applied_record)
+    if first is None:
         return 0.0
-    first = min(waiting)
-    oldest = min((time for record, time in state.commit_times if record >= first), default=None)
-    return None if oldest is None else max(round(now - oldest / 1e6, 3), 0.0)
+    times = state.commit_times.lines(state.commit_times.find(0, first))[:, 1]
+    return max(round(now - int(times.min()) / 1e6, 3), 0.0) if len(times) else None
 
 
 def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:

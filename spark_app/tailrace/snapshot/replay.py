@@ -8,10 +8,14 @@ ids, epoch included, as `pg_current_snapshot()` prints them.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
+
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.errors import CorruptLog
 
 MAX_XID = 2**64
+LOGGED_XID = 2**63
+"""Above what the log can hold; no server counts so far."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,12 @@ def replay_point(snapshot: Snapshot, transactions: TransactionLog, next_seq: int
     that the snapshot does see are replayed as well: that is right (a key's visible changes are a prefix of its
     history), only slower.
     """
-    unseen = (
-        seq for xid, seq in zip(transactions.xids, transactions.first_seqs, strict=True) if not sees(snapshot, xid)
-    )
-    return next(unseen, next_seq)
+    running = np.array([xid for xid in snapshot.xip if xid < LOGGED_XID], np.int64)
+    for lines in transactions.rows.pieces():
+        unseen = (lines[:, 0] >= snapshot.xmax) | np.isin(lines[:, 0], running)
+        if unseen.any():
+            return int(lines[int(unseen.argmax()), 1])
+    return next_seq
 
 
 def seen_through(table: TableLog, columns: Collection[str], planned: int) -> int:

@@ -1,0 +1,70 @@
+"""The packed list of a table's segments: equal to a plain list, and small."""
+
+import tracemalloc
+from random import Random
+
+import pytest
+
+from tailrace.changelog.records import Segment
+from tailrace.changelog.segment_list import LoggedSegment, SegmentList
+
+BYTES = 200
+"""Of a kept segment, at most (docs/performance.md)."""
+
+
+def logged(number: int, random: Random, path: str | None = None) -> LoggedSegment:
+    first = 1 + number * 40
+    last = first + random.randint(0, 30)
+    made = Segment(
+        table_id=16_400,
+        schema_version=1,
+        path=path or f"segments/public.t-16400/{first}-{last}-{random.getrandbits(64):016x}.parquet",
+        rows=last - first + 1,
+        size=random.randint(2_000, 40_000),
+        first_seq=first,
+        last_seq=last,
+        unchanged=random.random() < 0.5,
+        moves=random.random() < 0.5,
+        inserts=random.randint(0, 9),
+        updates=random.randint(0, 9),
+    )
+    return LoggedSegment(record=3 + number, segment=made, written_at=1_700_000_000_000_000 + number * 200_000)
+
+
+def test_a_segment_comes_back_as_it_was() -> None:
+    random = Random(1)
+    paths = (None, "s1", "segments/a.b-16400/1-2-xyz.parquet", "segments/other-16400/5-9-0a.parquet", None)
+    plain = [logged(n, random, path) for n, path in enumerate(paths * 60)]
+    packed = SegmentList.of(plain)
+    assert list(packed) == plain
+    assert [packed[0], packed[-1], *packed[5:9]] == [plain[0], plain[-1], *plain[5:9]]
+    assert list(packed.drop(70)) == plain[70:]
+    with pytest.raises(IndexError):
+        packed[len(plain)]
+
+
+def test_ranges_are_those_of_a_plain_list() -> None:
+    random = Random(2)
+    plain = [logged(n, random) for n in range(400)]
+    packed = SegmentList.of(plain).drop(13)
+    kept = plain[13:]
+    for _ in range(200):
+        record, seq = random.randint(-1, 420), random.randint(-1, 16_500)
+        assert list(packed.after_record(record)) == [s for s in kept if s.record > record]
+        assert list(packed.ending_from(seq)) == [s for s in kept if s.segment.last_seq >= seq]
+        assert packed.ended_through(seq) == sum(s.segment.last_seq <= seq for s in kept)
+        assert packed.record_after(record) == min((s.record for s in kept if s.record > record), default=None)
+        through = [s.segment.last_seq for s in kept if s.record <= record]
+        assert packed.last_seq_through(record) == max(through, default=None)
+
+
+def test_a_kept_segment_takes_less_than_200_bytes() -> None:
+    random, count = Random(3), 5_000
+    tracemalloc.start()
+    packed = SegmentList()
+    for number in range(count):
+        packed = packed.append(logged(number, random))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(packed) == count
+    assert size / count < BYTES, f"{size / count:.0f} bytes a segment"
