@@ -32,7 +32,7 @@ def summary(state: LogState) -> dict[str, Any]:
                 "removed_through": table.removed_through,
                 "removed": table.removed,
                 "versions": [s.table.version for s in table.schemas],
-                "chunks": [c.model_dump(mode="json") for c in table.chunks],
+                "chunks": [[c.record, c.chunk.snapshot_id, c.chunk.chunk, c.chunk.replay_point] for c in table.chunks],
             }
             for table_id, table in state.tables.items()
         },
