@@ -12,7 +12,6 @@ from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import obstore
 import pyarrow as pa
@@ -84,7 +83,7 @@ class Storage:
         return self.access.scheme == "file"
 
     def uri(self, path: str) -> str:
-        """The absolute URI of a path."""
+        """The absolute URI of a path: literal, without percent codes."""
         return path if "://" in path else f"{self.root}/{path}"
 
     def create(self, path: str, data: bytes) -> None:
@@ -163,6 +162,11 @@ class Storage:
             for path in some:
                 self.delete(path)
 
+    def prune(self, prefix: str) -> None:
+        """Remove what an emptied local folder leaves: the folder. An object store has none."""
+        if self.local:
+            storage_local.prune(Path(self.access.prefix), prefix.rstrip("/"))
+
     def unfinished(self, prefix: str) -> Sequence[str]:
         """Files that killed writers left under a local folder; an object store has none that can be seen."""
         return storage_local.unfinished(Path(self.access.prefix), prefix) if self.local else ()
@@ -210,12 +214,11 @@ class Storage:
     def _file(self, path: str) -> Path:
         if "://" not in path:
             return Path(self.access.prefix) / path
-        parts = urlsplit(path)
-        if parts.scheme != "file":
+        if not path.startswith("file://"):
             raise InvalidManifest(
                 f"{path} is not a local file, and {self.root} is", "Keep both in one kind of storage."
             )
-        return Path(unquote(parts.path))
+        return Path(path.removeprefix("file://"))  # literal, see `storage_access.place`
 
     def _bucket_and_key(self, path: str) -> tuple[str, str]:
         if "://" not in path:

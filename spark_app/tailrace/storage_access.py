@@ -4,10 +4,12 @@
 executors inside pickles, so it holds the key itself; its text never shows it.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tailrace.contract.resources import Credentials
 from tailrace.contract.resources import Storage as StorageConfig
@@ -42,7 +44,7 @@ class Access:
 
     @property
     def root(self) -> str:
-        """Absolute URI without a trailing slash."""
+        """Absolute URI without a trailing slash, its path literal: Hadoop, S3, Iceberg and `Storage` decode nothing."""
         if self.scheme == "file":
             return f"file://{self.prefix}"
         return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
@@ -52,25 +54,51 @@ class Access:
         return self.endpoint is not None and self.endpoint.startswith("http://")
 
 
+FORBIDDEN = re.compile(r"[\x00-\x1f\x7f#?*\\\[\]{}]")
+"""Characters that some reader takes for something else than a part of a path: query, fragment, pattern, separator."""
+
+
+def place(location: str) -> tuple[str, str, str]:
+    """Scheme, bucket (empty for folders) and path of a location: the one reading of it. A `file:` location is a URI,
+    so its percent codes are decoded, once; an object store's keys are what stands there. Local paths are normalised."""
+    scheme, _, rest = location.partition("://")
+    decoded = unquote(rest, errors="surrogateescape") if scheme == "file" else rest
+    found = FORBIDDEN.search(rest) or FORBIDDEN.search(decoded)
+    if found is not None:
+        raise InvalidManifest(
+            f"location {location!r} holds {found[0]!r}, which not every reader takes for a part of a path",
+            "Choose a location without control characters and without any of # ? * \\ [ ] { }.",
+        )
+    if not decoded.isascii() and any("\udc80" <= char <= "\udcff" for char in decoded):
+        raise InvalidManifest(f"location {location!r} is not UTF-8 once decoded", "Write the path's UTF-8 bytes.")
+    if scheme == "file":
+        return scheme, "", os.path.normpath("/" + decoded.lstrip("/")).rstrip("/")
+    bucket, _, prefix = decoded.partition("/")
+    prefix = prefix.strip("/")
+    if not bucket or {"", ".", ".."} & set(prefix.split("/") if prefix else ()):
+        raise InvalidManifest(
+            f"location {location!r} has an empty part or one of dots", "Write bucket/prefix without them."
+        )
+    return scheme, bucket, prefix
+
+
 def resolve(config: StorageConfig, environment: Mapping[str, str]) -> Access:
     """Read the credentials that `config` names. No credentials: the libraries look in the environment themselves."""
-    parts = urlsplit(config.location)
-    if parts.query or parts.fragment:
-        raise InvalidManifest(f"location {config.location!r} has a query or a fragment", "Give a plain location.")
-    if parts.scheme == "file":
-        return Access(scheme="file", bucket="", prefix=unquote(parts.path).rstrip("/"))
+    scheme, bucket, prefix = place(config.location)
+    if scheme == "file":
+        return Access(scheme="file", bucket="", prefix=prefix)
     if config.endpoint is not None and not config.endpoint.startswith(("http://", "https://")):
         raise InvalidManifest(f"endpoint {config.endpoint!r} is not a URL", "Write https://host[:port].")
-    if parts.scheme != "s3" and (config.credentials is not None or config.endpoint is not None):
+    if scheme != "s3" and (config.credentials is not None or config.endpoint is not None):
         raise InvalidManifest(
             f"location {config.location!r} takes neither credentials nor endpoint.",
             "Leave them out: what reaches this store comes from the environment.",
         )
     keys = {} if config.credentials is None else _read_keys(config.credentials, environment)
     return Access(
-        scheme=parts.scheme,
-        bucket=parts.netloc,
-        prefix=parts.path.strip("/"),
+        scheme=scheme,
+        bucket=bucket,
+        prefix=prefix,
         endpoint=None if config.endpoint is None else config.endpoint.rstrip("/"),
         region=config.region,
         path_style=config.path_style,

@@ -7,6 +7,7 @@ aside and synced before it gets its name, and its folder after.
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import IO
@@ -90,3 +91,16 @@ def unfinished(root: Path, prefix: str) -> list[str]:
         except FileNotFoundError:
             continue
     return found
+
+
+def prune(root: Path, prefix: str) -> None:
+    """Remove the empty folders of `prefix` and, where that empties them, those above it; the root stays."""
+    start = root / prefix
+    for folder, _, _ in os.walk(start, topdown=False):
+        with suppress(OSError):  # not empty, or somebody else's
+            Path(folder).rmdir()
+    for above in start.parents:
+        if above == root or not above.is_relative_to(root):
+            return
+        with suppress(OSError):
+            above.rmdir()

@@ -90,4 +90,4 @@ def test_names_that_need_quoting_get_a_place_of_their_own(on_s3: Orders) -> None
     odd = IcebergTable(on_s3.catalog, on_s3.access, 'My"S', "a/b.c%")
     assert odd.ensure(on_s3.schema, LOG).applied_record == 0
     assert odd.location == table_location(on_s3.catalog.location, 'My"S', "a/b.c%")
-    assert odd.location.endswith("/My%22S/a%2Fb.c%25")
+    assert odd.location.endswith("/My!22S/a!2fb.c!25")

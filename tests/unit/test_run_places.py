@@ -6,9 +6,11 @@ from support.journals import table_schema
 from support.resources import replicator
 from tailrace.changelog.state import LoggedSchema, TableLog
 from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import TargetRefused
 from tailrace.run.drop import _data
-from tailrace.run.targets import location
+from tailrace.run.targets import location, require_no_former_place
+from tailrace.storage import Storage
 
 
 def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path: Path) -> None:
@@ -27,9 +29,23 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
 
 
-def test_a_table_whose_name_would_lead_out_of_its_folder_is_refused() -> None:
-    schema = table_schema(1).model_copy(update={"table_name": ".."})
+def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
+    assert location("file:///lake", _table("..")) == "file:///lake/public/!2e!2e"
+
+
+@pytest.mark.parametrize(("literal", "former"), [(True, "a%b ö"), (False, "a%25b %C3%B6")])
+def test_a_table_that_an_older_version_wrote_elsewhere_is_refused_by_name(
+    tmp_path: Path, literal: bool, former: str
+) -> None:
+    lake = Storage.open(StorageConfig(location=f"file://{tmp_path}"))
+    require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
+    lake.create(f"public/{former}/_delta_log/0.json", b"")
+    with pytest.raises(TargetRefused, match="public/a!25b!20!c3!b6") as refused:
+        require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
+    assert f"{tmp_path}/public/{former}" in refused.value.message
+
+
+def _table(name: str) -> TableLog:
+    schema = table_schema(1).model_copy(update={"table_name": name})
     logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    table = TableLog(table_id=1, added_record=1, edge_xid=1, initial_snapshot=False, schemas=(logged,))
-    with pytest.raises(TargetRefused, match="public"):
-        location("file:///lake", table)
+    return TableLog(table_id=1, added_record=1, edge_xid=1, initial_snapshot=False, schemas=(logged,))

@@ -178,3 +178,17 @@ def test_a_long_path_gets_a_short_socket_of_its_own(tmp_path: Path) -> None:
     assert len(str(RunFolder(long).socket)) < 100
     assert RunFolder(long).socket != RunFolder(tmp_path / ("y" * 120)).socket
     assert RunFolder(tmp_path).socket == tmp_path / "capture.sock"
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ({}, "C.UTF-8"),
+        ({"LANG": "C"}, "C.UTF-8"),
+        ({"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, "C.UTF-8"),
+        ({"LANG": "de_DE.utf8"}, None),
+        ({"LC_ALL": "", "LC_CTYPE": "C.UTF-8", "LANG": "C"}, None),
+    ],
+)
+def test_the_jvm_names_files_in_utf8_whatever_the_locale(given: dict[str, str], added: str | None) -> None:
+    assert session.utf8_paths(given).get("LC_ALL") == added

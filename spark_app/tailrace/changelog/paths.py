@@ -1,9 +1,9 @@
 """Names of the change log's objects, relative to its root."""
 
 import re
-from urllib.parse import quote
 
 from tailrace.changelog.records import TableSchema
+from tailrace.path_names import encode
 
 JOURNAL = "journal/"
 ROLLUPS = "journal/rollup/"
@@ -34,7 +34,7 @@ def number_of(path: str) -> int | None:
 
 def segment_path(table: TableSchema, first_seq: int, last_seq: int, token: str) -> str:
     """`token` is random: a writer that starts again never meets the file it left behind."""
-    name = quote(f"{table.schema_name}.{table.table_name}", safe="")[:MAX_NAME]
+    name = f"{encode(table.schema_name)}.{encode(table.table_name)}"[:MAX_NAME]
     return f"{SEGMENTS}{name}-{table.table_id}/{first_seq}-{last_seq}-{token}.parquet"
 
 

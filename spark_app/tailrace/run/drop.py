@@ -19,6 +19,7 @@ from tailrace.changelog.journal import JournalReader, read_origin
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.errors import TargetRefused
+from tailrace.path_names import table_folder
 from tailrace.run.doctor import PROBES
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.replication import release_slot
@@ -67,6 +68,7 @@ def _data(spec: ReplicatorSpec, run_dir: Path) -> Iterator[str]:
     for folder in OURS:
         for path, _ in storage.list(folder):
             storage.delete(path)
+        storage.prune(folder)
     yield f"change log {storage.root}: deleted"
 
 
@@ -86,17 +88,12 @@ def _tables(spec: ReplicatorSpec, tables: list[TableLog], run_dir: Path) -> Iter
     if tables and spec.target.type == "iceberg" and catalog is not None and catalog.type != "folder":
         _drop_from_catalog(spec, tables, run_dir)
     for table in tables:
-        folder = table_folder(table)
+        first = table.schemas[0].table
+        folder = table_folder(first.schema_name, first.table_name)
         for path, _ in lake.list(folder + "/"):
             lake.delete(path)
+        lake.prune(folder)
         yield f"table {lake.root}/{folder}: deleted"
-
-
-def table_folder(table: TableLog) -> str:
-    """`<schema>/<table>` as the targets name it."""
-    from tailrace.run.targets import location  # with pyspark, a second to import
-
-    return location("", table).lstrip("/")
 
 
 def _drop_from_catalog(spec: ReplicatorSpec, tables: list[TableLog], run_dir: Path) -> None:

@@ -4,6 +4,7 @@ Called once by the driver. Settings are a pure function, so that they can be tes
 """
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -169,12 +170,20 @@ def forget_leftovers(run_dir: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+def utf8_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM needs beside `environment` to name files in UTF-8: it takes the encoding from the locale alone, and
+    in a plain `C` it cannot open a location with an `ä`."""
+    given = next((v for name in ("LC_ALL", "LC_CTYPE", "LANG") if (v := environment.get(name))), "")
+    return {} if re.search("utf-?8", given, re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
+
+
 def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
     """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`."""
     forget_leftovers(run_dir)
     (run_dir / "pools.xml").write_text(POOLS)
     (run_dir / "log4j2.properties").write_text(LOG4J.format(log_file=log_file))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= utf8_paths(os.environ)
     values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
     values["spark.driver.extraJavaOptions"] += f" {java_options}"
     if values["spark.master"].startswith(KUBERNETES):

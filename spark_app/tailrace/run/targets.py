@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 
@@ -14,6 +13,7 @@ from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import TargetRefused
+from tailrace.path_names import former_folder, table_folder
 from tailrace.storage import Storage
 from tailrace.targets.lake.compact import Limits, compact
 from tailrace.targets.lake.delta import DeltaTable
@@ -22,9 +22,6 @@ from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg_java import Java
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
-
-SAFE = " !$&'()+,;=@[]{}^"
-"""Characters of a table's name that may stand in a path as they are."""
 
 
 class LakeEngine:
@@ -53,10 +50,17 @@ def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable
     """Makes the `LakeTable` of a source table; nothing is read before its `ensure`. The first name stays: a renamed
     table keeps its place."""
     if spec.target.type == "delta":
-        return lambda table: DeltaTable(spark, lake, location(lake.root, table))
+
+        def delta(table: TableLog) -> LakeTable:
+            require_no_former_place(lake, table, "_delta_log/", literal=lake.local)
+            return DeltaTable(spark, lake, location(lake.root, table))
+
+        return delta
     catalog = IcebergCatalog.open(Java.of(spark), spec.target)
 
     def iceberg(table: TableLog) -> LakeTable:
+        if catalog.folder:  # any other catalog knows where its tables lie
+            require_no_former_place(lake, table, "metadata/", literal=True)
         first = table.schemas[0].table
         return IcebergTable(catalog, lake, first.schema_name, first.table_name)
 
@@ -64,8 +68,21 @@ def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable
 
 
 def location(root: str, table: TableLog) -> str:
-    """`<location>/<schema>/<table>`; what a path cannot hold is percent-encoded."""
+    """`<location>/<schema>/<table>`, see `path_names`."""
     first = table.schemas[0].table
-    if {".", ".."} & {first.schema_name, first.table_name}:
-        raise TargetRefused(f"table {first.name} cannot be a folder's name.", "Rename it, or exclude it.")
-    return "/".join([root, quote(first.schema_name, safe=SAFE), quote(first.table_name, safe=SAFE)])
+    return f"{root}/{table_folder(first.schema_name, first.table_name)}"
+
+
+def require_no_former_place(lake: Storage, table: TableLog, mark: str, *, literal: bool) -> None:
+    """`TargetRefused` for a table that an older version wrote to another folder: two copies would both look alive.
+    `mark`: the folder that a table of the format has."""
+    first = table.schemas[0].table
+    former = former_folder(first.schema_name, first.table_name, literal=literal)
+    now = table_folder(first.schema_name, first.table_name)
+    if former == now or {".", ".."} & set(former.split("/")):
+        return  # no version has written to a folder of dots
+    if next(lake.list(f"{former}/{mark}"), None) is not None:
+        raise TargetRefused(
+            f"{first.name} was written to {lake.root}/{former} by an older version, its folder is now {now}",
+            "Delete the old folder, or move it out of the target's location, and order a snapshot of the table.",
+        )

@@ -1,7 +1,9 @@
 """A proof's change log and tables in the current bucket of an S3 server."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -35,6 +37,9 @@ class OnS3:
 
     def delta(self, schema: str, table: str) -> pa.Table:
         """The rows of the Delta table below `lake`, by delta-rs."""
+        return self.delta_below("lake")(schema, table)
+
+    def delta_below(self, prefix: str) -> Callable[[str, str], pa.Table]:
         options = {
             "AWS_ENDPOINT_URL": self.s3.endpoint,
             "AWS_REGION": self.s3.region,
@@ -42,4 +47,5 @@ class OnS3:
             "AWS_SECRET_ACCESS_KEY": self.s3.secret_key,
             "AWS_ALLOW_HTTP": "true",
         }
-        return read_delta(f"s3://{self.s3.bucket}/lake/{schema}/{table}", options)
+        place = f"s3://{self.s3.bucket}/{quote(prefix)}"  # delta-rs takes a location for a URL
+        return lambda schema, table: read_delta(f"{place}/{schema}/{table}", options)

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -78,9 +77,7 @@ class DeltaTable:
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         self._schema, self._log_id = schema, log_id
-        # Hadoop takes a path literally where `Storage` reads a local URI's percent codes.
-        local = self.location.startswith("file://")
-        self._log = DeltaLog(self._spark, unquote(self.location) if local else self.location)
+        self._log = DeltaLog(self._spark, self.location)
         snapshot = self._log.update()
         if snapshot is None:
             return self._create(schema, generation.begin(schema, log_id))

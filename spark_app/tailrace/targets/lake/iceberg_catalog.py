@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from tailrace.contract.resources import Credentials, Target
 from tailrace.errors import InvalidManifest, TargetRefused
-from tailrace.storage_access import DEFAULT_SECRETS, SECRETS_VARIABLE, iceberg_options
+from tailrace.path_names import encode, table_folder
+from tailrace.storage_access import DEFAULT_SECRETS, SECRETS_VARIABLE, iceberg_options, resolve
 from tailrace.targets.lake.iceberg_java import Java, guarded
 
 NAME = "tailrace"
@@ -25,7 +25,7 @@ def catalog_options(target: Target, environment: Mapping[str, str]) -> dict[str,
     """The properties for Iceberg's catalog loader. Secrets go no further than into the loader's map."""
     catalog = target.catalog
     kind = catalog.type if catalog is not None else "folder"
-    location = target.location.rstrip("/")
+    location = resolve(target, environment).root
     if catalog is None or kind == "folder":
         return {"type": "hadoop", "warehouse": location}
     if catalog.uri is None:
@@ -61,10 +61,8 @@ def _secrets(credentials: Credentials, names: Mapping[str, str], environment: Ma
 
 
 def table_location(target_location: str, schema_name: str, table_name: str) -> str:
-    """`<location>/<schema>/<table>`; characters that a path cannot hold are percent-encoded."""
-    return "/".join(
-        [target_location.rstrip("/"), *(quote(part, safe=" !$&'()+,;=@~[]{}^") for part in (schema_name, table_name))]
-    )
+    """`<location>/<schema>/<table>`, see `path_names`."""
+    return f"{target_location.rstrip('/')}/{table_folder(schema_name, table_name)}"
 
 
 @dataclass(frozen=True)
@@ -81,17 +79,16 @@ class IcebergCatalog:
     def open(
         cls, java: Java, target: Target, environment: Mapping[str, str] | None = None, name: str = NAME
     ) -> "IcebergCatalog":
-        options = catalog_options(target, os.environ if environment is None else environment)
+        environment = os.environ if environment is None else environment
+        options = catalog_options(target, environment)
         folder = options["type"] == "hadoop"
         with guarded(name, "opening the Iceberg catalog"):
             catalog = java.iceberg.CatalogUtil.buildIcebergCatalog(name, java.map(options), java.hadoop)
-        return cls(java, catalog, target.location.rstrip("/"), folder)
+        return cls(java, catalog, resolve(target, environment).root, folder)
 
     def identifier(self, schema_name: str, table_name: str) -> Any:
-        if self.folder and any("/" in part or part in (".", "..") for part in (schema_name, table_name)):
-            raise InvalidManifest(
-                f"table {schema_name}.{table_name} cannot be a folder's name", "Exclude it, or use a JDBC catalog."
-            )
+        if self.folder:  # it makes folders of the names
+            schema_name, table_name = encode(schema_name), encode(table_name)
         catalogs = self.java.iceberg.catalog
         return catalogs.TableIdentifier.of(catalogs.Namespace.of(self.java.string_array(schema_name)), table_name)
 
