@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from support.pg_keys import WALKS as KEYS
 from support.pg_source import chunk_of, config_of, table_of, walk
 from support.pg_walks import WALKS
 from support.postgres import PostgresServer
@@ -66,6 +67,29 @@ def test_a_walk_in_chunks_finds_each_row_exactly_once(connection: Connection, co
         assert repr(walk(config, connection, table, rows)) == repr(whole), f"{name}, {rows} rows to a chunk"
 
 
+@pytest.mark.parametrize("name", list(KEYS))
+def test_a_key_of_any_type_is_walked_and_listed(connection: Connection, config: PgConfig, name: str) -> None:
+    script(connection, KEYS[name])
+    table = table_of(connection, "public.w")
+    whole = chunk_of(config, table, ALL)
+    assert connection.execute("SELECT count(*) FROM public.w").fetchone() == (whole.num_rows,)
+    assert walk(config, connection, table, 2) == whole.to_pylist()
+    keys = tuple(tuple(str(row[c.name]) for c in table.key_columns) for row in whole.to_pylist())
+    assert chunks.normal_keys(connection, table, keys) == keys
+    assert chunk_of(config, table, KeyList(keys)) == whole
+
+
+def test_the_walk_along_a_domain_over_an_enum_uses_the_index(connection: Connection) -> None:
+    script(connection, "CREATE TYPE public.mood AS ENUM ('a', 'b'); CREATE DOMAIN public.d AS public.mood")
+    script(connection, "CREATE TABLE public.w (m public.d, n int, PRIMARY KEY (m, n))")
+    connection.execute("INSERT INTO public.w SELECT 'a', n FROM generate_series(1, 20000) n")
+    connection.execute("VACUUM ANALYZE public.w")
+    table = table_of(connection, "public.w")
+    statement = boundary_statement(table, ("a", "10000"), 100, ("a", "20000")).as_string(connection)
+    plan = "\n".join(str(row[0]) for row in connection.execute(f"EXPLAIN {statement}").fetchall())
+    assert "Index" in plan and "Sort" not in plan, plan
+
+
 def test_the_walk_along_a_composite_key_reads_no_more_than_the_chunk(connection: Connection) -> None:
     script(connection, "CREATE TABLE public.w (a int, b int, c int, v text, PRIMARY KEY (a, b, c))")
     connection.execute("INSERT INTO public.w SELECT 1, n / 500, n % 500, 'x' FROM generate_series(0, 49999) n")
@@ -98,13 +122,13 @@ def test_identifiers_with_quotes_dots_and_capitals_are_taken_literally(
 
 
 def test_keys_that_people_write_become_what_the_log_carries(connection: Connection) -> None:
-    script(connection, "CREATE DOMAIN public.code AS bytea")
-    columns = "n int8, u uuid, b bool, z timestamptz, c public.code, f float8, p char(4)"
-    script(connection, f"CREATE TABLE public.k ({columns}, PRIMARY KEY (n, u, b, z, c, f, p))")
+    script(connection, "CREATE DOMAIN public.code AS bytea; CREATE DOMAIN public.short AS char(4)")
+    columns = "n int8, u uuid, b bool, z timestamptz, c public.code, f float8, p char(4), q public.short"
+    script(connection, f"CREATE TABLE public.k ({columns}, PRIMARY KEY (n, u, b, z, c, f, p, q))")
     table = table_of(connection, "public.k")
     guid = "B4A9B1F4-6A2E-4D5C-8F0D-3F6A1C2B9E77"
-    asked = (" 01", guid, "yes", "2024-02-29 01:02:03.5+02", "abc", "1e3", "x")
-    normal = ("1", guid.lower(), "t", "2024-02-28 23:02:03.5+00", "\\x616263", "1000", "x   ")
+    asked = (" 01", guid, "yes", "2024-02-29 01:02:03.5+02", "abc", "1e3", "x", "y")
+    normal = ("1", guid.lower(), "t", "2024-02-28 23:02:03.5+00", "\\x616263", "1000", "x   ", "y   ")
     assert chunks.normal_keys(connection, table, [asked, normal]) == (normal, normal)
     assert chunks.normal_keys(connection, table, []) == ()
     with pytest.raises(ReadRefused, match="invalid input syntax"):

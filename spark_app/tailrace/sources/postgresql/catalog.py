@@ -180,6 +180,7 @@ def _column(row: DictRow, as_text: bool) -> CatalogColumn:
         collation=(row["coll_schema"], row["coll_name"]) if row["coll_name"] else None,
         has_default=row["atthasdef"],
         has_missing=row["atthasmissing"],
+        padded=row["typmod"] - 4 if row["base_name"] == "bpchar" and row["typmod"] > 4 else None,
     )
 
 

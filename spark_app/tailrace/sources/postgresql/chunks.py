@@ -21,7 +21,7 @@ from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import split
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors, take_unchecked_text
 from tailrace.sources.postgresql.copyout import Block, copy_out
-from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order, normal_statement, padded
+from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.types import arrow_type
 
@@ -96,7 +96,7 @@ def normal_keys(connection: Connection, table: PgTable, asked: Sequence[Key]) ->
         return ()
     with _table_errors(table):
         found = connection.execute(normal_statement(table, asked)).fetchall()
-    widths = [padded(column) for column in table.key_columns]
+    widths = [column.padded for column in table.key_columns]
     return tuple(tuple(_padded(str(v), width) for v, width in zip(row, widths, strict=True)) for row in found)
 
 

@@ -5,7 +5,6 @@ search path holds only pg_catalog: there `citext > citext` would quietly become 
 index's, and rows would fall between chunks.
 """
 
-import re
 from collections.abc import Callable, Sequence
 
 from psycopg import sql
@@ -18,10 +17,12 @@ _Pick = Callable[[Operators], tuple[str, str]]
 
 def column_text(column: CatalogColumn) -> sql.Composable:
     """The text that the log carries: by the type's output function, not by a cast (bool: `t`, bpchar: padded)."""
+    return sql.SQL("pg_catalog.textin({}({}))").format(sql.Identifier(*column.output), _undomained(column))
+
+
+def _undomained(column: CatalogColumn) -> sql.Composable:
     value: sql.Composable = sql.Identifier("t", column.name)
-    if column.domain:
-        value = sql.SQL("{}::{}").format(value, sql.Identifier(*column.base_type))
-    return sql.SQL("pg_catalog.textin({}({}))").format(sql.Identifier(*column.output), value)
+    return sql.SQL("{}::{}").format(value, sql.Identifier(*column.base_type)) if column.domain else value
 
 
 def columns_text(columns: Sequence[CatalogColumn]) -> sql.Composable:
@@ -30,10 +31,17 @@ def columns_text(columns: Sequence[CatalogColumn]) -> sql.Composable:
 
 def key_order(table: PgTable, descending: bool = False) -> sql.Composable:
     """ORDER BY list over `t`. Qualified columns: a bare name would mean an output column."""
-    return sql.SQL(", ").join(
-        sql.SQL("{} USING {}").format(_column(c), _operator(ops.greater if descending else ops.less))
-        for c, ops in _key(table)
-    )
+    return sql.SQL(", ").join(_ordered(c, ops, descending) for c, ops in _key(table))
+
+
+def _ordered(column: CatalogColumn, ops: Operators, descending: bool) -> sql.Composable:
+    """For a domain over an enum (range, composite) the type's own order by its plain name: USING does not look through
+    the domain, and cast to the base type the column would be sorted where the index has it in order."""
+    if column.domain and column.base_type[0] != "pg_catalog" and ops.less == ("pg_catalog", "<"):
+        named = sql.Identifier("t", column.name)
+        return sql.SQL("{} DESC").format(named) if descending else named
+    column_as_is = _collated(sql.Identifier("t", column.name), column)
+    return sql.SQL("{} USING {}").format(column_as_is, _operator(ops.greater if descending else ops.less))
 
 
 def in_range(table: PgTable, lower: Key | None, upper: Key | None) -> sql.Composable:
@@ -64,12 +72,6 @@ def normal_statement(table: PgTable, keys: Sequence[Key]) -> sql.Composed:
     columns = table.key_columns
     listed = _values(table, keys, "t", [c.name for c in columns])
     return sql.SQL("SELECT {} FROM {}").format(columns_text(columns), listed)
-
-
-def padded(column: CatalogColumn) -> int | None:
-    """Length of a `character(n)`: its values are filled up with blanks. None: of another type."""
-    length = re.fullmatch(r"character\((\d+)\)", column.source_type)
-    return int(length[1]) if length else None
 
 
 def _values(table: PgTable, keys: Sequence[Key], alias: str, names: Sequence[str]) -> sql.Composable:
@@ -109,10 +111,15 @@ def _key(table: PgTable) -> list[tuple[CatalogColumn, Operators]]:
 
 
 def _column(column: CatalogColumn) -> sql.Composable:
-    named = sql.Identifier("t", column.name)
+    """As the operators take it: those of enums do not look through a domain. The index serves a relabelled column, too,
+    and a collation survives the cast."""
+    return _collated(_undomained(column), column)
+
+
+def _collated(value: sql.Composable, column: CatalogColumn) -> sql.Composable:
     if column.collation is None:
-        return named
-    return sql.SQL("{} COLLATE {}").format(named, sql.Identifier(*column.collation))
+        return value
+    return sql.SQL("{} COLLATE {}").format(value, sql.Identifier(*column.collation))
 
 
 def _operator(operator: tuple[str, str]) -> sql.Composable:
