@@ -116,7 +116,7 @@ def test_a_segment_says_what_is_in_it(tmp_path: Path) -> None:
     assert (segment.inserts, segment.updates, segment.deletes) == (1, 2, 1)
     assert segment.unchanged
     assert segment.moves
-    assert segment.path.startswith("segments/public.T.x%2F1-7/11-15-")
+    assert segment.path.startswith("segments/public.T.x!2f1-7/11-15-")
     assert read(storage, segment).equals(data)
 
 
