@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tailrace.apply.applier import fault_of
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.state import LogState, SnapshotState
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import Snapshot
 from tailrace.errors import Stop, TableStop
 from tailrace.run import source_work
@@ -49,6 +49,17 @@ class _Slot:
     failed_since: float | None = None
     chunk_rows: int = planner.FIRST_CHUNK_ROWS
     begun: dict[int, float] = field(default_factory=dict)
+
+
+def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
+    """Why the snapshot can bring the table nothing more; None: it can."""
+    name = table.schema.name
+    if table.stopped is not None and not table.removed:
+        return f"{name} is stopped ({table.stopped.error})"
+    if table.removed:
+        return f"{name} is no longer captured"
+    # Its chunks would be of another form, for another target: what called for the table's return called for a snapshot.
+    return f"{name} was added again since" if snapshot.record < table.added_record else None
 
 
 class SnapshotRunner:
@@ -158,8 +169,9 @@ class SnapshotRunner:
         if snapshot is None or snapshot.ended is not None or self._stopping or self._clock() < slot.due:
             return
         log_table = state.tables[key[1]]
-        if log_table.removed or log_table.stopped is not None:
-            self._give_up(slot, "TableGone", f"{log_table.schema.name} is no longer captured")
+        over = _over(log_table, snapshot)
+        if over is not None:
+            self._give_up(slot, "TableGone", over)
         paused = snapshot.suspended and slot.run.phase is not c.Phase.FINISH
         while not paused and (work := c.next_work(slot.run, AHEAD)) is not None:
             if isinstance(work, c.Read):

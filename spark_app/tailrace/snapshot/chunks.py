@@ -1,7 +1,8 @@
 """The life of one table's snapshot as a pure state machine: what was recorded, what is being read, what comes next.
 
 The runner holds one `TableRun` per table of each running snapshot, asks `next_work` what to do, does it, and tells
-`step` what happened. An event that does not fit the phase raises `IllegalEvent`.
+`step` what happened. A table may be given up in every phase (it stopped, went or began anew); what was asked before is
+still answered, and changes nothing. An event that does not fit the phase raises `IllegalEvent`.
 
     EDGE --EdgePassed--> START --Started--> WALK --(all ranges registered)--> FINISH --Finished--> DONE
       any of EDGE, START, WALK --GaveUp--> FINISH (with a fault)
@@ -207,7 +208,7 @@ def step(run: TableRun, event: Event) -> TableRun:
             return replace(run, phase=Phase.DONE)
         case ((Phase.WALK | Phase.FINISH), (Registered() | ReadFailed())) if event.ordinal in run.reading:
             return _settle(_read_over(run, event))
-        case Phase.FINISH, (Cut() | CutFailed()) if run.fault is not None:
+        case Phase.FINISH, (EdgePassed() | Started() | Cut() | CutFailed()) if run.fault is not None:
             return run  # the answer to a question asked before the table was given up
         case Phase.WALK, _:
             return _settle(_walk(run, event))
