@@ -80,7 +80,7 @@ class Capture:
         )
         for table in journal.state.tables.values():
             if not table.removed:
-                self._tables.add(table.schema, stopped=table.stopped is not None)
+                self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
         self._recorder = Recorder(journal, Decoder(self._tables), self._breathe, self._acknowledge)
         self._assembler = Assembler(self._recorder, Spill(spill), self._extend, self._timing.block)

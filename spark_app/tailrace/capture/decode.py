@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tailrace.capture.assemble import TableRows, assemble, first_undecodable
 from tailrace.capture.blocks import Block, FlatBlock, big_endian_32
-from tailrace.capture.walk import Part, walk
+from tailrace.capture.walk import Part, first_without_key, walk
 from tailrace.changelog.records import Event, SchemaChanged, TableSchema, TableStopped, Truncated
-from tailrace.errors import TableStop, ValueUnsupported
+from tailrace.errors import NoKey, TableStop, ValueUnsupported
 from tailrace.sources.postgresql import pgoutput
 
 Indexes = NDArray[np.int64]
@@ -167,6 +167,9 @@ class Decoder:
             parts = walk(now.flat, form.wire, form.wire_columns, form.schema, span[span < limit])
             for part in parts:
                 counts[part.index] += 1
+            without = first_without_key(form.schema, parts)
+            if without is not None:
+                return ([], counts, counts), (table_id, without, _without_key(form.schema))
             walked.append((table_id, form, parts))
         for index, table_ids in now.truncates:
             counts[index] = len(self._truncated(now, index, table_ids))
@@ -213,6 +216,15 @@ def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
     if len(ids) and (ids == ids[0]).all():
         return [(int(ids[0]), rows)]
     return [(number, rows[ids == number]) for number in np.unique(ids).tolist()]
+
+
+def _without_key(schema: TableSchema) -> NoKey:
+    name = schema.name
+    return NoKey(
+        name,
+        f"a change of {name} came without its key: it was logged under another replica identity",
+        f"give {name} and its partitions one replica identity (DEFAULT); then its rows are read again",
+    )
 
 
 def stopped(table_id: int, seq: int, error: TableStop) -> TableStopped:

@@ -12,19 +12,22 @@ from dataclasses import dataclass, replace
 
 from tailrace.capture import slots
 from tailrace.capture.decode import stopped
+from tailrace.capture.differences import Action, Difference, as_change, differences
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
-from tailrace.capture.tables import Difference, Tables, compare
-from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableRemoved, TableStored
+from tailrace.capture.tables import ColumnChanges, Tables, compare
+from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableFingerprint, TableRemoved
 from tailrace.changelog.state import TableLog
-from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported
-from tailrace.sources.postgresql.catalog import all_empty, discover, table_by_oid
-from tailrace.sources.postgresql.connect import source_errors
-from tailrace.sources.postgresql.model import PgTable, Storage
+from tailrace.errors import NoKey, ReadRefused
+from tailrace.sources.postgresql.catalog import empty, table_by_oid
+from tailrace.sources.postgresql.fingerprint import look
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.publication import Publication
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
+_XID_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Look:
     found: dict[int, PgTable]
     edge: int
     """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
-    grown: frozenset[int]
-    """Tables that only got new, empty partitions since the last look."""
+    empty: frozenset[str]
+    """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""
@@ -53,27 +56,16 @@ class CatalogPoll:
         self._settle = settle
         self._tokens = 0
         self._looks: dict[str, Look] = {}
-        self._storage: dict[int, Storage] = {}
-        """What the journal's digest stands for, as far as this process has seen it."""
         self.acted_on = 0
         """The newest token whose marker has come back."""
 
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
-        with source_errors("looking at the catalog"):
-            spec = self._place.replicator.spec
-            found = {t.oid: t for t in discover(self._place.connection, spec.tables, spec.options)}
-        names = self._place.names
-        others = [t for t in found.values() if t.stop is None and not self._tables.is_captured(t.oid)]
-        refused = slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
-        found |= {oid: replace(found[oid], stop=stop) for oid, stop in refused.items()}
-        published = self._check_publication(found)
-        known = self._recorder.journal.state.tables
-        self._storage |= {i: t.storage for i, t in found.items() if i in known and known[i].files == t.files}
+        found, publication = self._look()
         fresh = [t for t in found.values() if self._is_fresh(t)]
         if fresh:
-            self._add(fresh, list(found.values()))
-        elif names.publication_is_ours and not all(map(self._tables.is_captured, published)):
+            self._add({t.oid for t in fresh}, list(found.values()))
+        elif self._place.names.publication_is_ours and not all(map(self._tables.is_captured, publication.members)):
             # A table that lost its key and stayed published could not be updated at the source any more.
             self._publish(found.values())
         if always_mark or (not self._looks and self._differs(found)):
@@ -81,9 +73,28 @@ class CatalogPoll:
             content = f"{self._nonce}:{self._tokens}"
             versions = {i: known.schema.version for i, known in self._tables.known.items()}
             slots.emit(self._place.connection, content, transactional=True)
-            grown = frozenset(i for i in self._storage if i in found and self._only_grew(found[i]))
-            self._looks[content] = Look(self._tokens, found, slots.edge(self._place.connection), grown, versions)
+            new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
+            still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
+            edge = slots.edge(self._place.connection)
+            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions)
         return self._tokens
+
+    def _look(self) -> tuple[dict[int, PgTable], Publication]:
+        """The tables selected; what is not published, or not whole, carries that as its `stop`."""
+        spec, names = self._place.replicator.spec, self._place.names
+        seen = look(self._place.connection, spec.tables, spec.options, names.publication)
+        if seen.publication is None:
+            raise slots.lost(f"publication {names.publication!r} is missing")
+        found = dict(seen.tables)
+        fit = [t for t in found.values() if t.stop is None]
+        stops = {t.oid: seen.publication.stop(t) for t in fit if seen.publication.membership(t)}
+        outside = [t for t in fit if t.oid not in stops]
+        stops |= {t.oid: slots.left_out(t, names.publication) for t in outside if self._tables.is_captured(t.oid)}
+        others = [t for t in outside if t.oid not in stops]
+        stops |= slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
+        return found | {
+            i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None
+        }, seen.publication
 
     def marker(self, content: str) -> None:
         """Our message came back: everything committed before the look is in the log now."""
@@ -100,26 +111,6 @@ class CatalogPoll:
             self._settle()
         self.acted_on = look.token
 
-    def _check_publication(self, found: dict[int, PgTable]) -> set[int]:
-        """What is written while a table is not published never comes: newer servers leave it out without a word."""
-        name = self._place.names.publication
-        published = slots.published(self._place.connection, name)
-        if published is None:
-            raise slots.lost(f"publication {name!r} is missing")
-        for table_id in [i for i in found if self._tables.is_captured(i) and i not in published]:
-            table = self._tables.known[table_id].schema.name
-            error = SchemaChangeUnsupported(
-                table,
-                f"{table} was taken out of publication {name!r}: its changes since are lost",
-                "take the table out of tables.include, then in again, to copy it anew",
-            )
-            log.warning("%s stops: %s", table, error)
-            self._settle()
-            self._tables.stop(table_id)
-            self._recorder.add(stopped(table_id, self._recorder.journal.state.last_seq, error))
-            self._settle()
-        return published
-
     def _is_fresh(self, table: PgTable) -> bool:
         known = self._recorder.journal.state.tables.get(table.oid)
         if known is None or table.oid not in self._tables.known:
@@ -133,15 +124,19 @@ class CatalogPoll:
         """Exactly what is captured. A table without a usable key must stay out: its updates would fail at the
         source."""
         names = self._place.names
+        if not names.publication_is_ours:
+            return
         fit = [t for t in found if t.stop is None and (t in fresh or self._tables.is_captured(t.oid))]
-        slots.ensure_publication(self._place.connection, names.publication, fit, names.publication_is_ours)
+        slots.ensure_publication(self._place.connection, names.publication, fit, ours=True)
 
-    def _add(self, fresh: list[PgTable], found: list[PgTable]) -> None:
+    def _add(self, fresh: set[int], found: list[PgTable]) -> None:
         self._settle()
-        self._publish(found, fresh)
+        self._publish(found, [t for t in found if t.oid in fresh])
+        # Looked at again: their membership is what we have just made. What changes from here on is a difference.
+        again, _ = self._look()
         edge = slots.edge(self._place.connection)
         last_seq = self._recorder.journal.state.last_seq
-        for table in fresh:
+        for table in (again[i] for i in sorted(fresh & again.keys())):
             before = self._recorder.journal.state.tables.get(table.oid)
             version = 1 if before is None else before.schema.version + 1
             schema = table.schema.model_copy(update={"version": version})
@@ -152,9 +147,8 @@ class CatalogPoll:
                 self._recorder.add(stopped(table.oid, last_seq, table.stop))
             else:
                 log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
-                self._recorder.add(TableStored(table_id=table.oid, files=table.files))
-                self._storage[table.oid] = table.storage
-            self._tables.add(schema, stopped=table.stop is not None)
+                self._recorder.add(TableFingerprint(table_id=table.oid, parts=table.parts))
+            self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
         self._settle()
 
     def _differs(self, found: dict[int, PgTable]) -> bool:
@@ -164,9 +158,15 @@ class CatalogPoll:
                 return True
             if known.stopped:
                 continue
-            if compare(known.schema, now) != Difference() or self._log_of(table_id).files != now.files:
+            if compare(known.schema, now) != ColumnChanges() or self._log_of(table_id).fingerprint != now.parts:
                 return True
         return False
+
+    def _new_files(self, table_id: int, table: PgTable) -> list[str]:
+        known = self._recorder.journal.state.tables.get(table_id)
+        if known is None or known.fingerprint is None or "file" not in known.fingerprint:
+            return []
+        return [item for item in table.parts["file"] if item not in known.fingerprint["file"]]
 
     def _events(self, table_id: int, look: Look) -> list[Event]:
         known, now = self._tables.known[table_id], look.found.get(table_id)
@@ -175,30 +175,38 @@ class CatalogPoll:
             return [self._removed(table_id)]
         if known.stopped:
             return []
-        difference = compare(known.schema, now)
+        difference = compare(known.schema, now, attributes=known.attributes)
         if difference.stop is not None:
             log.warning("%s stops: %s", known.schema.name, difference.stop)
             self._tables.stop(table_id)
             return [stopped(table_id, last_seq, difference.stop)]
-        before = self._log_of(table_id)
-        stored = [TableStored(table_id=table_id, files=now.files)] if before.files != now.files else []
-        rewritten = _rewritten(before, now) and table_id not in look.grown
+        reasons = self._reasons(self._log_of(table_id), now, look)
+        reread = difference.reread or bool(reasons)
+        recorded: list[Event] = []
+        if self._log_of(table_id).fingerprint != now.parts:
+            recorded.append(TableFingerprint(table_id=table_id, parts=now.parts))
+            self._tables.looked(table_id, now.parts)
         evolved = difference.evolved
-        if evolved is None and rewritten:
+        if evolved is None and reread:
             evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
         if evolved is None:
-            return [*stored]
-        log.info("%s has schema version %d after sequence %d", known.schema.name, evolved.version, last_seq)
+            return recorded
+        because = (
+            f"; it is read again: {', '.join(reasons) or 'older rows have values in new columns'}" if reread else ""
+        )
+        log.info("%s has schema version %d after sequence %d%s", known.schema.name, evolved.version, last_seq, because)
         self._tables.evolve(evolved)
         # Where the stream shows no change, rows from behind it lie before this place: the chunks must see them.
-        edge = look.edge if rewritten else None
-        reread = difference.reread or rewritten
-        return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *stored]
+        edge = look.edge if reread else None
+        return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *recorded]
 
-    def _only_grew(self, now: PgTable) -> bool:
-        """New leaf partitions without a page brought nothing: all that they ever hold comes by the stream."""
-        before, added = set(self._storage[now.oid]), set(now.storage) - set(self._storage[now.oid])
-        return bool(added) and before <= set(now.storage) and all_empty(self._place.connection, added)
+    def _reasons(self, before: TableLog, now: PgTable, look: Look) -> list[str]:
+        """Why rows must be read again; none: they need not."""
+        if before.fingerprint is None:
+            return ["its files changed"] if _rewritten(before, now) else []
+        found = (_known_to_the_log(d, before, now, look) for d in differences(before.fingerprint, now.parts))
+        columns = {str(c.attnum): c.name for c in now.columns}
+        return [d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN]
 
     def _log_of(self, table_id: int) -> TableLog:
         return self._recorder.journal.state.tables[table_id]
@@ -212,6 +220,19 @@ class CatalogPoll:
         return TableRemoved(table_id=table_id, reason=reason)
 
 
+def _known_to_the_log(difference: Difference, before: TableLog, now: PgTable, look: Look) -> Difference:
+    """A TRUNCATE explains the very files whose catalog rows it wrote, as long as nobody wrote them after it; and a new
+    file that is empty needs no explanation."""
+    if difference.rule.kind != "file":
+        return difference
+    if difference.rule.change == "added" and difference.item in look.empty:
+        return as_change(difference, "added empty")
+    since = (t.xid for t in before.truncates if t.seq > before.files_seq and t.xid is not None)
+    if difference.rule.change == "changed" and now.emptied_by.get(difference.item) in {x & _XID_BITS for x in since}:
+        return as_change(difference, "emptied")
+    return difference
+
+
 def _rewritten(before: TableLog, now: PgTable) -> bool:
-    """The table has other files and no TRUNCATE explains it: its rows may have changed without row events."""
+    """By the digest of a version without fingerprints: other files, and no TRUNCATE."""
     return before.files not in (None, now.files) and all(t.seq <= before.files_seq for t in before.truncates)

@@ -155,6 +155,12 @@ class Requests:
         if snapshot is not None and planned < state.tables[table_id].added_record:
             raise ChunkTooOld(f"table {table_id} was added again since the snapshot was planned", "it has a new one")
         seen = seen_through(state.tables[table_id], request.columns, planned)
+        if parse_snapshot(request.snapshot).xmin <= state.tables[table_id].edge_xid:
+            raise ChunkTooOld(
+                f"chunk {chunk.chunk} of {self._tables.known[table_id].schema.name} was read before transaction"
+                f" {state.tables[table_id].edge_xid}, from which on the table is read again",
+                "it is read again",
+            )
         point = max(self._replay_point(request.snapshot), seen + 1)
         removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.

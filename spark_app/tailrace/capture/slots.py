@@ -159,40 +159,23 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
         connection.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, sql.SQL(", ").join(new)))
 
 
-def published(connection: Connection, name: str) -> set[int] | None:
-    """Oids of the published tables (roots of partitioned ones); None: there is no such publication."""
-    with source_errors(f"looking at publication {name!r}"):
-        row = connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", (name,)).fetchone()
-        if row is None:
-            return None
-        rows = connection.execute(
-            "SELECT c.oid::int8 FROM pg_catalog.pg_publication_tables p"
-            " JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname"
-            " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename WHERE p.pubname = %s",
-            (name,),
-        ).fetchall()
-    return {r[0] for r in rows}
-
-
 def unpublishable(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> dict[int, TableStop]:
-    """Of these tables, by oid, those that we may not put into our publication, or that the one given leaves out."""
+    """Of these tables, which the publication does not hold, by oid: those that we may not put into ours, or all."""
+    if not ours:
+        return {t.oid: left_out(t, name) for t in tables}
     if not tables:
         return {}
-    inside = published(connection, name) or set()
-    outside = [t for t in tables if t.oid not in inside]
-    if not ours:
-        return {t.oid: _left_out(t, name) for t in outside}
     with source_errors("asking for the tables' owners"):
         rows = connection.execute(
             "SELECT oid::int8 FROM pg_catalog.pg_class"
             " WHERE oid = ANY(%s::int8[]) AND NOT pg_catalog.pg_has_role(relowner, 'USAGE')",
-            ([t.oid for t in outside],),
+            ([t.oid for t in tables],),
         ).fetchall()
     foreign = {r[0] for r in rows}
-    return {t.oid: _not_ours(t, name) for t in outside if t.oid in foreign}
+    return {t.oid: _not_ours(t, name) for t in tables if t.oid in foreign}
 
 
-def _left_out(table: PgTable, name: str) -> TableStop:
+def left_out(table: PgTable, name: str) -> TableStop:
     publication = sql.Identifier(name).as_string(None)
     fix = f"ALTER PUBLICATION {publication} ADD TABLE {table.relation.as_string(None)}"
     if table.partitioned:

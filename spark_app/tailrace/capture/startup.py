@@ -23,7 +23,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
-from tailrace.sources.postgresql import preflight
+from tailrace.sources.postgresql import preflight, publication
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
@@ -102,7 +102,9 @@ def _first_start(
     elif names.publication_is_ours:
         _clear_publication_name(place, left)
     tables = [t for t in _fit_tables(place) if t.stop is None]
-    refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
+    made = publication.look(place.connection, names.publication)
+    outside = [t for t in tables if made is None or not made.membership(t)]
+    refused = slots.unpublishable(place.connection, names.publication, outside, names.publication_is_ours)
     tables = [t for t in tables if t.oid not in refused]
     FirstStart(
         slot=names.slot if names.slot_is_ours else None,
@@ -179,7 +181,7 @@ def _of_somebody_else(place: Place) -> SourceRefused:
 def _clear_publication_name(place: Place, left: FirstStart | None) -> None:
     """With a slot given, ours by name may be a namesake's publication, whose tables we would take out."""
     name = place.names.publication
-    if slots.published(place.connection, name) is not None and left is None:
+    if publication.look(place.connection, name) is not None and left is None:
         raise SourceRefused(
             f"publication {name!r} exists, and {place.storage.root} holds no change log that made it",
             "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tailrace.capture.decode import Evolved, Form
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.capture.differences import STOP_FIX, first_stop
+from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.sources.postgresql.catalog import reserved
 from tailrace.sources.postgresql.model import PgTable
@@ -19,8 +20,6 @@ TypeName = Callable[[int, int], str]
 """(type oid, modifier) -> the source's type text, like `Column.source_type`."""
 Lookup = Callable[[int], PgTable | None]
 """Table oid -> the table as the catalog shows it now."""
-
-_STOP_FIX = "take the table out of tables.include, then in again, to copy it anew in its present form"
 
 
 @dataclass
@@ -32,14 +31,14 @@ class Captured:
     relation: Relation | None = None
     """The form last resolved."""
     form: Form | None = None
-    truncates: int = 0
-    """TRUNCATEs seen, each of which gives the table a new file."""
+    attributes: int | None = None
+    """Columns that the table had at the last look, dropped ones included."""
     history: list[TableSchema] = field(default_factory=list)
     """Older versions, for chunks read before a change."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class ColumnChanges:
     """What the catalog says about a captured table that the journal does not know."""
 
     evolved: TableSchema | None = None
@@ -56,8 +55,14 @@ class Tables:
         self._types: dict[tuple[int, int], str] = {}
         self.known: dict[int, Captured] = {}
 
-    def add(self, schema: TableSchema, stopped: bool = False) -> None:
+    def add(self, schema: TableSchema, stopped: bool = False, parts: Parts | None = None) -> None:
         self.known[schema.table_id] = Captured(schema, stopped)
+        self.looked(schema.table_id, parts)
+
+    def looked(self, table_id: int, parts: Parts | None) -> None:
+        """The table's fingerprint, as it is recorded."""
+        count = (parts or {}).get("attributes", {}).get("count")
+        self.known[table_id].attributes = None if count is None else int(count)
 
     def remove(self, table_id: int) -> None:
         del self.known[table_id]
@@ -81,7 +86,7 @@ class Tables:
         if table.relation == relation:
             return table.form
         try:
-            evolved, reread = self._follow(table.schema, relation)
+            evolved, reread = self._follow(table, relation)
         except TableStop:
             table.stopped = True
             raise
@@ -92,11 +97,12 @@ class Tables:
         table.relation, table.form = relation, form
         return form if evolved is None else Evolved(form, reread)
 
-    def _follow(self, schema: TableSchema, relation: Relation) -> tuple[TableSchema | None, bool]:
+    def _follow(self, table: Captured, relation: Relation) -> tuple[TableSchema | None, bool]:
         """The new schema version that the message means, if any, and whether rows must be read again."""
+        schema = table.schema
         name = schema.name
         if (relation.schema_name, relation.table_name) != (schema.schema_name, schema.table_name):
-            raise TableGone(name, f"{name} is now {relation.schema_name}.{relation.table_name}", _STOP_FIX)
+            raise TableGone(name, f"{name} is now {relation.schema_name}.{relation.table_name}", STOP_FIX)
         sent = {c.name: c for c in relation.columns}
         for column in schema.columns:
             self._check_column(name, column, relation)
@@ -104,7 +110,7 @@ class Tables:
         now = self._lookup(relation.relation_id) if new else None
         if now is None:
             return None, False  # nothing new, or dropped since: its columns will not be missed
-        difference = compare(schema, now, only=new)
+        difference = compare(schema, now, new, table.attributes)
         if difference.stop is not None:
             raise difference.stop
         if _renamed_since(schema, now, new):
@@ -115,14 +121,14 @@ class Tables:
     def _check_column(self, name: str, column: Column, relation: Relation) -> None:
         sent = next((c for c in relation.columns if c.name == column.name), None)
         if sent is None:
-            raise SchemaChangeUnsupported(name, f"column {column.name!r} of {name} was dropped or renamed", _STOP_FIX)
+            raise SchemaChangeUnsupported(name, f"column {column.name!r} of {name} was dropped or renamed", STOP_FIX)
         found = self._type(sent.type_oid, sent.type_modifier)
         if found != column.source_type:
             what = f"column {column.name!r} of {name} changed its type from {column.source_type} to {found}"
-            raise SchemaChangeUnsupported(name, what, _STOP_FIX)
+            raise SchemaChangeUnsupported(name, what, STOP_FIX)
         if column.key is not None and not sent.identity:
             what = f"key column {column.name!r} is no longer part of the replica identity of {name}"
-            raise NoKey(name, what, f"give {name} its primary key back, or REPLICA IDENTITY DEFAULT; then {_STOP_FIX}")
+            raise NoKey(name, what, f"give {name} its primary key back, or REPLICA IDENTITY DEFAULT; then {STOP_FIX}")
 
     def _type(self, oid: int, modifier: int) -> str:
         known = self._types.get((oid, modifier))
@@ -140,28 +146,33 @@ class Tables:
         return None
 
 
-def compare(schema: TableSchema, now: PgTable, only: set[str] | None = None) -> Difference:
+def compare(
+    schema: TableSchema, now: PgTable, only: set[str] | None = None, attributes: int | None = None
+) -> ColumnChanges:
     """The version in force against the catalog. `only`: take over just these new columns, and judge nothing else (the
-    catalog may be ahead of the stream)."""
+    catalog may be ahead of the stream). `attributes`: columns that the table had when last looked at, dropped ones
+    included; what bears such a number is new to us, but its rows are not, and the log has never carried their
+    values."""
     name = schema.name
     known = {c.attnum: c for c in schema.columns}
     if only is None:
-        stop = _stop(schema, now)
+        stop = now.stop if now.name == name and now.stop is not None else first_stop(schema, now.schema)
         if stop is not None:
-            return Difference(stop=stop)
+            return ColumnChanges(stop=stop)
     added = [c for c in now.columns if c.attnum not in known and (only is None or c.name in only)]
     if not added:
-        return Difference()
+        return ColumnChanges()
     if any(c.key is not None for c in added):
         what = f"the key of {name} now contains the new column {next(c.name for c in added if c.key is not None)!r}"
-        return Difference(stop=SchemaChangeUnsupported(name, what, _STOP_FIX))
+        return ColumnChanges(stop=SchemaChangeUnsupported(name, what, STOP_FIX))
     by_attnum = {c.attnum: c for c in now.schema.columns}
     columns = (*schema.columns, *(by_attnum[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
     evolved = schema.model_copy(update={"version": schema.version + 1, "columns": columns})
     clash = reserved(evolved)
     if clash is not None:
-        return Difference(stop=clash)
-    return Difference(evolved=evolved, reread=any(c.has_default or c.has_missing for c in added))
+        return ColumnChanges(stop=clash)
+    old = max(known) if attributes is None else attributes
+    return ColumnChanges(evolved, reread=any(c.has_default or c.has_missing or c.attnum <= old for c in added))
 
 
 def _renamed_since(schema: TableSchema, now: PgTable, new: set[str]) -> bool:
@@ -172,26 +183,3 @@ def _renamed_since(schema: TableSchema, now: PgTable, new: set[str]) -> bool:
     return not new <= {c.name for c in now.columns} and any(
         c.attnum not in known and c.name not in new for c in now.columns
     )
-
-
-def _stop(schema: TableSchema, now: PgTable) -> TableStop | None:
-    """A change that cannot be followed."""
-    name = schema.name
-    if now.name != name:
-        return TableGone(name, f"{name} was renamed to {now.name}", _STOP_FIX)
-    if now.stop is not None:
-        return now.stop
-    present = {c.attnum: c for c in now.schema.columns}
-    for column in schema.columns:
-        found = present.get(column.attnum)
-        if found is None:
-            return SchemaChangeUnsupported(name, f"column {column.name!r} of {name} was dropped", _STOP_FIX)
-        if found.name != column.name:
-            what = f"column {column.name!r} of {name} was renamed to {found.name!r}"
-            return SchemaChangeUnsupported(name, what, _STOP_FIX)
-        if (found.source_type, found.type) != (column.source_type, column.type):
-            what = f"column {column.name!r} of {name} changed its type from {column.source_type} to {found.source_type}"
-            return SchemaChangeUnsupported(name, what, _STOP_FIX)
-        if found.key != column.key:
-            return SchemaChangeUnsupported(name, f"the key of {name} changed at column {column.name!r}", _STOP_FIX)
-    return None

@@ -78,6 +78,14 @@ def _group(
             raise pgoutput.UnknownMessage(f"a change {chr(kind)!r} of {schema.name} with a tuple {chr(tag)!r}")
 
 
+def first_without_key(schema: TableSchema, parts: list[Part]) -> int | None:
+    """The first message that does not say which row it is about: it was logged under another replica identity."""
+    places = [place for place, column in enumerate(schema.columns) if column.key is not None]
+    columns = [(part.index, part.values[place]) for part in parts for place in places]
+    found = [index[values.is_null().to_numpy(zero_copy_only=False)] for index, values in columns if values.null_count]
+    return min((int(indexes.min()) for indexes in found), default=None)
+
+
 def _tuple(
     flat: FlatBlock, wire: tuple[tuple[int, ...], int], tags_at: Indexes, schema: TableSchema
 ) -> tuple[_Tuple, Indexes]:
@@ -100,9 +108,11 @@ def _update(schema: TableSchema, rows: Indexes, old: _Tuple, new: _Tuple, whole:
     for place, key in enumerate(keys):
         mask = unchanged[place]
         if mask is not None and (whole or key is not None):
-            # The old tuple is complete where the new one only says "as before".
-            values[place] = pc.if_else(pa.array(mask), old.values[place], values[place])
-            unchanged[place] = None
+            # The old tuple is complete where the new one only says "as before". A partition's is not if only its root
+            # has REPLICA IDENTITY FULL; what is stored apart is never null.
+            known = mask & old.values[place].is_valid().to_numpy(zero_copy_only=False)
+            values[place] = pc.if_else(pa.array(known), old.values[place], values[place])
+            unchanged[place] = mask & ~known
         if key is not None:
             differs = pc.fill_null(pc.not_equal(old.values[place], values[place]), True)
             moved |= differs.to_numpy(zero_copy_only=False)

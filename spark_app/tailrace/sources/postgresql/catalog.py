@@ -73,6 +73,23 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
  ORDER BY a.attrelid, a.attnum
 """
 
+# Of partitions: their rows are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of older
+# rows with them, not with the root.
+_LEAVES = """
+SELECT root.oid, l.oid::regclass::text AS name, l.relkind::text AS relkind, l.relpersistence::text AS relpersistence,
+       l.relreplident::text AS relreplident,
+       ARRAY(SELECT a.attname::text FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, position),
+                    pg_attribute a
+              WHERE i.indrelid = l.oid AND i.indisvalid AND i.indimmediate AND l.relreplident <> 'n'
+                AND CASE l.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
+                AND k.position <= i.indnkeyatts AND a.attrelid = l.oid AND a.attnum = k.attnum) AS key,
+       ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = l.oid AND a.atthasmissing) AS missing
+  FROM unnest(%s::int8[]) AS root(oid) CROSS JOIN LATERAL pg_partition_tree(root.oid::oid) p
+  JOIN pg_class l ON l.oid = p.relid
+ WHERE p.isleaf AND l.relkind <> 'p'
+ ORDER BY l.oid
+"""
+
 _LOGICAL = {
     "bool": "bool",
     "int2": "int32",
@@ -104,13 +121,13 @@ def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOption
     return found[0] if found else None
 
 
-def all_empty(connection: Connection, storage: Iterable[tuple[int, int]]) -> bool:
-    """Whether none of these files has a page; it may be asked without a right on them."""
-    row = connection.execute(
-        "SELECT bool_and(pg_catalog.pg_relation_size(o) IS NOT DISTINCT FROM 0) FROM unnest(%s::oid[]) o",
-        ([oid for oid, _ in storage],),
-    ).fetchone()
-    return row is not None and row[0] is True
+def empty(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
+    """Those of these tables whose file has no page; it may be asked without a right on them."""
+    rows = connection.execute(
+        "SELECT o FROM unnest(%s::int8[]) o WHERE pg_catalog.pg_relation_size(o::oid::regclass) IS NOT DISTINCT FROM 0",
+        (list(oids),),
+    ).fetchall()
+    return frozenset(row[0] for row in rows)
 
 
 def _with_columns(cursor: Any, rows: list[DictRow], options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
@@ -118,11 +135,19 @@ def _with_columns(cursor: Any, rows: list[DictRow], options: Sequence[TableOptio
     columns: dict[int, list[DictRow]] = {oid: [] for oid in oids}
     for column in cursor.execute(_COLUMNS, {"oids": oids}).fetchall() if oids else ():
         columns[column["oid"]].append(column)
-    return tuple(_table(r, columns[r["oid"]], options_of(options, r["nspname"], r["relname"])) for r in rows)
+    roots = [r["oid"] for r in rows if r["relkind"] == "p"]
+    leaves: dict[int, list[DictRow]] = {oid: [] for oid in oids}
+    for leaf in cursor.execute(_LEAVES, (roots,)).fetchall() if roots else ():
+        leaves[leaf["oid"]].append(leaf)
+    return tuple(
+        _table(r, columns[r["oid"]], leaves[r["oid"]], options_of(options, r["nspname"], r["relname"])) for r in rows
+    )
 
 
-def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> PgTable:
+def _table(row: DictRow, found: list[DictRow], leaves: list[DictRow], options: TableOptions | None) -> PgTable:
     name = f"{row['nspname']}.{row['relname']}"
+    missing = {column for leaf in leaves for column in leaf["missing"]}
+    found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in missing} for c in found]
     as_text = frozenset(options.as_text if options else ())
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or _kept(c["attname"], options))]
     columns = tuple(_column(c, c["attname"] in as_text) for c in kept)
@@ -142,7 +167,7 @@ def _table(row: DictRow, found: list[DictRow], options: TableOptions | None) -> 
         storage=tuple((leaf[0], leaf[1]) for leaf in row["storage"] or ()),
         columns=columns,
         schema=schema,
-        stop=_stop(name, row, found, options) or reserved(schema),
+        stop=_stop(name, row, found, options) or _unfit_leaf(schema, leaves) or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
         options=options,
     )
@@ -222,6 +247,24 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
         return ReadRefused(
             name, f"options[].columns or asText name columns that {name} does not have: {unknown}", "correct the names"
         )
+    return None
+
+
+def _unfit_leaf(schema: TableSchema, leaves: Iterable[DictRow]) -> TableStop | None:
+    """A partition whose changes do not come, or do not say which row of the root they are about."""
+    key = {c.name for c in schema.key_columns}
+    for leaf in leaves:
+        name, identity = leaf["name"], leaf["relreplident"]
+        if leaf["relkind"] != "r":
+            what = f"partition {name} of {schema.name} is a foreign table: its changes are not in the log"
+            return ReadRefused(schema.name, what, f"detach {name}, or exclude {schema.name}")
+        if leaf["relpersistence"] == "u":
+            what = f"partition {name} of {schema.name} is unlogged: its changes are not in the log"
+            return ReadRefused(schema.name, what, f"ALTER TABLE {name} SET LOGGED")
+        if identity == "n" or (identity != "f" and set(leaf["key"]) != key):
+            what = f"partition {name} has another replica identity than {schema.name}: its changes lack the key"
+            fix = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or USING INDEX … with an index over {sorted(key)}"
+            return NoKey(schema.name, what, fix)
     return None
 
 

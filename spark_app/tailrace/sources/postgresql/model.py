@@ -1,11 +1,12 @@
 """What the catalog says about one table: made by discovery, used by capture, chunk readers and preflight."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records import Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
 
@@ -78,6 +79,10 @@ class PgTable:
     """Names of generated columns: the log does not carry them, so they are left out."""
     options: TableOptions | None = None
     """The options that were in force."""
+    parts: Parts = field(default_factory=dict)
+    """The fingerprint, where it was asked for (see `fingerprint.look`)."""
+    emptied_by: Mapping[str, int] = field(default_factory=dict)
+    """File's oid -> 32-bit id of the transaction that last gave it its place, if it can have been a plain TRUNCATE."""
 
     @property
     def name(self) -> str:

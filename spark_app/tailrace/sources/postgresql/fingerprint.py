@@ -1,0 +1,125 @@
+"""The fingerprint of tables: all that gives their rows a meaning and that no row event tells of.
+
+Called by every look at the catalog (`look`); `capture.differences` says what each difference means. A part of one kind
+is a map from item to value. Where a row of the catalog can be taken away and come back between two looks, its value
+names the transaction that wrote the row (`xmin`): VACUUM never changes it, not even FREEZE or FULL. Rows of pg_class
+and of a table's own columns are left out for the opposite reason: a GRANT writes them as well.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from psycopg.rows import dict_row
+
+from tailrace.changelog.records import Parts
+from tailrace.contract.resources import TableOptions, Tables
+from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.connect import Connection, source_errors
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.publication import Publication
+from tailrace.sources.postgresql.publication import look as look_at_publication
+
+# One row for the table itself and one for each member of its partition tree. `emptied_by`: the transaction that last
+# wrote the member's own row, as TRUNCATE does; null if it wrote the member's columns, too: a rewrite may have followed.
+_MEMBERS = """
+SELECT root.oid AS root, c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file,
+       c.relreplident::text AS identity, i.xmin::text AS attached_by, c.relnatts AS attributes,
+       pg_catalog.row_security_active(c.oid) AS row_security,
+       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.xmin = c.xmin) THEN NULL
+            ELSE c.xmin::text::int8 END AS emptied_by,
+       (SELECT x.indkey::text || '/' || x.indcollation::text || '/' || x.indclass::text FROM pg_catalog.pg_index x
+         WHERE x.indrelid = c.oid AND x.indisvalid AND x.indimmediate
+           AND CASE c.relreplident WHEN 'i' THEN x.indisreplident ELSE x.indisprimary END) AS key_order
+  FROM unnest(%s::int8[]) AS root(oid)
+ CROSS JOIN LATERAL (SELECT root.oid::oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(root.oid::oid) p)
+    AS member(oid)
+  JOIN pg_catalog.pg_class c ON c.oid = member.oid
+  LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.oid <> root.oid::oid
+"""
+# Types of the copied columns that are not built in, through domains, arrays, ranges and composite types.
+_TYPES = """
+WITH RECURSIVE used(rel, type) AS (
+  SELECT a.attrelid, a.atttypid FROM unnest(%s::int8[], %s::int2[]) AS w(rel, attnum)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = w.rel::oid AND a.attnum = w.attnum WHERE a.atttypid >= 16384::oid
+  UNION
+  SELECT u.rel, n.type FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.type
+   CROSS JOIN LATERAL (
+     SELECT t.typbasetype UNION ALL SELECT t.typelem UNION ALL
+     SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid OR r.rngmultitypid = t.oid UNION ALL
+     SELECT a.atttypid FROM pg_catalog.pg_attribute a
+      WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS n(type)
+   WHERE n.type >= 16384::oid)
+SELECT u.rel::int8 AS rel, 'enum label' AS kind, e.oid::text AS item, e.enumlabel || ' @' || e.xmin::text AS value
+  FROM used u JOIN pg_catalog.pg_enum e ON e.enumtypid = u.type
+UNION ALL
+SELECT u.rel::int8, 'composite type', t.oid::text,
+       (SELECT string_agg(a.attnum || ' ' || CASE WHEN a.attisdropped THEN '-' ELSE a.atttypid::text END, ','
+                          ORDER BY a.attnum)
+          FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0)
+  FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.type AND t.typtype = 'c'
+"""
+KINDS = (
+    "file",
+    "partition",
+    "replica identity",
+    "attributes",
+    "key order",
+    "row security",
+    "enum label",
+    "composite type",
+    "publication",
+    "membership",
+)
+LONGEST = 80
+"""Characters of a value; longer ones are kept as digests."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The tables as the catalog shows them, with their parts, and the publication."""
+
+    tables: Mapping[int, PgTable]
+    publication: Publication | None
+
+
+def look(connection: Connection, tables: Tables, options: Sequence[TableOptions], publication: str) -> Look:
+    """What is looked at later may be newer than what was looked at first; the next look then finds a difference."""
+    with source_errors("looking at the catalog"):
+        found = discover(connection, tables, options)
+        published = look_at_publication(connection, publication)
+        parts, emptied = _parts(connection, found)
+    for table in found:
+        own = parts[table.oid]
+        own["publication"] = {} if published is None else {"row": published.row}
+        own["membership"] = {} if published is None else {"row": published.membership(table)}
+    complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in found)
+    return Look({t.oid: t for t in complete}, published)
+
+
+def _parts(connection: Connection, tables: Iterable[PgTable]) -> tuple[dict[int, Parts], dict[int, dict[str, int]]]:
+    parts: dict[int, Parts] = {t.oid: {kind: {} for kind in KINDS} for t in tables}
+    emptied: dict[int, dict[str, int]] = {oid: {} for oid in parts}
+    columns = [(t.oid, c.attnum) for t in tables for c in t.columns]
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for row in cursor.execute(_MEMBERS, (list(parts),)).fetchall():
+            own, item = parts[row["root"]], str(row["oid"])
+            if row["oid"] == row["root"]:
+                own["attributes"]["count"] = str(row["attributes"])
+                own["key order"]["index"] = _short(row["key_order"] or "")
+                own["row security"]["applies"] = str(row["row_security"]).lower()
+            else:
+                own["partition"][item] = row["attached_by"] or ""
+            if row["relkind"] != "p":
+                own["file"][item] = str(row["file"])
+                own["replica identity"][item] = row["identity"]
+            if row["emptied_by"] is not None:
+                emptied[row["root"]][item] = row["emptied_by"]
+        of_types = cursor.execute(_TYPES, ([oid for oid, _ in columns], [n for _, n in columns])).fetchall()
+    for row in of_types:
+        parts[row["rel"]][row["kind"]][row["item"]] = _short(row["value"] or "")
+    return parts, emptied
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= LONGEST else hashlib.blake2b(value.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,113 @@
+"""A publication as the catalog shows it: which tables are members, and whether their changes come whole.
+
+Called by every look at the catalog and by preflight. Reads only. A table is a member by name, by its schema or because
+all tables are; whichever row of the catalog says so is part of the table's fingerprint, for a table that left and came
+back has another one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from tailrace.errors import ReadRefused, TableStop
+from tailrace.sources.postgresql.connect import Connection, source_errors
+from tailrace.sources.postgresql.model import PgTable
+
+NEEDED = frozenset({"insert", "update", "delete", "truncate"})
+FILTERS_SINCE = 150000
+"""Row filters, column lists and whole schemas came with 15."""
+
+_PUBLICATION = """
+SELECT oid::int8, xmin::text, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate
+  FROM pg_catalog.pg_publication WHERE pubname = %s
+"""
+_TABLES = (
+    "SELECT prrelid::int8, oid::int8, false, NULL FROM pg_catalog.pg_publication_rel WHERE prpubid = %s::int8::oid"
+)
+_TABLES_WITH_FILTERS = """
+SELECT prrelid::int8, oid::int8, prqual IS NOT NULL, prattrs::int2[]
+  FROM pg_catalog.pg_publication_rel WHERE prpubid = %s::int8::oid
+"""
+_SCHEMAS = """
+SELECT n.nspname::text, p.oid::int8 FROM pg_catalog.pg_publication_namespace p
+  JOIN pg_catalog.pg_namespace n ON n.oid = p.pnnspid WHERE p.pnpubid = %s::int8::oid
+"""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A table that was added by name."""
+
+    row: int
+    """Oid in pg_publication_rel."""
+    filtered: bool
+    columns: frozenset[int] | None
+    """attnums of the column list; None: all columns."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    name: str
+    row: str
+    """Its oid, and the transaction that wrote its row last."""
+    all_tables: bool
+    via_root: bool
+    operations: frozenset[str]
+    members: Mapping[int, Member]
+    schemas: Mapping[str, int]
+    """Whole schemas: name -> oid in pg_publication_namespace."""
+
+    def membership(self, table: PgTable) -> str:
+        """The catalog's rows by which the table is a member, as text; empty: it is none."""
+        found = [f"schema {self.schemas[table.schema_name]}"] if table.schema_name in self.schemas else []
+        found += [f"table {self.members[table.oid].row}"] if table.oid in self.members else []
+        return " ".join(["all"] if self.all_tables else found)
+
+    def stop(self, table: PgTable) -> TableStop | None:
+        """Why not all changes of this member come; None: they do."""
+        name = sql.Identifier(self.name).as_string(None)
+        if self.operations != NEEDED:
+            missing = ", ".join(sorted(NEEDED - self.operations))
+            fix = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+            return ReadRefused(table.name, f"publication {self.name!r} does not publish {missing}", fix)
+        if table.partitioned and not self.via_root:
+            fix = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+            message = f"publication {self.name!r} publishes the partitions of {table.name}, not their root"
+            return ReadRefused(table.name, message, fix)
+        member = self.members.get(table.oid)
+        if member is None or self.all_tables or table.schema_name in self.schemas:
+            return None  # a whole schema, and all tables, come without filters
+        relation = table.relation.as_string(None)
+        whole = (
+            f"ALTER PUBLICATION {name} DROP TABLE {relation}; ALTER PUBLICATION {name} ADD TABLE {relation};"
+            " options[].columns of the Replicator chooses columns"
+        )
+        if member.filtered:
+            return ReadRefused(table.name, f"publication {self.name!r} filters the rows of {table.name}", whole)
+        absent = [c.name for c in table.columns if member.columns is not None and c.attnum not in member.columns]
+        if absent:
+            message = f"publication {self.name!r} leaves out column {absent[0]!r} of {table.name}"
+            return ReadRefused(table.name, message, whole)
+        return None
+
+
+def look(connection: Connection, name: str) -> Publication | None:
+    """None: there is no such publication."""
+    with source_errors(f"looking at publication {name!r}"):
+        row = connection.execute(_PUBLICATION, (name,)).fetchone()
+        if row is None:
+            return None
+        filters = connection.info.server_version >= FILTERS_SINCE
+        members = connection.execute(_TABLES_WITH_FILTERS if filters else _TABLES, (row[0],)).fetchall()
+        schemas = connection.execute(_SCHEMAS, (row[0],)).fetchall() if filters else []
+    operations = zip(("insert", "update", "delete", "truncate"), row[4:], strict=True)
+    return Publication(
+        name=name,
+        row=f"{row[0]} {row[1]}",
+        all_tables=row[2],
+        via_root=row[3],
+        operations=frozenset(operation for operation, published in operations if published),
+        members={m[0]: Member(m[1], m[2], None if m[3] is None else frozenset(m[3])) for m in members},
+        schemas=dict(schemas),
+    )
