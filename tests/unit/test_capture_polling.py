@@ -1,6 +1,7 @@
 """What capture makes of the catalog, without a server: looks, markers, publication, and the tables' own changes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,12 +16,14 @@ from tailrace.capture.polling import CatalogPoll
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import Tables
-from tailrace.changelog.records import Column, Origin, TableSchema, Transactions, Truncated
+from tailrace.changelog.records import Column, Origin, Parts, TableSchema, TableStored, Transactions, Truncated
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
 from tailrace.sources.postgresql import pgoutput
+from tailrace.sources.postgresql.fingerprint import KINDS, Look
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.publication import NEEDED, Member, Publication
 from tailrace.storage import Storage
 
 ORIGIN = Origin(
@@ -43,14 +46,16 @@ class World:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.catalog = [table(1, "a"), table(2, "b")]
         self.published: set[int] = set()
+        self.memberships: dict[int, int] = {}
+        self.emptied_by = 0
+        """The transaction of the last TRUNCATE."""
         self.foreign: set[int] = set()
         self.filled: set[int] = set()
         """Files that have a page."""
         self.emitted: list[str] = []
-        patch.setattr(polling, "discover", lambda *_: tuple(self.catalog))
+        patch.setattr(polling, "look", lambda *_: self.look())
         patch.setattr(polling, "table_by_oid", lambda _, oid: self.lookup(oid))
-        patch.setattr(polling, "all_empty", lambda _, storage: self.filled.isdisjoint(oid for oid, _ in storage))
-        patch.setattr(slots, "published", lambda *_: set(self.published))
+        patch.setattr(polling, "empty", lambda _, oids: frozenset(oids) - self.filled)
         patch.setattr(slots, "unpublishable", self.unpublishable)
         patch.setattr(slots, "ensure_publication", self.publish)
         patch.setattr(slots, "edge", lambda _: 9 + len(self.emitted))
@@ -67,12 +72,26 @@ class World:
         """A process over the journal as it is."""
         self.tables = Tables(lambda oid, modifier: "text", self.lookup)
         for known in self.journal.state.tables.values():
-            self.tables.add(known.schema, stopped=known.stopped is not None)
+            self.tables.add(known.schema, known.stopped is not None, known.fingerprint)
         self.recorder = Recorder(self.journal, Decoder(self.tables), lambda: None, lambda _: None)
         self.poll = CatalogPoll(self._place, self.tables, self.recorder, "n", self.settle)
 
+    def look(self) -> Look:
+        """Each time a table is put into the publication, its membership is another one."""
+        members = {oid: Member(self.memberships[oid], False, None) for oid in self.published}
+        publication = Publication("p", "1 1", False, True, NEEDED, members, {})
+        return Look({t.oid: self._with_parts(t, publication) for t in self.catalog}, publication)
+
+    def _with_parts(self, table: PgTable, publication: Publication) -> PgTable:
+        parts: Parts = {kind: {} for kind in KINDS}
+        parts["file"] = {str(oid): str(file) for oid, file in table.storage}
+        parts["membership"] = {"row": publication.membership(table)}
+        parts["attributes"] = {"count": str(max(c.attnum for c in table.columns))}
+        return replace(table, parts=parts, emptied_by=dict.fromkeys(parts["file"], self.emptied_by))
+
     def truncate(self, table_id: int) -> None:
         """As the stream tells it."""
+        self.emptied_by = self.journal.state.last_seq + 1
         seq = self.journal.state.last_seq + 1
         events = (Truncated(table_id=table_id, seq=seq, xid=seq),)
         self.journal.append(5, seq, transactions=Transactions(xids=(seq,), first_seqs=(seq,)), events=events)
@@ -91,7 +110,10 @@ class World:
         return {t.oid: ReadRefused(t.name, "not ours") for t in tables if t.oid in self.foreign}
 
     def publish(self, _: object, name: str, tables: list[PgTable], ours: bool) -> None:
-        self.published = {t.oid for t in tables}
+        wanted = {t.oid for t in tables}
+        for oid in wanted - self.published:
+            self.memberships[oid] = self.memberships.get(oid, 0) + 1
+        self.published = wanted
 
     def stream(self, table_id: int, *columns: str) -> Evolved | object:
         """A row with these columns comes from the stream."""
@@ -256,3 +278,48 @@ def test_a_new_column_with_a_name_of_the_logs_own_stops_the_table_before_its_row
     world.catalog = [table(1, "a", "_op"), table(2, "b")]
     with pytest.raises(ReadRefused, match=r"'_op' of public\.a"):
         world.stream(1, "_op")
+
+
+@pytest.mark.parametrize(("files_then", "rereads"), [("as they are", []), ("others", ["public.a"])])
+def test_a_log_of_a_version_without_fingerprints_is_compared_by_its_files_and_gets_one(
+    world: World, files_then: str, rereads: list[str]
+) -> None:
+    files = world.look().tables[1].files if files_then == "as they are" else files_then
+    world.recorder.add(TableStored(table_id=1, files=files))
+    world.settle()
+    known = world.journal.state.tables[1].model_copy(update={"fingerprint": None})
+    world.journal.state.tables[1] = known
+    world.start()
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == rereads
+    assert world.journal.state.tables[1].fingerprint == world.look().tables[1].parts
+
+
+def test_a_table_that_somebody_took_out_of_our_publication_stops_and_is_taken_in_again(world: World) -> None:
+    world.published.remove(1)
+    world.poll.poll()
+    world.marker_returns()
+    assert world.stops() == {"a": ReadRefused.__name__}
+    world.poll.poll()
+    assert (world.stops(), world.published) == ({}, {1, 2})
+    assert world.rereads() == [], "its snapshot is the one of a table that is new"
+    marked = len(world.emitted)
+    world.poll.poll()
+    assert len(world.emitted) == marked, "the membership is the one that we made"
+
+
+def test_a_column_that_is_new_to_us_and_older_than_the_last_look_has_its_rows_read_again(world: World) -> None:
+    """options[].columns named fewer before: no ALTER ever told of it."""
+    world.catalog = [table(1, "a", "v", "w"), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == []
+    known = world.journal.state.tables[1]
+    world.tables.known[1].schema = known.schema.model_copy(
+        update={"columns": tuple(c for c in known.schema.columns if c.name != "v")}
+    )
+    world.poll.poll()
+    world.marker_returns()
+    assert [c.name for c in world.journal.state.tables[1].schema.columns] == ["id", "w", "v"]
+    assert world.rereads() == ["public.a"]

@@ -16,7 +16,9 @@ from tailrace.changelog.records import EpochStarted, Heartbeat, Origin
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection, PgConfig
+from tailrace.sources.postgresql.publication import NEEDED, Publication
 from tailrace.storage import Storage
 
 IDS = startup.Ids(log_id="l", nonce="new")
@@ -29,7 +31,7 @@ class Source:
     def __init__(self) -> None:
         self.server = SERVER
         self.slot: slots.Slot | None = slots.Slot("pgoutput", "d", 5, "reserved")
-        self.published: set[int] | None = None
+        self.publication: Publication | None = None
         self.done: list[str] = []
         self.asked: Callable[[], None] = lambda: None
 
@@ -56,7 +58,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setattr(slots, "slot_waits_for", lambda *_: None)
     monkeypatch.setattr(slots, "ensure_publication", source.note("publication"))
     monkeypatch.setattr(slots, "unpublishable", lambda *_: {})
-    monkeypatch.setattr(slots, "published", lambda *_: source.published)
+    monkeypatch.setattr(publication, "look", lambda *_: source.publication)
     monkeypatch.setattr(startup, "_fit_tables", lambda _: ())
     monkeypatch.setattr(startup, "release_slot", source.note("released"))
     return source
@@ -203,11 +205,11 @@ def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(source: S
     spec = at.replicator.spec
     given = spec.model_copy(update={"source": spec.source.model_copy(update={"slot": "given"})})
     at = replace(at, replicator=at.replicator.model_copy(update={"spec": given}))
-    source.published = {1}
+    source.publication = Publication("p", "1 1", False, True, NEEDED, {}, {})
     with pytest.raises(SourceRefused, match=r"publication 'tailrace_shop_.*' exists"):
         start(at)
     assert source.done == []
-    source.published = None
+    source.publication = None
     assert start(at).state.position == 5
     assert source.done == ["publication", "released"]
 

@@ -64,7 +64,7 @@ class CatalogPoll:
         found, publication = self._look()
         fresh = [t for t in found.values() if self._is_fresh(t)]
         if fresh:
-            self._add({t.oid for t in fresh}, list(found.values()))
+            found = self._add({t.oid for t in fresh}, list(found.values()))
         elif self._place.names.publication_is_ours and not all(map(self._tables.is_captured, publication.members)):
             # A table that lost its key and stayed published could not be updated at the source any more.
             self._publish(found.values())
@@ -92,9 +92,8 @@ class CatalogPoll:
         stops |= {t.oid: slots.left_out(t, names.publication) for t in outside if self._tables.is_captured(t.oid)}
         others = [t for t in outside if t.oid not in stops]
         stops |= slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
-        return found | {
-            i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None
-        }, seen.publication
+        found |= {i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None}
+        return found, seen.publication
 
     def marker(self, content: str) -> None:
         """Our message came back: everything committed before the look is in the log now."""
@@ -129,10 +128,10 @@ class CatalogPoll:
         fit = [t for t in found if t.stop is None and (t in fresh or self._tables.is_captured(t.oid))]
         slots.ensure_publication(self._place.connection, names.publication, fit, ours=True)
 
-    def _add(self, fresh: set[int], found: list[PgTable]) -> None:
+    def _add(self, fresh: set[int], found: list[PgTable]) -> dict[int, PgTable]:
+        """Take these in. Returns what a new look shows: their membership is what we have just made."""
         self._settle()
         self._publish(found, [t for t in found if t.oid in fresh])
-        # Looked at again: their membership is what we have just made. What changes from here on is a difference.
         again, _ = self._look()
         edge = slots.edge(self._place.connection)
         last_seq = self._recorder.journal.state.last_seq
@@ -150,6 +149,7 @@ class CatalogPoll:
                 self._recorder.add(TableFingerprint(table_id=table.oid, parts=table.parts))
             self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
         self._settle()
+        return again
 
     def _differs(self, found: dict[int, PgTable]) -> bool:
         for table_id, known in self._tables.known.items():

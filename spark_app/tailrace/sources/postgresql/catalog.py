@@ -73,8 +73,8 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
  ORDER BY a.attrelid, a.attnum
 """
 
-# Of partitions: their rows are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of older
-# rows with them, not with the root.
+# Of partitions: their rows are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of
+# older rows with them, not with the root.
 _LEAVES = """
 SELECT root.oid, l.oid::regclass::text AS name, l.relkind::text AS relkind, l.relpersistence::text AS relpersistence,
        l.relreplident::text AS relreplident,
