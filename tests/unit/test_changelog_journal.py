@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.changelog import journal, writer
+from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
 from tailrace.changelog.records import Column, Heartbeat, Origin, TableAdded, TableSchema, Transactions
+from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.contract.resources import Storage as StorageConfig
@@ -273,7 +274,7 @@ def test_a_start_from_a_roll_up_gives_the_same_state(storage: Storage, monkeypat
     one.append(6, events=(TableAdded(table=TABLE, edge_xid=3),))
     for _ in range(10):
         row(one)
-    assert journal.load_rollup(storage).number == 9
+    assert Rollups.load(storage)[1].number == 9
     for number in range(9):
         storage.delete(record_path(number))
     assert JournalReader.open(storage).state == one.state

@@ -20,8 +20,6 @@ def test_rows_hold_what_a_plain_list_holds(random: Random, steps: int) -> None:
         if random.random() < 0.3:
             count = random.randint(0, len(plain))
             rows, plain = rows.drop(count), plain[count:]
-        elif random.random() < 0.05:
-            rows, plain = rows.emptied(), []
         else:
             new = []
             for _ in range(random.choice([1, 3, BLOCK - 1, BLOCK, 3 * BLOCK + 5])):

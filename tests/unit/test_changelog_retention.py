@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.journals import TABLE_IDS, Journal, table_schema
 from tailrace import seams, storage_local
 from tailrace.changelog import writer
-from tailrace.changelog.journal import JournalReader, load_rollup
+from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path, rollup_path, segment_path
 from tailrace.changelog.records import (
     Applied,
@@ -33,6 +33,7 @@ from tailrace.changelog.records import (
     Truncated,
 )
 from tailrace.changelog.retention import Ages, Pins, floor, removal
+from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.changelog.writer import JournalWriter
@@ -244,7 +245,7 @@ def test_old_records_below_a_roll_up_go_in_order_and_nobody_misses_them(
     for hour in range(1, 20):
         now[0] = hour * 3600.0
         one.append(5 + hour, events=(Heartbeat(),))
-    assert load_rollup(storage).number == 19
+    assert Rollups.load(storage)[1].number == 19
     monkeypatch.setattr(seams, "_plan", {"retention.between-records": ("fail", 4)})
     with pytest.raises(SeamFailure):
         trim_journal(storage, now=20 * HOUR, retention=8 * HOUR)

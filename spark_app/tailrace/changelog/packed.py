@@ -114,10 +114,6 @@ class Rows:
         gone = offset // BLOCK - self.first_block
         return Rows(self.width, offset, self._blocks[gone:], self._tail)
 
-    def emptied(self) -> "Rows":
-        """No line; new ones never get the number of a block that was stored."""
-        return Rows(self.width, -(-self.end // BLOCK) * BLOCK)
-
     def lines(self, start: int = 0, stop: int | None = None) -> Matrix:
         """The lines from `start` to `stop`, counted from the first that is kept."""
         parts = list(self.pieces(start, stop))

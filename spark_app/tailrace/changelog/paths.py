@@ -7,6 +7,7 @@ from tailrace.path_names import encode
 
 JOURNAL = "journal/"
 ROLLUPS = "journal/rollup/"
+PARTS = "journal/parts/"
 SEGMENTS = "segments/"
 FIRST_START = "first-start.json"
 """Written before the slot is made: a slot without a journal is ours only where this stands."""
@@ -24,6 +25,11 @@ def record_path(number: int) -> str:
 
 def rollup_path(number: int) -> str:
     return f"{ROLLUPS}{number:020d}.json"
+
+
+def part_path(number: int) -> str:
+    """Of the roll-up after record `number`: the blocks that it stores."""
+    return f"{PARTS}{number:020d}.json"
 
 
 def number_of(path: str) -> int | None:

@@ -68,10 +68,6 @@ class SegmentList(Sequence[LoggedSegment]):
         """Without the first `count`."""
         return SegmentList(self.table_id, self._names, self._rows.drop(count))
 
-    def emptied(self) -> "SegmentList":
-        """None of them; those to come do not take the numbers of these."""
-        return SegmentList(self.table_id, (), self._rows.emptied())
-
     # ---- as a sequence ----
 
     def __len__(self) -> int:

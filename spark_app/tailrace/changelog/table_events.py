@@ -23,7 +23,6 @@ from tailrace.changelog.records import (
     TransactionsRemoved,
     Truncated,
 )
-from tailrace.changelog.segment_list import SegmentList
 
 
 def _origin(work: Folding, event: Origin) -> None:
@@ -60,7 +59,6 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         edge_xid=event.edge_xid,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
-        segments=SegmentList() if before is None else before.segments.emptied(),
         removed_through=0 if before is None else start,
         applied_seq=0 if kept is None else kept.applied_seq,
         applied_record=0 if kept is None else kept.applied_record,

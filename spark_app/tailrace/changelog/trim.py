@@ -9,15 +9,16 @@ from itertools import groupby
 from tailrace.changelog.journal import read_record
 from tailrace.changelog.paths import (
     JOURNAL,
+    PARTS,
     ROLLUPS,
     SEGMENTS,
     number_of,
     record_path,
-    rollup_path,
     segment_range,
     segment_table,
 )
 from tailrace.changelog.retention import Ages, Pins, Removal, removal
+from tailrace.changelog.rollup import numbers, trim_rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.seams import seam
@@ -67,17 +68,16 @@ def trim_journal(storage: Storage, now: int, retention: int) -> int:
     In order of numbers: while record *n* stands, none above it is gone, which is how a sleeping writer or reader finds
     out that it was passed by. Roll-ups go last: the newest always has its own record and every one after it.
     """
-    rollups = sorted(n for path, _ in storage.list(ROLLUPS) if (n := number_of(path)) is not None)
+    rollups = numbers(storage, ROLLUPS)
     if not rollups:
         return 0
-    paths = (path for path, _ in storage.list(JOURNAL) if not path.startswith(ROLLUPS))
+    paths = (path for path, _ in storage.list(JOURNAL) if not path.startswith((ROLLUPS, PARTS)))
     below = sorted(n for path in paths if (n := number_of(path)) is not None and n < rollups[-1])
     going = below[: _older(storage, below, now - max(retention, SHORTEST_JOURNAL))]
     for number in going:
         storage.delete(record_path(number))
         seam("retention.between-records")
-    for number in rollups[:-KEPT_ROLLUPS]:
-        storage.delete(rollup_path(number))
+    trim_rollups(storage, KEPT_ROLLUPS)
     return len(going)
 
 

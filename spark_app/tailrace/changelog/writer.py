@@ -13,8 +13,9 @@ from tailrace.changelog.journal import (
     JournalReader,
     parse_record,
 )
-from tailrace.changelog.paths import ROLLUPS, record_path, rollup_path
+from tailrace.changelog.paths import ROLLUPS, record_path
 from tailrace.changelog.records import EpochStarted, Event, Origin, Record, Segment, Transactions
+from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
 from tailrace.seams import seam
@@ -22,6 +23,8 @@ from tailrace.storage import AlreadyExists, NotFound, Storage
 
 ONE_WRITER = "Exactly one process may run a Replicator; this one stops."
 SAME_OWNER = EpochStarted()
+ROLLUP_AT_END = 100
+"""Records after which the end of a run is worth a roll-up: as many reads that the next start is spared."""
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
 Clock = Callable[[], float]
@@ -44,17 +47,20 @@ class JournalWriter:
         clock: Clock = time.time,
         sleep: Sleep = time.sleep,
         patience: float = 60.0,
+        rollups: Rollups | None = None,
+        read: int = 0,
     ) -> None:
+        """`rollups`: what the newest one holds; `read`: bytes of the records after it."""
         self.storage = storage
         self.state = state
         self.nonce = nonce
         self._clock = clock
         self._sleep = sleep
         self._patience = patience
+        self._rollups = Rollups() if rollups is None else rollups
+        self._bytes_since_rollup = read
         self._lost: TailraceError | None = None
         """Why this writer must not write any more: fenced, or the outcome of its last record is not known."""
-        self._since_rollup = 0
-        self._bytes_since_rollup = 0
 
     @classmethod
     def create(cls, storage: Storage, origin: Origin, position: int, nonce: str, **timing: object) -> "JournalWriter":
@@ -81,7 +87,8 @@ class JournalWriter:
         at the state first: what it raises leaves the present writer alone. `started` says whose log it is then."""
         beaten = -1
         while True:
-            state = _folded(storage)
+            reader = _folded(storage)
+            state = reader.state
             if state.number < 0:
                 raise NotFound(f"{storage.root} holds no change log")
             if state.number == beaten:
@@ -91,7 +98,8 @@ class JournalWriter:
                 )
             admit(state)
             beaten = state.number
-            writer = cls(storage, state, nonce, **timing)  # type: ignore[arg-type]
+            known = {"rollups": reader.rollups, "read": reader.bytes}
+            writer = cls(storage, state, nonce, **known, **timing)  # type: ignore[arg-type]
             try:
                 writer._write(writer._record(state.epoch + 1, state.position, state.last_seq, events=(started,)))
             except Fenced:
@@ -152,7 +160,9 @@ class JournalWriter:
         self._patiently(lambda: self._check_predecessor(record))
         self._lost = None
         self.state = state
-        self._roll_up(len(data))
+        self._bytes_since_rollup += len(data)
+        if self._since_rollup >= ROLLUP_RECORDS or self._bytes_since_rollup >= ROLLUP_BYTES:
+            self._roll_up()
 
     def _patiently(self, action: Callable[[], None]) -> None:
         """Do it, again after passing faults, for as long as `patience` allows."""
@@ -213,24 +223,30 @@ class JournalWriter:
         self._lost = fenced = Fenced(why, ONE_WRITER)
         return fenced
 
-    def _roll_up(self, size: int) -> None:
-        """Store the state now and then. A roll-up is only a shortcut: one that fails is tried with a later record."""
-        self._since_rollup += 1
-        self._bytes_since_rollup += size
-        if self._since_rollup < ROLLUP_RECORDS and self._bytes_since_rollup < ROLLUP_BYTES:
-            return
+    @property
+    def _since_rollup(self) -> int:
+        """Records since the newest one, by whatever process."""
+        return self.state.number - self._rollups.number
+
+    def finish(self) -> bool:
+        """At the end of a run: a roll-up where it saves the next start some reading. Short runs never come to the
+        many records after which a long one makes it. Whether one was made."""
+        return self._lost is None and self._since_rollup >= ROLLUP_AT_END and self._roll_up()
+
+    def _roll_up(self) -> bool:
+        """Store the state. A roll-up is only a shortcut: one that fails is tried with a later record."""
         try:
-            self.storage.put(rollup_path(self.state.number), self.state.model_dump_json().encode())
+            self._rollups.write(self.storage, self.state)
         except Retry:
-            return
-        self._since_rollup = 0
+            return False
         self._bytes_since_rollup = 0
+        return True
 
 
-def _folded(storage: Storage) -> LogState:
+def _folded(storage: Storage) -> JournalReader:
     """`NotFound` must mean one thing to who claims: that there is no change log."""
     try:
-        return JournalReader.open(storage).state
+        return JournalReader.open(storage)
     except NotFound as error:
         raise _changed(error) from error
 
