@@ -70,3 +70,23 @@ def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_of
     now[0] = 80.0
     reporter.tell(state)
     assert client.cut_off == []
+
+
+def test_a_table_that_fails_with_two_names_in_turn_is_cut_off_like_any_other() -> None:
+    """The retry time began again with each change of the name."""
+    now, client, progress = [0.0], Client(), Progress()
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    state = log(TableLog.model_construct(table_id=7))
+    for number in range(8):
+        now[0] = 10.0 + 9 * number
+        name = ("Retry", "OutcomeUnknown")[number % 2]
+        progress.fail(7, Fault(name=name, message="m", since=now[0]), stopped=False)
+        reporter.tell(state)
+    assert client.cut_off == [7]
+    fault = progress.of(7).fault
+    assert fault is not None and (fault.name, fault.since, fault.count) == ("OutcomeUnknown", 10.0, 8)
+    progress.put(7, TableProgress())
+    progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
+    now[0] += 9
+    reporter.tell(state)
+    assert client.cut_off == [], "the retry time begins again after a success"

@@ -56,9 +56,10 @@ class Progress:
             self._tables.pop(table_id, None)
 
     def fail(self, table_id: int, fault: Fault, stopped: bool, record: int = -1) -> None:
-        """Note a failed attempt to come to `record`; `since` stays that of the first in a row."""
+        """Note a failed attempt to come to `record`; `since` and `count` are those of all failures in a row, whatever
+        their names: the retry time runs from the first of them, or a table that fails in two ways would never end."""
         before = self.of(table_id)
-        if before.fault is not None and before.fault.name == fault.name:
+        if before.fault is not None:
             fault = fault.model_copy(update={"since": before.fault.since, "count": before.fault.count + 1})
         self.put(table_id, replace(before, fault=fault, stopped=stopped, refused_record=record))
 

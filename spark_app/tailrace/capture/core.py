@@ -171,6 +171,8 @@ class Capture:
 
     def look_at_catalog(self, table_id: int) -> bool:
         token = self._looks.get(table_id)
+        if self._assembler.divided:
+            return False  # as with every look: no table may change in a record before rows that are in segments already
         if token is None:
             self._looks[table_id] = self._poll.poll(always_mark=True)
             return False
