@@ -262,3 +262,41 @@ def test_text_of_no_encoding_stops_its_table_alone_by_the_log_too(capture: Captu
         stop = eventually(lambda: capture.events("table-stopped"), f"t stops\n{capture.tail()}")[0]
         assert (stop["error"], "not UTF-8 (bytes ff41)" in stop["message"]) == ("ValueUnsupported", True)
         eventually(lambda: capture.rows("public.u"), "u goes on")
+
+
+def test_no_foreign_byte_ends_capture(capture: CaptureRun) -> None:
+    """Names of schemas, tables, columns, types, enum labels and foreign messages that are not UTF-8."""
+    server = capture.server
+    server.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+    capture.source, capture.include = {"database": "ascii"}, ("*.*",)
+    odd = "convert_from('\\x41ff', 'SQL_ASCII')"
+    tables = {
+        "CREATE TABLE public.%I (id int PRIMARY KEY)": "public.A\\xff",
+        "CREATE TABLE col (id int PRIMARY KEY, %I text)": "public.col",
+        "CREATE SCHEMA %1$I CREATE TABLE t (id int PRIMARY KEY)": "A\\xff.t",
+        "CREATE SCHEMA o; CREATE TYPE o.%1$I AS (a int); CREATE TABLE typed (id int PRIMARY KEY, v o.%1$I[])": "public.typed",
+        "CREATE TYPE e AS ENUM (''a'', %L); CREATE TABLE labelled (id int PRIMARY KEY, v e)": "public.labelled",
+    }
+
+    def run(statement: str) -> None:
+        with server.connect(dbname="ascii", client_encoding="LATIN1") as connection:  # takes any bytes back
+            connection.execute(f"DO $$BEGIN EXECUTE format('{statement}', {odd}); END$$")
+
+    with server.connect(dbname="ascii", client_encoding="UTF8") as connection:
+        connection.execute('CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE "ü" (id int PRIMARY KEY)')
+        capture.start()
+        for statement in tables:
+            run(statement)
+        for transactional in ("true", "false"):
+            connection.execute(f"SELECT pg_logical_emit_message({transactional}, {odd}, {odd})")
+        run("INSERT INTO public.%I VALUES (1)")
+        stops = lambda: {e["message"].split(",")[0] for e in capture.events("table-stopped")}  # noqa: E731
+        wanted = {f"the name of {name}" for name in tables.values()}
+        eventually(lambda: stops() == wanted, f"each of them stops\n{capture.tail()}")
+        connection.execute('INSERT INTO u VALUES (1); INSERT INTO "ü" VALUES (1)')
+        eventually(lambda: capture.rows("public.u") and capture.rows("public.ü"), "the others go on")
+        run("ALTER TABLE u RENAME id TO %I")
+        connection.execute("INSERT INTO u VALUES (2)")
+        connection.execute('INSERT INTO "ü" VALUES (2)')
+        eventually(lambda: len(capture.rows("public.ü")) == 2, f"a rename stops u alone\n{capture.tail()}")
+        assert capture.stop() == 0

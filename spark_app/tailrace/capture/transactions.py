@@ -18,6 +18,7 @@ from tailrace.sources.postgresql import pgoutput
 
 MARKER_PREFIX = "tailrace"
 """Prefix of our own logical messages."""
+_OURS = MARKER_PREFIX.encode()
 
 
 class Sink(Protocol):
@@ -193,7 +194,7 @@ class Assembler:
             # Sent as soon as it is decoded: every commit before it has been sent.
             if self._mode is Mode.IDLE:
                 self.observe(message.lsn)
-        elif message.prefix == MARKER_PREFIX:
+        elif message.prefix == _OURS:
             self._open_markers.append(message.content)
 
     def observe(self, position: int) -> None:

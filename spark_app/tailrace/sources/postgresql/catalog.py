@@ -15,6 +15,7 @@ from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.contract.resources import TableOptions, Tables
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.patterns import options_of, selected
+from tailrace.sources.postgresql import unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.types import MAX_PRECISION
@@ -106,14 +107,20 @@ _LOGICAL = {
 
 def discover(connection: Connection, tables: Tables, options: Sequence[TableOptions] = ()) -> tuple[PgTable, ...]:
     """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`."""
+    odd = unreadable.find(connection)
+    others = sql.SQL("AND c.oid <> ALL({})").format(sql.Literal([t.oid for t in odd])) if odd else sql.SQL("")
     with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(sql.SQL(_TABLES).format(only=sql.SQL(""))).fetchall()
+        rows = cursor.execute(sql.SQL(_TABLES).format(only=others)).fetchall()
         rows = [r for r in rows if selected(tables, r["nspname"], r["relname"])]
-        return _with_columns(cursor, rows, options)
+        found = _with_columns(cursor, rows, options)
+    return found + tuple(t for t in odd if selected(tables, t.schema_name, t.table_name))
 
 
 def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOptions] = ()) -> PgTable | None:
     """The table with this oid as the connection's transaction sees it; None: there is none (any more)."""
+    odd = next((t for t in unreadable.find(connection) if t.oid == oid), None)
+    if odd is not None:
+        return odd
     with connection.cursor(row_factory=dict_row) as cursor:
         only = sql.SQL("AND c.oid = {}::oid").format(sql.Literal(oid))
         rows = cursor.execute(sql.SQL(_TABLES).format(only=only)).fetchall()

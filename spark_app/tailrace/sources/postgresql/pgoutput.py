@@ -6,8 +6,10 @@ would lose changes without a word.
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import wraps
+from typing import NamedTuple, TypeVar
 
 from tailrace.errors import SourceRefused
 
@@ -87,20 +89,42 @@ class LogicalMessage:
 
     transactional: bool
     lsn: int
-    prefix: str
+    prefix: bytes
+    """As it came: of another application it may hold anything, and nobody reads it."""
     content: bytes
 
 
+_Parsed = TypeVar("_Parsed")
+
+
+def _whole(parse: Callable[[bytes], _Parsed]) -> Callable[[bytes], _Parsed]:
+    """A message that ends early, or counts more than it holds, is a `Stop` with a name."""
+
+    @wraps(parse)
+    def checked(message: bytes) -> _Parsed:
+        try:
+            return parse(message)
+        except (struct.error, IndexError, ValueError) as error:
+            raise UnknownMessage(
+                f"a message of kind {chr(message[0])!r} that is cut off ({len(message)} bytes)"
+            ) from error
+
+    return checked
+
+
+@_whole
 def begin(message: bytes) -> Begin:
     final_lsn, commit_ts, xid = _BEGIN.unpack_from(message, 1)
     return Begin(final_lsn, commit_ts + POSTGRES_EPOCH, xid)
 
 
+@_whole
 def commit(message: bytes) -> Commit:
     _flags, commit_lsn, end_lsn, commit_ts = _COMMIT.unpack_from(message, 1)
     return Commit(commit_lsn, end_lsn, commit_ts + POSTGRES_EPOCH)
 
 
+@_whole
 def stream_commit(message: bytes) -> Commit:
     xid, _flags, commit_lsn, end_lsn, commit_ts = _STREAM_COMMIT.unpack_from(message, 1)
     return Commit(commit_lsn, end_lsn, commit_ts + POSTGRES_EPOCH, xid)
@@ -111,12 +135,14 @@ def stream_start(message: bytes) -> int:
     return int.from_bytes(message[1:5], "big")
 
 
+@_whole
 def stream_abort(message: bytes) -> tuple[int, int]:
     """(top-level xid, aborted xid); equal when the whole transaction is aborted."""
     top, sub = _STREAM_ABORT.unpack_from(message, 1)
     return top, sub
 
 
+@_whole
 def relation(message: bytes) -> Relation:
     (relation_id,) = _RELATION.unpack_from(message, 1)
     schema_name, at = _text(message, 5)
@@ -135,14 +161,17 @@ def relation(message: bytes) -> Relation:
     return Relation(relation_id, schema_name or "pg_catalog", table_name, identity, tuple(columns))
 
 
+@_whole
 def truncate(message: bytes) -> Truncate:
     count, _options = _TRUNCATE.unpack_from(message, 1)
     return Truncate(struct.unpack_from(f">{count}I", message, 6))
 
 
+@_whole
 def logical_message(message: bytes) -> LogicalMessage:
     flags, lsn = _MESSAGE.unpack_from(message, 1)
-    prefix, at = _text(message, 10)
+    end = message.index(b"\0", 10)
+    prefix, at = message[10:end], end + 1
     length = int.from_bytes(message[at : at + 4], "big")
     return LogicalMessage(bool(flags & 1), lsn, prefix, message[at + 4 : at + 4 + length])
 
@@ -166,4 +195,5 @@ def extend_xid(xid: int, reference: int) -> int:
 
 def _text(message: bytes, at: int) -> tuple[str, int]:
     end = message.index(b"\0", at)
-    return message[at:end].decode(), end + 1
+    # A SQL_ASCII database checks no text. The table is known by its id; discovery stops it by name (`unreadable`).
+    return message[at:end].decode(errors="backslashreplace"), end + 1
