@@ -1,10 +1,14 @@
 """Table patterns and the SQL about keys, without a server."""
 
+import fnmatch
 import pickle
 import re
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.ownership import former_name, made_name
@@ -34,6 +38,25 @@ def test_a_pattern_is_literal_but_for_star_and_question_mark(
     pattern: str, schema: str, table: str, expected: bool
 ) -> None:
     assert matches(pattern, schema, table) is expected
+
+
+@given(st.text("ab?*", max_size=8), st.text("ab\n", max_size=8))
+def test_a_pattern_means_what_the_shell_means_by_it(pattern: str, name: str) -> None:
+    assert matches(f"s.{pattern}", "s", name) is fnmatch.fnmatchcase(name, pattern)
+
+
+@pytest.mark.parametrize("pattern", ["*?" * 120, "?*" * 120, "*a" * 120, "*a?" * 80, "*" * 250, "*aa?b" * 50])
+def test_a_hostile_pattern_costs_no_more_than_a_long_one(pattern: str) -> None:
+    def seconds(one: str) -> float:
+        took = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            for name in ("a" * 63, "a" * 62 + "b", "ab" * 31):
+                matches(f"s.{one}", "s", name)
+            took.append(time.perf_counter() - begun)
+        return min(took)
+
+    assert seconds(pattern) < 200 * seconds("b" * len(pattern)) + 0.001
 
 
 def test_exclude_wins_and_the_first_matching_options_count() -> None:

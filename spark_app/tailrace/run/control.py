@@ -115,11 +115,13 @@ class DriverControl:
             raise InvalidManifest(
                 f"the request is for Replicator {body.spec.replicator!r}, this is {self.name!r}.", "Correct replicator."
             )
+        # Planned before the lock: however long it takes to match the patterns, nobody else waits for it.
+        state = journal.refresh()
+        made = planner.request_plan(state, snapshot_id, body) if snapshot_id not in state.snapshots else None
         with self._lock:
-            state = journal.refresh()
-            known = state.snapshots.get(snapshot_id)
+            known = journal.refresh().snapshots.get(snapshot_id)
             if known is None:
-                plan = planner.request_plan(state, snapshot_id, body)
+                plan = made or planner.request_plan(state, snapshot_id, body)
                 suspended = [SnapshotSuspended(snapshot_id=snapshot_id, suspended=True)] if body.spec.suspend else []
                 record = client.append([plan, *suspended])
                 # Dying here loses no request: it is asked again under the same id and meets its own plan.

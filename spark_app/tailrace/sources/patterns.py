@@ -10,12 +10,14 @@ from functools import cache
 
 from tailrace.contract.resources import TableOptions, Tables
 
-_WILD = {"*": ".*", "?": "."}
-
 
 @cache
 def _regex(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join(_WILD.get(c) or re.escape(c) for c in pattern), re.DOTALL)
+    """What stands between two stars has a fixed length, so its first place is as good as any: `(?>…)` keeps the engine
+    from trying the others, of which a hostile pattern (`*?*?*?…`) has exponentially many."""
+    first, *rest = ("".join("." if c == "?" else re.escape(c) for c in part) for part in re.split(r"\*+", pattern))
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(first + middle + (f".*{rest[-1]}" if rest else ""), re.DOTALL)
 
 
 def matches(pattern: str, schema: str, table: str) -> bool:
