@@ -5,6 +5,7 @@ root, or absolute URIs of the same scheme. Errors of the libraries end here: `No
 `StorageRefused` (a person must act), `OutcomeUnknown` (a write that may have happened), `Retry` (anything else).
 """
 
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,10 @@ RETRY_SECONDS = 20.0
 BULK = 1000
 """Objects that one request deletes at most."""
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError)
+
+
+LASTING = (errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
+"""What trying again does not heal: a file system that is mounted read-only, a path that cannot exist."""
 
 
 class NotFound(TailraceError):
@@ -281,6 +286,8 @@ class Storage:
                 raise StorageRefused(f"{where}: the bucket does not exist", "Create it.") from error
             raise NotFound(f"{where} does not exist") from error
         except (OSError, exceptions.BaseError) as error:
+            if isinstance(error, OSError) and error.errno in LASTING:
+                raise StorageRefused(f"{where}: {_first_line(error)}", "Correct the location.") from error
             kind = OutcomeUnknown if writing else Retry
             raise kind(f"{where}: {_first_line(error)}") from error
 

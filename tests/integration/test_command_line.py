@@ -171,7 +171,7 @@ def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secur
         run.kill()
     text = shown.read_text()
     assert HIDE in text and text.rindex(SHOW) > text.rindex(HIDE), "the cursor is given back"
-    assert "SIGINT: ends in order" in text
+    assert "SIGINT: shutting down" in text
     words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", text)
     assert re.search(r"tailrace\.numbers +REPLICATING", words), words[-3000:]
     assert "snapshot tailrace.numbers" in words and "Traceback" not in words

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, status
+from support.proof.process import Deployment, Run, status
 
-SOMETHING_FAILED = 1
+SOMETHING_FAILED, MANIFEST, CONFIGURATION = 1, 2, 10
 
 
 @pytest.fixture
@@ -68,10 +68,49 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     run.process.send_signal(signal.SIGTERM)
     assert run.wait(60) == 0, run.tail()
     assert psutil.wait_procs(family, timeout=20)[1] == []
+    assert_ends_with_names(run)
 
     once = deployment.start("--once")
     assert once.wait(200) == SOMETHING_FAILED, once.tail()
-    assert "public.keyless" in once.tail() and "NoKey" in once.tail()
+    assert_ends_with_names(once)
+
+
+def assert_ends_with_names(run: Run) -> None:
+    """The last lines: each stopped table with its fix, then all of them."""
+    keyless, taken, last = run.output.read_text().splitlines()[-3:]
+    assert "table public.keyless is stopped: NoKey" in keyless and "Fix: ALTER TABLE" in keyless
+    assert "table public.taken is stopped: TargetRefused" in taken and "Fix: Choose another" in taken
+    assert "2 tables stopped or failing: public.keyless, public.taken" in last
+
+
+@pytest.mark.parametrize("arguments", [(), ("--once",)])
+def test_a_target_that_is_a_file_and_places_one_inside_the_other_are_refused_in_seconds(
+    postgres: PostgresServer, deployment: Deployment, arguments: tuple[str, ...]
+) -> None:
+    deployment.write_manifest()
+    deployment.lake.touch()
+    run = deployment.start(*arguments)
+    assert run.wait(60) == CONFIGURATION, run.tail()
+    assert "StorageRefused" in run.tail() and str(deployment.lake) in run.tail() and not deployment.state.exists()
+    deployment.lake.unlink()
+    deployment.spec["storage"] = {"location": deployment.lake.as_uri() + "/log"}
+    run = deployment.start(*arguments)
+    assert run.wait(60) == MANIFEST, run.tail()
+    assert "one inside the other" in run.tail() and not deployment.lake.exists()
+
+
+@pytest.mark.postgres(18, wal_level="replica")
+def test_a_wrong_wal_level_is_told_as_such_and_doctor_is_not_ready_beside_a_failure(
+    postgres: PostgresServer, deployment: Deployment
+) -> None:
+    run = deployment.start("--once")
+    assert run.wait(120) == CONFIGURATION, run.tail()
+    assert "ALTER SYSTEM SET wal_level = 'logical'" in run.tail() and "no table matches" not in run.tail()
+    postgres.restart(settings={"wal_level": "logical"})
+    postgres.execute("CREATE TABLE good (id int PRIMARY KEY); CREATE TABLE keyless (id int)")
+    done = deployment.command("doctor", "-f", str(deployment.manifest))
+    assert (done.returncode, "fail public.keyless" in done.stdout) == (CONFIGURATION, True), done.stdout
+    assert done.stdout.endswith("not ready\n") and not deployment.lake.exists() and not deployment.log.exists()
 
 
 def named(deployment: Deployment) -> str:

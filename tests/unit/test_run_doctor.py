@@ -7,7 +7,7 @@ from tailrace.run.doctor import _place
 def test_a_place_is_tried_and_left_without_a_file(tmp_path: Path) -> None:
     (line,) = _place("storage", Storage(location=f"file://{tmp_path}/log"))
     assert (line.level, line.exit_code) == ("ok", 0)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_a_place_that_cannot_be_written_fails_with_its_fix(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("%s", error)
         fault.write_text(json.dumps({"name": error.name, "message": error.message, "fix": error.fix}))
         return error.exit_code
-    log.info("ends in order")
+    log.info("capture shut down cleanly")
     return 0
 
 

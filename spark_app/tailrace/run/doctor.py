@@ -4,7 +4,6 @@ Looks at the source through its preflight and at storage and target by writing, 
 """
 
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,21 +11,20 @@ from typing import Literal
 
 from tailrace.capture.names import Names
 from tailrace.changelog.journal import read_origin
-from tailrace.contract.resources import Replicator, Target
+from tailrace.contract.resources import Replicator
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Retry, Stop, TailraceError
+from tailrace.run import places
 from tailrace.sources.patterns import idle
 from tailrace.sources.postgresql import preflight
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.preflight import ColumnSupport
-from tailrace.storage import Storage, hadoop_options
-from tailrace.targets.lake.iceberg_catalog import catalog_options
+from tailrace.storage import Storage
 
-SOURCE_REFUSES = 10
-PROBES = "_tailrace_doctor/"
-"""Folder of the small files that are written to see whether it can be done."""
+REFUSED = 10
+"""Exit code for whatever a start, or a table, would be refused with."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,8 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        return max((line.exit_code for line in self.lines), default=0)
+        """Never 0 beside a line that says `fail`: a table that cannot be copied is no readiness either."""
+        return max((line.exit_code or REFUSED for line in self.lines if line.level == "fail"), default=0)
 
 
 def examine(replicator: Replicator, secrets: Path | None) -> Report:
@@ -63,6 +62,10 @@ def examine(replicator: Replicator, secrets: Path | None) -> Report:
         lines += found
     except (Stop, Retry) as error:
         lines.append(_failure("source", error))
+    try:
+        places.require_apart(replicator.spec)
+    except TailraceError as error:
+        lines.append(_failure("places", error))
     for subject, config in (("storage", replicator.spec.storage), ("target", replicator.spec.target)):
         lines += _place(subject, config)
     return Report(tuple(lines), tuple(columns))
@@ -73,13 +76,10 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
     with connect(PgConfig.of(spec.source, "tailrace doctor", secrets)) as connection:
         tables = discover(connection, spec.tables, spec.options)
         facts = observe(connection, spec.source, _names(replicator).made, tables)
-    lines = [
-        Line(f.level, f.table or f.name, f.message, f.fix, SOURCE_REFUSES if f.level == "fail" and not f.table else 0)
-        for f in preflight.check(facts)
-    ]
+    lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in preflight.check(facts)]
     if not tables:
         asked = ", ".join(spec.tables.include)
-        lines.append(Line("fail", "tables", f"no table matches {asked}", "correct tables.include", SOURCE_REFUSES))
+        lines.append(Line("fail", "tables", f"no table matches {asked}", "correct tables.include"))
     names = [(table.schema_name, table.table_name) for table in tables]
     fix = "correct it, unless such tables are to come"
     lines += [Line("warn", "patterns", text, fix) for text in idle(spec.tables, spec.options, names) if tables]
@@ -95,31 +95,15 @@ def _names(replicator: Replicator) -> Names:
 
 
 def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
-    """Written, read and removed; exclusive creation is tried where the journal stands on it."""
-    name = f"{PROBES}{uuid.uuid4().hex}"
     try:
-        if isinstance(config, Target):
-            _writers(config)
-        storage = Storage.open(config, os.environ)
-        storage.create(name, b"tailrace")
-        same = storage.get(name) == b"tailrace"
-        storage.delete(name)
-        if subject == "storage":
-            storage.require_exclusive(name)
+        same = places.probe(config)
     except TailraceError as error:
         yield _failure(subject, error)
         return
     if same:
         yield Line("ok", subject, f"{config.location} can be written and read")
     else:
-        yield Line("fail", subject, f"{config.location} gives back other bytes than were written", "", SOURCE_REFUSES)
-
-
-def _writers(target: Target) -> None:
-    """What Spark will be told of the target, as far as it can be judged without a JVM; nothing is connected to."""
-    hadoop_options(target, os.environ)
-    if target.type == "iceberg":
-        catalog_options(target, os.environ)
+        yield Line("fail", subject, f"{config.location} gives back other bytes than were written")
 
 
 def _failure(subject: str, error: TailraceError) -> Line:

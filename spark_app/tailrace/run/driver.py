@@ -22,9 +22,10 @@ from tailrace.capture import slots
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
 from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
-from tailrace.run import class_archive, display, launch, session
+from tailrace.run import class_archive, display, launch, places, session
 from tailrace.run.control import DriverControl, Requests
 from tailrace.run.ending import Ending
 from tailrace.run.launch import Parts, Settings
@@ -33,6 +34,7 @@ from tailrace.run.report import Reporter
 from tailrace.run.supervise import CaptureProcess
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import PgConfig, connect, source_errors
+from tailrace.sources.postgresql.preflight import require_logical
 from tailrace.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ def run(settings: Settings) -> int:
     if settings.replicator.spec.suspend:
         log.warning("spec.suspend is set: nothing is started, and the source keeps its log meanwhile")
         return 0
+    places.require(settings.replicator.spec)
     settings.folder.take()
     return Driver(settings).run()
 
@@ -64,6 +67,8 @@ class Driver:
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._reporter = Reporter(control.watch, control.progress, seconds(self._spec.retry.time))
         self._ending = Ending()
+        self._failing: list[TableStatus] = []
+        """As the last status has them; the last lines of the log name them."""
         self._broken: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.turned = time.monotonic()
@@ -75,7 +80,7 @@ class Driver:
         view = display.Paced(display.choose(self._settings.json), self._control.status)
         try:
             capture.start()
-            return self._work(capture, view)
+            code = self._work(capture, view)
         except TailraceError as error:
             self._control.fault, self._control.stopped = fault_of(error, time.time()), isinstance(error, Stop)
             self._show_last(view)
@@ -87,6 +92,8 @@ class Driver:
             self._folder.retract()
             self._folder.release()
             view.close()  # last: a terminal that is gone must not keep capture alive
+        self._ending.tell_end(self._failing)
+        return code
 
     def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
         config = PgConfig.of(self._spec.source, f"tailrace {self._name}"[:63], self._settings.secrets)
@@ -158,6 +165,7 @@ class Driver:
         for thread in self._threads:
             thread.join(10)
         self._reporter.tell(parts.journal.state, force=True)
+        self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last(view)
 
     def _show_last(self, view: display.Paced) -> None:
@@ -250,12 +258,13 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
     try:
         stop()
     except (PySparkException, Py4JError, OSError) as error:
-        log.warning("%s did not stop in order: %s", what, str(error).splitlines()[0])
+        log.warning("%s did not stop cleanly: %s", what, str(error).splitlines()[0])
 
 
 def position_at_start(config: PgConfig, spec: ReplicatorSpec) -> int:
     """The end of the source's log now. There must be a table to bring there, or `--once` would never end."""
     with connect(config) as connection, source_errors("looking at the source at start"):
+        require_logical(connection)  # capture says the same, but only after this look has found fault with the tables
         position = slots.identify(connection).insert_position
         if not discover(connection, spec.tables, spec.options):
             patterns = ", ".join(spec.tables.include)

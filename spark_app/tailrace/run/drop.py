@@ -20,7 +20,7 @@ from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.errors import TargetRefused
 from tailrace.path_names import table_folder
-from tailrace.run.doctor import PROBES
+from tailrace.run.places import PROBES
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.replication import release_slot
 from tailrace.storage import NotFound, Storage

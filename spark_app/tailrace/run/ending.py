@@ -7,7 +7,10 @@ lock, so it only leaves a note; `is_set` and `wait` pass it on.
 import logging
 import signal
 import threading
+from collections.abc import Sequence
 from types import FrameType
+
+from tailrace.contract.status import TableStatus
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +44,23 @@ class Ending:
     def is_set(self) -> bool:
         if self._asked is not None and not self._told:
             self._told = True
-            log.info("%s: ends in order", signal.Signals(self._asked).name)
+            log.info("%s: shutting down", signal.Signals(self._asked).name)
             self._event.set()
         return self._event.is_set()
+
+    def tell_end(self, failing: Sequence[TableStatus]) -> None:
+        """The last lines of a run that no error ended: what it leaves behind that requires somebody."""
+        for table in failing:
+            what = "is stopped" if table.state == "STOPPED" else "fails"
+            fault = table.fault
+            why = f": {fault.name}: {fault.message}" + (f" Fix: {fault.fix}" if fault.fix else "") if fault else ""
+            log.error("table %s %s%s", table.name, what, why, extra={"table": table.name})
+        if failing:
+            log.error(
+                "shut down with %d tables stopped or failing: %s", len(failing), ", ".join(t.name for t in failing)
+            )
+        else:
+            log.info("shut down cleanly")
 
     def wait(self, seconds: float) -> bool:
         """Up to so long; True: it is to end."""

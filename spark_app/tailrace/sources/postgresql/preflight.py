@@ -11,6 +11,7 @@ from typing import Literal
 from psycopg import sql
 
 from tailrace.errors import SourceRefused
+from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 
@@ -81,9 +82,20 @@ def primary(facts: Facts) -> Iterator[Finding]:
 
 
 def wal_level(facts: Facts) -> Iterator[Finding]:
-    good = facts.wal_level == "logical"
+    yield _wal_level(facts.wal_level)
+
+
+def _wal_level(level: str) -> Finding:
+    good = level == "logical"
     fix = "" if good else "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
-    yield Finding("wal_level", "ok" if good else "fail", f"wal_level is {facts.wal_level}", fix)
+    return Finding("wal_level", "ok" if good else "fail", f"wal_level is {level}", fix)
+
+
+def require_logical(connection: Connection) -> None:
+    """`SourceRefused` unless the server writes a log that can be decoded at all."""
+    row = connection.execute("SELECT pg_catalog.current_setting('wal_level')").fetchone()
+    assert row is not None
+    refuse([_wal_level(str(row[0]))])
 
 
 def replication_right(facts: Facts) -> Iterator[Finding]:
