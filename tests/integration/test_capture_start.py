@@ -274,7 +274,8 @@ def test_no_foreign_byte_ends_capture(capture: CaptureRun) -> None:
         "CREATE TABLE public.%I (id int PRIMARY KEY)": "public.A\\xff",
         "CREATE TABLE col (id int PRIMARY KEY, %I text)": "public.col",
         "CREATE SCHEMA %1$I CREATE TABLE t (id int PRIMARY KEY)": "A\\xff.t",
-        "CREATE SCHEMA o; CREATE TYPE o.%1$I AS (a int); CREATE TABLE typed (id int PRIMARY KEY, v o.%1$I[])": "public.typed",
+        "CREATE SCHEMA o; CREATE TYPE o.%1$I AS (a int);"
+        "CREATE TABLE typed (id int PRIMARY KEY, v o.%1$I[])": "public.typed",
         "CREATE TYPE e AS ENUM (''a'', %L); CREATE TABLE labelled (id int PRIMARY KEY, v e)": "public.labelled",
     }
 
@@ -290,7 +291,10 @@ def test_no_foreign_byte_ends_capture(capture: CaptureRun) -> None:
         for transactional in ("true", "false"):
             connection.execute(f"SELECT pg_logical_emit_message({transactional}, {odd}, {odd})")
         run("INSERT INTO public.%I VALUES (1)")
-        stops = lambda: {e["message"].split(",")[0] for e in capture.events("table-stopped")}  # noqa: E731
+
+        def stops() -> set[str]:
+            return {str(event["message"]).split(",")[0] for event in capture.events("table-stopped")}
+
         wanted = {f"the name of {name}" for name in tables.values()}
         eventually(lambda: stops() == wanted, f"each of them stops\n{capture.tail()}")
         connection.execute('INSERT INTO u VALUES (1); INSERT INTO "ü" VALUES (1)')
