@@ -111,7 +111,7 @@ class Storage:
             self.delete(path)
         raise StorageRefused(
             f"{self.root} creates an object that exists already (it ignores If-None-Match)",
-            "use a store, or a version of it, with conditional writes for storage.location",
+            "Use a store, or a version of it, with conditional writes.",
         )
 
     def put(self, path: str, data: bytes) -> None:

@@ -1,9 +1,11 @@
 """Others work on the target while Tailrace does: hazards T4, T5, T11 on the whole path."""
 
+import json
+
 import pytest
 from pyspark.sql import SparkSession
 
-from support.proof.harness import Begin
+from support.proof.harness import Begin, Proof
 from support.proof.process import Deployment, status
 
 CONFIGURATION, FENCED = 10, 13
@@ -64,6 +66,34 @@ def test_a_second_process_of_the_same_replicator_takes_over_and_the_first_ends(p
     assert "Fenced" in first.tail()
     writers.stop()
     proof.settle(second)
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_that_stalls_before_its_commit_commits_nothing_once_another_has_taken_over(prove: Begin) -> None:
+    proof = prove("delta", seed=25, snapshot=FEW_CHUNKS)
+    first = proof.deployment.start(seams="delta.before-commit=hold@2")
+    held = proof.deployment.marks / "delta.before-commit"
+    first.until(held.exists, 200, "a commit to be prepared")
+    proof.deployment.spec["apply"] = {"suspend": True}  # what the table gets now, it gets from the first
+    second = proof.deployment.start("--run-dir", str(proof.deployment.folder / "run-elsewhere"))
+    second.until(lambda: "capture started" in second.tail() and _epoch(proof) == 1, 200, "the second to take over")
+    before = _versions(proof)
+    held.unlink()
+    assert first.wait(200) == FENCED, first.tail()
+    assert _versions(proof) == before
+    assert second.stop() == 0, second.tail()
+    del proof.deployment.spec["apply"]
+    proof.deployment.once()
+    proof.assert_equal()
+
+
+def _epoch(proof: Proof) -> int:
+    newest = max(path.name for path in (proof.deployment.log / "journal").glob("[0-9]*.json"))
+    return int(json.loads((proof.deployment.log / "journal" / newest).read_text())["epoch"])
+
+
+def _versions(proof: Proof) -> list[str]:
+    return sorted(str(path) for path in proof.deployment.lake.rglob("_delta_log/*.json"))
 
 
 @pytest.mark.timeout(600)

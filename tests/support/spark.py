@@ -10,6 +10,7 @@ import tailrace
 from support.s3 import S3Server
 from tailrace import artifacts
 from tailrace.run.session import SMALL_STEPS
+from tailrace.targets.lake import delta_log_store
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -41,6 +42,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
         **SMALL_STEPS,
+        **delta_log_store.SETTINGS,
     }
 
 
@@ -52,6 +54,7 @@ def start_session(folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    delta_log_store.install(session._jvm, folder / "classes")
     return session
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from tailrace import artifacts
 from tailrace.contract.resources import Replicator
 from tailrace.run.session import settings
+from tailrace.targets.lake import delta_log_store
 
 ICEBERG = "bench"
 """Name of the Iceberg catalog that Spark's own statements use."""
@@ -38,6 +39,7 @@ def start(replicator: Replicator, folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    delta_log_store.install(session._jvm, folder / "classes")
     return session
 
 

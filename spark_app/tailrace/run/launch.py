@@ -23,6 +23,7 @@ from tailrace.errors import InvalidManifest, Retry
 from tailrace.run import display, targets
 from tailrace.run.control import DriverControl
 from tailrace.run.folder import RunFolder
+from tailrace.run.ownership import Ownership
 from tailrace.run.server import Server
 from tailrace.run.snapshots import SnapshotRunner
 from tailrace.run.source_work import Tools
@@ -120,6 +121,15 @@ def _answers(socket: Path) -> bool:
     return True
 
 
+def _claimed(socket: Path) -> int:
+    """The epoch of the capture that runs now; -1: it has none yet, or does not answer."""
+    with CaptureClient(socket, ANSWER_SECONDS) as client:
+        try:
+            return client.state().epoch
+        except Retry:
+            return -1
+
+
 def parts(
     settings: Settings,
     progress: Progress,
@@ -133,7 +143,8 @@ def parts(
     spec, folder = settings.replicator.spec, settings.folder
     lake = Storage.open(spec.target)
     engine = targets.LakeEngine(spark, Storage.open(spec.storage), lake)
-    open_table = targets.opener(spec, spark, lake)
+    ownership = Ownership(journal, lambda: _claimed(folder.socket))
+    open_table = targets.opener(spec, spark, lake, ownership.check)
     retry = seconds(spec.retry.time)
     applier = Applier(
         journal,

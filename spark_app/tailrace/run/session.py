@@ -27,6 +27,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import Retry
 from tailrace.storage import hadoop_options
+from tailrace.targets.lake import delta_log_store
 
 STOP_SECONDS = 10.0
 """A JVM that has not ended by then, with its session stopped, is killed: it holds nothing that is not committed."""
@@ -65,7 +66,6 @@ SMALL_STEPS = {
     # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # Otherwise Hadoop starts chmod and readlink as processes, six times and more for each small file on a local disk.
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -106,6 +106,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
         **SMALL_STEPS,
+        **delta_log_store.SETTINGS,
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
@@ -208,7 +209,10 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
     hadoop = context._jsc.hadoopConfiguration()
     for name, value in hadoop_options(spec.target, os.environ).items():
         hadoop.set(name, value)  # not in the configuration above: that is the JVM's command line, for all to see
-    return SparkSession(context)
+    session = SparkSession(context)
+    if spec.target.type == "delta":
+        delta_log_store.install(session._jvm, run_dir / "spark" / "classes")
+    return session
 
 
 class Starting:

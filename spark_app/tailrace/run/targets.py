@@ -1,7 +1,8 @@
 """Opens target tables and gives the apply workers their engine: the only place that knows both lake formats."""
 
+import uuid
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,7 @@ from tailrace.targets.lake.iceberg import IcebergTable
 from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg_java import Java
 from tailrace.targets.lake.layout import Layout
-from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
+from tailrace.targets.lake.model import Admit, AppliedState, Commit, LakeTable
 
 
 class LakeEngine:
@@ -46,14 +47,20 @@ class LakeEngine:
         return compact(table, self._lake, layout, applied, Limits())
 
 
-def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable[[TableLog], LakeTable]:
+def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableLog], LakeTable]:
     """Makes the `LakeTable` of a source table; nothing is read before its `ensure`. The first name stays: a renamed
     table keeps its place."""
     if spec.target.type == "delta":
 
+        @cache
+        def prove_exclusive() -> None:
+            """Once: a store that does not keep its word is refused before the first version."""
+            lake.require_exclusive(f"_tailrace_probe-{uuid.uuid4().hex}")
+
         def delta(table: TableLog) -> LakeTable:
+            prove_exclusive()
             require_no_former_place(lake, table, "_delta_log/", literal=lake.local)
-            return DeltaTable(spark, lake, location(lake.root, table))
+            return DeltaTable(spark, lake, location(lake.root, table), admit=admit)
 
         return delta
     catalog = IcebergCatalog.open(Java.of(spark), spec.target)
@@ -62,7 +69,7 @@ def opener(spec: ReplicatorSpec, spark: SparkSession, lake: Storage) -> Callable
         if catalog.folder:  # any other catalog knows where its tables lie
             require_no_former_place(lake, table, "metadata/", literal=True)
         first = table.schemas[0].table
-        return IcebergTable(catalog, lake, first.schema_name, first.table_name)
+        return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)
 
     return iceberg
 

@@ -29,7 +29,7 @@ from tailrace.targets.lake.delta_log import DeltaLog, Gap, Snapshot
 from tailrace.targets.lake.delta_replay import State, replay
 from tailrace.targets.lake.delta_state import DOMAIN, Stored
 from tailrace.targets.lake.delta_stats import INDEXED_COLUMNS, file_stats
-from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, belongs
+from tailrace.targets.lake.model import FIRST, Admit, AppliedState, Commit, DataFile, Generation, always, belongs
 from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import DeltaVector, read_delta
 
@@ -58,14 +58,17 @@ class DeltaTable:
         spark: SparkSession,
         access: FileAccess,
         location: str,
+        *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        admit: Admit = always,
     ) -> None:
         self.location = location.rstrip("/")
         self._spark = spark
         self._access = access
         self._clock = clock
         self._new_id = new_id
+        self._admit = admit
         self._side_files = SideFiles(access, clock)
         self._log: DeltaLog | None = None
         self._schema: TableSchema | None = None
@@ -146,6 +149,7 @@ class DeltaTable:
         # From here on this object does not know the table's version until the outcome is known.
         self._at, self._files = None, None
         self._check_there(at)
+        self._admit()
         version = self._send(at, [*out.actions, *actions], metadata, nonce)
         seam("delta.after-commit")
         self._advance(version, out, stored, at.metadata if metadata is None else None)
@@ -246,6 +250,7 @@ class DeltaTable:
         self._at, self._files = None, None
         seam("delta.before-replace")
         # Dying before the commit leaves the former generation untouched: the next opening replaces it.
+        self._admit()
         self._open.commit(snapshot, [*out.actions, domain], delta_schema.replaced(state.metadata, schema))
         return self.refresh()
 
@@ -253,6 +258,7 @@ class DeltaTable:
         """Version 0 carries the applied state: a table of ours is never without it."""
         stored = Stored(applied, 0, self._new_id().hex)
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
+        self._admit()
         self._open.commit(None, [_domain(delta_state.encode(stored, self._save)[0])], metadata)
         snapshot = self._open.current(0)
         if snapshot is None:

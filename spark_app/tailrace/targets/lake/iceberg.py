@@ -27,7 +27,7 @@ from tailrace.targets.lake.iceberg_replace import mirrored
 from tailrace.targets.lake.iceberg_replace import replace as replace_table
 from tailrace.targets.lake.iceberg_schema import Columns
 from tailrace.targets.lake.iceberg_state import Mirror, Snapshot, Stored
-from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, belongs
+from tailrace.targets.lake.model import FIRST, Admit, AppliedState, Commit, DataFile, Generation, always, belongs
 from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import puffin_file
 
@@ -53,10 +53,12 @@ class IcebergTable:
         table_name: str,
         *,
         new_id: Callable[[], str] = _random_id,
+        admit: Admit = always,
     ) -> None:
         self.name = f"{schema_name}.{table_name}"
         self.location = table_location(catalog.location, schema_name, table_name)
         self._catalog, self._java, self._access, self._new_id = catalog, catalog.java, access, new_id
+        self._admit = admit
         self._identifier = catalog.identifier(schema_name, table_name)
         self._side_files = SideFiles(access)
         self._opened: tuple[Reader, str] | None = None
@@ -104,6 +106,7 @@ class IcebergTable:
         log.info("%s: the target holds another table's rows and columns: replaced", self.name)
         self._version = None
         table = self._open()[0].table
+        self._admit()
         replace_table(self._java, table, self.name, state=state, schema=schema, nonce=self._new_id())
 
     def _create(self, schema: TableSchema, state: AppliedState) -> None:
@@ -118,6 +121,7 @@ class IcebergTable:
             builder = builder.withProperties(self._java.map(properties))
             if not self._catalog.folder:
                 builder = builder.withLocation(self.location)
+            self._admit()
             builder.create()
 
     def refresh(self) -> AppliedState:
@@ -187,6 +191,7 @@ class IcebergTable:
             history = reader.table.history()
             if history.size() <= KEPT_VERSIONS or int(history.get(0).timestampMillis()) >= oldest:
                 return False
+            self._admit()
             expiry = reader.table.expireSnapshots().expireOlderThan(oldest).retainLast(KEPT_VERSIONS)
             expiry.cleanExpiredFiles(True).commit()
         return True
@@ -209,6 +214,7 @@ class IcebergTable:
             current = reader.parse(staged.currentSnapshot())
             self._set_properties(transaction, Mirror(stored, current.id, current.sequence), columns, base)
             described = [builder.describe(file) for file in added]
+        self._admit()
         with guarded(self.name, "committing to", committing=True):
             transaction.commitTransaction()
         with guarded(self.name, "reading"):

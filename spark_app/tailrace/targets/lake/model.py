@@ -4,7 +4,7 @@ A lake table is a set of immutable Parquet data files, each with an optional del
 from 0, in file order). Paths are absolute URIs (`file:///…`, `s3://…`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +15,13 @@ from tailrace.errors import TargetChanged
 
 Key = tuple[str, ...]
 """A row's key as the source's text of the key columns, in key order."""
+
+Admit = Callable[[], None]
+"""Called right before whatever changes a table durably: raises `Fenced` when another driver owns the change log."""
+
+
+def always() -> None:
+    """For tables without a change log that could be taken over."""
 
 
 @dataclass(frozen=True)
