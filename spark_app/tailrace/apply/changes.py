@@ -16,8 +16,8 @@ from tailrace.apply.keys import Columns, Ints, Mask, flat, joined, typed, words
 from tailrace.apply.work import Work
 from tailrace.changelog.records import Segment, TableSchema
 from tailrace.changelog.segments import open_segment
+from tailrace.targets.lake.access import batch_rows
 
-BATCH_ROWS = 64 * 1024
 LITTLE = 1 << 20
 """Bytes of segments that are worked without asking what they unpack to: each is small before compression, too."""
 INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
@@ -72,7 +72,7 @@ def blocks(work: Work, segments: Sequence[Segment], columns: bool = True, unchan
         wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
         with open_segment(work.log.open_input, segment) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+            for batch in file.iter_batches(batch_rows(file, wanted, dictionaries=False), columns=wanted):
                 block = Block.of(work, segment, pa.table(batch))
                 yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tailrace.apply.changes import BATCH_ROWS
 from tailrace.apply.keys import Columns, Ints, Mask, from_text, joined, taken, typed
 from tailrace.apply.work import Work
-from tailrace.targets.lake.access import parquet
+from tailrace.targets.lake.access import BATCH_ROWS, parquet
 
 ASKED = -1
 """Instead of a position: the key was looked for; the chunk may hold no row of it."""

@@ -6,7 +6,7 @@ driver or, above bounds of rows and bytes, by Spark tasks (`apply.spread`); `bui
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,13 @@ from pyroaring import BitMap64
 from tailrace.apply.changes import Block, Changes, read_changes, unpacked_size
 from tailrace.apply.covered import ASKED, ChunkKeys, Decision, as_table, decide, read_chunk_keys
 from tailrace.apply.keys import Columns, Ints, Mask, from_text, group, joined, taken, to_text, words
-from tailrace.apply.newest import UNDER, Newest, newest
+from tailrace.apply.newest import Newest, newest
+from tailrace.apply.output import Base, Rows, write_rows
 from tailrace.apply.replaced import Candidates, replaced
 from tailrace.apply.tangle import Knot, Under, find_tangle, moving, untangle, value_rows
 from tailrace.apply.work import Outcome, Work
-from tailrace.targets.lake.files import write_files
 from tailrace.targets.lake.index import IndexCache
-from tailrace.targets.lake.locate import CACHE, Found, locate, take_rows
+from tailrace.targets.lake.locate import CACHE, Found, locate, read_rows
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
 
 PART_ROWS = 400_000
@@ -85,14 +85,6 @@ def do_part(work: Work, part: int, cache: IndexCache = CACHE, rows: Iterable[Blo
     return _Part(work, part, cache, rows).run()
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows to write: their keys' numbers and, by column, pool rows."""
-
-    key: Ints
-    values: list[Ints]
-
-
 class _Part:
     """The state of one part's work. Keys are numbered: log rows', then chunk rows', then holes'."""
 
@@ -124,14 +116,14 @@ class _Part:
         plain = newest(self.key, self.changes.op, counts, self.changes.unchanged, len(self.work.names))
         found = self._located()
         hard = self._hard(plain, self._target_has(found))
-        under = self._fetch(found, plain, hard)
-        rows, holes = self._plain_rows(plain, hard, under)
+        base = self._base(found, plain, hard)
+        rows, holes = self._plain_rows(plain, hard, base)
         if hard.any():
             knot = Knot(self.changes, self.key, self.chunk_keys, self.chunk_key, self.hole)
-            solved = untangle(self.work, knot, hard, under)
+            solved = untangle(self.work, knot, hard, self._fetch(found, hard))
             held = np.fromiter(solved.rows, np.int64, len(solved.rows))
             more = value_rows(list(solved.rows.values()), len(self.work.names))
-            rows = _Rows(
+            rows = Rows(
                 np.concatenate([rows.key, held]), [np.concatenate(pair) for pair in zip(rows.values, more, strict=True)]
             )
             holes[hard] = False
@@ -139,7 +131,7 @@ class _Part:
         dead = {path: BitMap64(hits.positions) for path, hits in found.items()}
         for path, positions in self._superseded(hard).items():
             dead[path] = dead.get(path, BitMap64()) | positions
-        return self._finish(rows, holes, dead)
+        return self._finish(rows, base, holes, dead)
 
     # What the target holds
 
@@ -176,58 +168,57 @@ class _Part:
         decided[decided] = self.chunk_keys.position[rows] != ASKED
         return decided
 
-    def _fetch(self, found: Mapping[str, Found], plain: Newest, hard: Mask) -> Under:
-        """Read the rows underneath that somebody needs into the pool."""
-        partial = plain.partial & ~plain.reset
-        simple = np.zeros(self.count, np.bool_)
-        simple[plain.keys[partial]] = True
-        simple &= ~hard
-        columns = zip(self.work.names, plain.values, strict=True)
-        lacking = [name for name, rows in columns if (rows[partial] == UNDER).any()]
+    def _fetch(self, found: Mapping[str, Found], hard: Mask) -> Under:
+        """Read the rows under the hard keys into the pool: their values may go to any other key."""
         under = Under({}, {})
-        # Plain keys need few columns, often one: the rest is not even decoded.
-        for needed, names in ((simple, lacking), (hard, self.work.names)):
-            for path, hits in found.items():
-                wanted = needed[hits.keys] & (hard[hits.keys] | ~self.decision.covered[hits.keys])
-                under.target.update(self._pooled(path, hits.positions[wanted], hits.keys[wanted], names))
-            for number, part in enumerate(self.work.slice.chunks):
-                wanted = (self.chunk_keys.chunk == number) & (self.chunk_keys.position != ASKED)
-                wanted &= needed[self.chunk_key]
-                wanted &= hard[self.chunk_key] | (self.decision.row[self.chunk_key] == np.arange(self.chunk_keys.count))
-                rows = np.flatnonzero(wanted)
-                if part.path is not None:
-                    under.chunk.update(self._pooled(part.path, self.chunk_keys.position[rows], rows, names))
+        for path, hits in found.items():
+            wanted = hard[hits.keys]
+            under.target.update(self._pooled(path, hits.positions[wanted], hits.keys[wanted]))
+        for number, part in enumerate(self.work.slice.chunks):
+            wanted = (self.chunk_keys.chunk == number) & (self.chunk_keys.position != ASKED) & hard[self.chunk_key]
+            rows = np.flatnonzero(wanted)
+            if part.path is not None:
+                under.chunk.update(self._pooled(part.path, self.chunk_keys.position[rows], rows))
         return under
 
-    def _pooled(self, path: str, positions: Ints, labels: Ints, names: list[str]) -> dict[int, int]:
-        """Add rows of a file to the pool, with these columns; return the pool row of each label."""
+    def _pooled(self, path: str, positions: Ints, labels: Ints) -> dict[int, int]:
+        """Add rows of a file, at rising positions, to the pool; return the pool row of each label."""
         if not len(positions):
             return {}
-        # The key is in every file; an older file may lack all the others.
-        read = [*self.work.layout.key, *(name for name in names if name not in self.work.layout.key)]
-        taken_rows = take_rows(self.work.lake, path, positions, self.work.layout, read)
-        columns = [
-            taken_rows.column(name) if name in names else pa.nulls(len(positions), self.work.layout.fields[name].type)
-            for name in self.work.names
-        ]
-        self.pool.append(pa.table(columns, names=self.work.names))
+        for _, rows in read_rows(self.work.lake, path, positions, self.work.layout, self.work.names):
+            self.pool.append(rows)
         first, self.pooled = self.pooled, self.pooled + len(positions)
         return dict(zip(labels.tolist(), range(first, self.pooled), strict=True))
 
+    def _base(self, found: Mapping[str, Found], plain: Newest, hard: Mask) -> list[Base]:
+        """Where the rows lie under the keys that stand alone and do not carry every column: read when written."""
+        partial = plain.partial & ~plain.reset
+        needed = np.zeros(self.count, np.bool_)
+        needed[plain.keys[partial]] = True
+        needed &= ~hard
+        base = []
+        for path, hits in found.items():
+            wanted = needed[hits.keys] & ~self.decision.covered[hits.keys]
+            base.append(Base(path, hits.positions[wanted], hits.keys[wanted]))
+        deciding = self.decision.row[self.chunk_key] == np.arange(self.chunk_keys.count)
+        chosen = np.flatnonzero(needed[self.chunk_key] & deciding & (self.chunk_keys.position != ASKED))
+        for number in np.unique(self.chunk_keys.chunk[chosen]).tolist():
+            rows = chosen[self.chunk_keys.chunk[chosen] == number]
+            path = self.work.slice.chunks[number].path
+            assert path is not None  # a row with a position lies in a file
+            base.append(Base(path, self.chunk_keys.position[rows], self.chunk_key[rows]))
+        return [rows for rows in base if len(rows.keys)]
+
     # What the batch makes of it
 
-    def _plain_rows(self, plain: Newest, hard: Mask, under: Under) -> tuple[_Rows, Mask]:
+    def _plain_rows(self, plain: Newest, hard: Mask, base: Sequence[Base]) -> tuple[Rows, Mask]:
         """Rows of the keys that stand alone; an update that finds no row writes nothing."""
-        base = np.full(self.count, UNDER, np.int64)
-        if under.target:
-            base[np.fromiter(under.target, np.int64)] = np.fromiter(under.target.values(), np.int64)
-        if under.chunk:
-            at = np.fromiter(under.chunk, np.int64)
-            base[self.chunk_key[at]] = np.fromiter(under.chunk.values(), np.int64)
-        below = np.where(plain.reset, UNDER, base[plain.keys])
-        written = ~plain.deleted & ~hard[plain.keys] & self.touched[plain.keys] & ~(plain.partial & (below == UNDER))
-        values = [np.where(column == UNDER, below, column)[written] for column in plain.values]
-        return _Rows(plain.keys[written], values), self.hole & ~self.touched
+        below = np.zeros(self.count, np.bool_)
+        for rows in base:
+            below[rows.keys] = True
+        lost = plain.partial & (plain.reset | ~below[plain.keys])
+        written = ~plain.deleted & ~hard[plain.keys] & self.touched[plain.keys] & ~lost
+        return Rows(plain.keys[written], [column[written] for column in plain.values]), self.hole & ~self.touched
 
     def _superseded(self, hard: Mask) -> dict[str, BitMap64]:
         """Chunk rows that another chunk, a later change or a TRUNCATE overrules."""
@@ -243,28 +234,17 @@ class _Part:
             if chunk.path is not None
         }
 
-    def _finish(self, rows: _Rows, holes: Mask, dead: dict[str, BitMap64]) -> Outcome:
+    def _finish(self, rows: Rows, base: Sequence[Base], holes: Mask, dead: dict[str, BitMap64]) -> Outcome:
         """Let finished snapshots replace, then write."""
         open_holes = np.flatnonzero(holes).astype(np.int64)
         if self.work.slice.finished:
             written = Candidates(taken(self.keys, self.first[rows.key]), taken(self.keys, self.first[open_holes]))
             gone = replaced(self.work, self.part, written, dead)
-            rows = _Rows(rows.key[~gone.rows], [column[~gone.rows] for column in rows.values])
+            rows = rows.filter(~gone.rows)
             open_holes = open_holes[~gone.holes]
             dead = gone.dead
         texts = to_text(taken(self.keys, self.first[open_holes]))
-        return Outcome({p: d for p, d in dead.items() if len(d)}, self._write(rows), frozenset(texts))
-
-    def _write(self, rows: _Rows) -> tuple[NewFile, ...]:
-        if not len(rows.key):
-            return ()
         keys = as_table(self.work, taken(self.keys, self.first[rows.key]))
         order = np.asarray(pc.sort_indices(keys, sort_keys=[(n, "ascending") for n in keys.column_names]))
-        columns = [
-            pa.chunked_array([chunk for table in self.pool for chunk in table.column(place).chunks],
-                             self.work.layout.fields[name].type).take(pa.array(values[order]))
-            for place, (name, values) in enumerate(zip(self.work.names, rows.values, strict=True))
-        ]  # fmt: skip
-        table = pa.table(columns, names=self.work.names)
-        written = write_files(self.work.lake, self.work.location, self.work.layout, [table])
-        return tuple(result.file for result in written)
+        added = write_rows(self.work, rows.filter(order), base, self.pool) if len(order) else ()
+        return Outcome({p: d for p, d in dead.items() if len(d)}, added, frozenset(texts))

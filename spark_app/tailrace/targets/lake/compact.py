@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.seams import seam
-from tailrace.targets.lake.access import FileAccess, parquet
+from tailrace.targets.lake.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files import FILE_BYTES, write_physical
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile, LakeTable
@@ -71,19 +71,18 @@ def _schema(access: FileAccess, files: Sequence[DataFile], layout: Layout) -> pa
 
 
 def live_rows(access: FileAccess, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The file's live rows in this schema, a row group at a time; a column that the file lacks is null."""
+    """The file's live rows in this schema, some at a time; a column that the file lacks is null."""
     dead = np.fromiter(file.dead, np.int64, len(file.dead))
     start = 0
     with parquet(access, file.path) as opened:
         present = set(opened.schema_arrow.names)
-        for group in range(opened.metadata.num_row_groups):
-            rows = opened.metadata.row_group(group).num_rows
-            first, last = np.searchsorted(dead, [start, start + rows])
-            alive = np.ones(rows, np.bool_)
+        names = [name for name in schema.names if name in present]
+        for batch in opened.iter_batches(batch_rows(opened, names), columns=names):
+            first, last = np.searchsorted(dead, [start, start + batch.num_rows])
+            alive = np.ones(batch.num_rows, np.bool_)
             alive[dead[first:last] - start] = False
-            table = opened.read_row_group(group, columns=[name for name in schema.names if name in present])
-            yield _in_schema(table.filter(pa.array(alive)), schema)
-            start += rows
+            yield _in_schema(pa.table(batch).filter(pa.array(alive)), schema)
+            start += batch.num_rows
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -16,6 +16,8 @@ from tailrace.targets.lake.model import NewFile
 
 GROUP_ROWS = 128 * 1024
 """Rows per row group: small enough to find one key's group cheaply, large enough to compress well."""
+GROUP_BYTES = 64 << 20
+"""Bytes of a row group's rows in memory: rows of some kilobytes make groups of fewer rows."""
 FILE_BYTES = 128 << 20
 """Aimed size of a data file. Files are built in memory, so this bounds the writer, too."""
 _DATA = "data"
@@ -51,7 +53,8 @@ def write_file(access: FileAccess, path: str, layout: Layout, batches: Iterable[
     for batch in batches:
         if batch.num_rows:
             writer = writer or _writer(sink, layout.arrow)
-            writer.write_table(layout.to_physical(batch), row_group_size=GROUP_ROWS)
+            for piece in _pieces(layout.to_physical(batch)):
+                writer.write_table(piece, row_group_size=GROUP_ROWS)
     return None if writer is None else _finish(access, path, sink, writer)
 
 
@@ -68,15 +71,35 @@ def write_physical(
     """The same for rows that have the data files' schema already."""
     sink: pa.BufferOutputStream = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
-    for batch in batches:
-        for start in range(0, batch.num_rows, GROUP_ROWS):
-            writer = writer or _writer(sink, schema)
-            writer.write_table(batch.slice(start, GROUP_ROWS), row_group_size=GROUP_ROWS)
-            if sink.tell() >= file_bytes:
-                yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
-                sink, writer = pa.BufferOutputStream(), None
+    for group in _groups(batches):
+        writer = writer or _writer(sink, schema)
+        writer.write_table(group, row_group_size=GROUP_ROWS)
+        if sink.tell() >= file_bytes:
+            yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
+            sink, writer = pa.BufferOutputStream(), None
     if writer is not None:
         yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
+
+
+def _groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a row group's size."""
+    held: list[pa.Table] = []
+    rows = size = 0
+    for batch in batches:
+        for piece in _pieces(batch):
+            if held and (rows + piece.num_rows > GROUP_ROWS or size + piece.nbytes > GROUP_BYTES):
+                yield pa.concat_tables(held)
+                held, rows, size = [], 0, 0
+            held.append(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _pieces(batch: pa.Table) -> Iterator[pa.Table]:
+    step = max(1, min(GROUP_ROWS, GROUP_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def _writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:

@@ -6,7 +6,7 @@ them is kept in an LRU cache with a bound in bytes: data files are immutable, so
 do not fit are scanned one row group at a time, those whose statistics exclude every key passed over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace.errors import TargetChanged
-from tailrace.targets.lake.access import FileAccess, parquet
+from tailrace.targets.lake.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.index import FileIndex, IndexCache, Matches, search_once
 from tailrace.targets.lake.keys import canonical
 from tailrace.targets.lake.layout import Layout
@@ -151,27 +151,57 @@ def _bounds(statistics: pq.Statistics | None) -> tuple[object | None, object | N
         return None, None
 
 
-def take_rows(
-    access: FileAccess, path: str, positions: Positions, layout: Layout, names: Sequence[str] | None = None
-) -> pa.Table:
-    """The rows at these positions (any order, kept), by source column name; a column the file lacks is null."""
-    names = [column.name for column in layout.schema.columns] if names is None else names
-    order = np.argsort(positions, kind="stable")
-    rising = positions[order]
+def read_rows(
+    access: FileAccess, path: str, rising: Positions, layout: Layout, names: Sequence[str]
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows at these rising positions, some at a time, by source column name; a column that the file lacks is null.
+    With each table comes how many rows came before it. No more is decoded at once than `access.batch_rows` allows."""
     with parquet(access, path) as opened:
         present = set(opened.schema_arrow.names)
         read = [name for name in layout.physical(names) if name in present]
-        parts, start = [], 0
+        size = batch_rows(opened, read)
+        start = 0
         for group in range(opened.metadata.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows
             first, last = np.searchsorted(rising, [start, start + rows])
             if last > first:
-                parts.append(opened.read_row_group(group, columns=read).take(pa.array(rising[first:last] - start)))
+                yield from _read_group(opened, group, size, read, first, rising[first:last] - start, layout, names)
             start += rows
+
+
+def _read_group(  # noqa: PLR0917
+    opened: pq.ParquetFile,
+    group: int,
+    size: int,
+    read: list[str],
+    before: int,
+    wanted: Positions,
+    layout: Layout,
+    names: Sequence[str],
+) -> Iterator[tuple[int, pa.Table]]:
+    at = done = 0
+    for batch in opened.iter_batches(size, row_groups=[group], columns=read):
+        last = int(np.searchsorted(wanted, at + batch.num_rows))
+        if last > done:
+            rows = pa.table(batch).take(pa.array(wanted[done:last] - at))
+            yield before + done, pa.table(_columns(rows, layout, names), names=list(names))
+        at, done = at + batch.num_rows, last
+        if done == len(wanted):
+            return
+
+
+def take_rows(
+    access: FileAccess, path: str, positions: Positions, layout: Layout, names: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows at these positions (any order, kept), all of them at once."""
+    names = [column.name for column in layout.schema.columns] if names is None else names
+    order = np.argsort(positions, kind="stable")
+    parts = [rows for _, rows in read_rows(access, path, positions[order], layout, names)]
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    table = pa.concat_tables(parts).take(pa.array(back)) if parts else None
-    return pa.table(_columns(table, layout, names), names=list(names))
+    if not parts:
+        return pa.table(_columns(None, layout, names), names=list(names))
+    return pa.concat_tables(parts).take(pa.array(back))
 
 
 def _columns(table: pa.Table | None, layout: Layout, names: Sequence[str]) -> list[Any]:

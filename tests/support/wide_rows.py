@@ -1,0 +1,96 @@
+"""Updates that leave a wide column unchanged: a target, a log, and the batch applied in a process of its own.
+
+`python -m support.wide_rows FOLDER ROWS WIDTH` applies and prints the most memory that the process ever had, in MiB.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from support.folder_lake import FolderAccess, FolderTable, layout_of
+from support.lake import table_schema
+from tailrace.apply import engine
+from tailrace.apply.slice import cut
+from tailrace.apply.work import Work
+from tailrace.changelog.segments import segment_schema, write_segment
+from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, TableLog
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.storage import Storage
+from tailrace.targets.lake.access import parquet
+from tailrace.targets.lake.files import write_files
+from tailrace.targets.lake.model import AppliedState, Commit
+
+SCHEMA = table_schema([("id", "int64"), ("n", "int64"), ("wide", "string")], ["id"])
+
+
+def value(number: int, width: int) -> str:
+    return f"{number:09d}".ljust(width, "abcdefghij"[number % 10])
+
+
+def target(folder: Path, rows: int, width: int) -> FolderTable:
+    """The rows before the batch."""
+    table = FolderTable(folder, SCHEMA)
+
+    def some() -> Iterator[pa.Table]:
+        for start in range(0, rows, 500):
+            ids = range(start, min(start + 500, rows))
+            yield pa.table({"id": ids, "n": [0] * len(ids), "wide": [value(number, width) for number in ids]})
+
+    written = list(write_files(table.access, table.location, layout_of(SCHEMA), some()))
+    table.commit(Commit(AppliedState("log", schema_version=1), [result.file for result in written]))
+    return table
+
+
+def updates(folder: Path, rows: int) -> LogState:
+    """`n` changes in every row, in one record."""
+    schema = segment_schema(SCHEMA)
+    data = pa.table(
+        {
+            "_seq": pa.array(range(1, rows + 1)),
+            "_op": ["U"] * rows,
+            "_commit_ts": pa.array([0] * rows, schema.field("_commit_ts").type),
+            "_tx": pa.array([1] * rows),
+            "_unchanged": pa.array([[2]] * rows, schema.field("_unchanged").type),
+            "_old_key": pa.nulls(rows, schema.field("_old_key").type),
+            "id": pa.array(range(rows)),
+            "n": pa.array(range(rows)),
+            "wide": pa.nulls(rows, pa.string()),
+        },
+        schema=schema,
+    )
+    segment = write_segment(Storage.open(StorageConfig(location=folder.as_uri())), SCHEMA, data)
+    logged = LoggedSchema(record=0, after_seq=0, table=SCHEMA)
+    table = TableLog(
+        table_id=SCHEMA.table_id, added_record=0, edge_xid=1, initial_snapshot=False, schemas=(logged,),
+        segments=(LoggedSegment(record=1, segment=segment),),
+    )  # fmt: skip
+    return LogState(number=1, last_seq=rows, tables={SCHEMA.table_id: table})
+
+
+def apply(folder: Path, rows: int, width: int) -> int:
+    """Make, apply and check; the peak memory of the process in MiB."""
+    table, log = target(folder / "table", rows, width), updates(folder, rows)
+    batch = cut(log, SCHEMA.table_id, table.applied, 1)
+    assert batch is not None
+    work = Work(batch, layout_of(SCHEMA), FolderAccess(str(folder)), table.access, table.location, table.files)
+    table.commit(engine.build(work))
+    seen = set[int]()
+    for file in table.files:
+        if len(file.dead) == file.rows:
+            continue
+        assert not file.dead
+        with parquet(table.access, file.path) as opened:
+            for found in opened.iter_batches(500):
+                for row in found.to_pylist():
+                    number, n, wide = row.values()
+                    assert n == number and wide == value(number, width)
+                    seen.add(number)
+    assert seen == set(range(rows))
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) >> 10
+
+
+if __name__ == "__main__":
+    print(apply(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
