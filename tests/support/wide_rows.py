@@ -14,6 +14,7 @@ from support.lake import table_schema
 from tailrace.apply import engine
 from tailrace.apply.slice import cut
 from tailrace.apply.work import Work
+from tailrace.changelog.segment_list import SegmentList
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, TableLog
 from tailrace.contract.resources import Storage as StorageConfig
@@ -64,7 +65,7 @@ def updates(folder: Path, rows: int) -> LogState:
     logged = LoggedSchema(record=0, after_seq=0, table=SCHEMA)
     table = TableLog(
         table_id=SCHEMA.table_id, added_record=0, edge_xid=1, initial_snapshot=False, schemas=(logged,),
-        segments=(LoggedSegment(record=1, segment=segment),),
+        segments=SegmentList.of([LoggedSegment(record=1, segment=segment)]),
     )  # fmt: skip
     return LogState(number=1, last_seq=rows, tables={SCHEMA.table_id: table})
 
