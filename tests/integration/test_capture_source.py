@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.capture import CaptureRun, check_invariants, eventually, lsn, refused, source_rows, started
+from support.capture import CaptureRun, check_invariants, eventually, lsn, made_slot, refused, source_rows, started
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from tailrace.capture.requests import ChunkTooOld
@@ -22,10 +22,11 @@ def test_a_slot_that_is_missing_made_anew_or_moved_is_a_lost_position(capture: C
     capture.catch_up()
     assert capture.stop() == 0
     records = len(capture.records())
-    server.execute("SELECT pg_drop_replication_slot('tailrace_shop')")
-    refused(capture, 12, "PositionLost", "tailrace_shop", "missing")
+    slot = made_slot(capture)
+    server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    refused(capture, 12, "PositionLost", slot, "missing")
     server.execute("INSERT INTO t VALUES (2, 'never in the log')")
-    server.execute("SELECT pg_create_logical_replication_slot('tailrace_shop', 'pgoutput')")
+    server.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     refused(capture, 12, "PositionLost", "after the journal's position")
     assert all(not r["segments"] for r in capture.records()[records:])
 
@@ -36,7 +37,7 @@ def test_a_slot_that_somebody_else_moved_forward_is_a_lost_position(capture: Cap
     capture.catch_up()
     assert capture.stop() == 0
     server.execute("INSERT INTO t VALUES (1, 'a')")
-    server.execute("SELECT pg_replication_slot_advance('tailrace_shop', pg_current_wal_lsn())")
+    server.execute(f"SELECT pg_replication_slot_advance('{made_slot(capture)}', pg_current_wal_lsn())")
     refused(capture, 12, "PositionLost", "moved forward")
 
 

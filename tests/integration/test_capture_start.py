@@ -1,12 +1,13 @@
 """What capture does at its start, and to the source: whom it refuses, what it leaves alone, what it finds changed."""
 
+import shutil
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from support.capture import CaptureRun, check_invariants, eventually, refused, source_rows, started
+from support.capture import CaptureRun, check_invariants, eventually, made_slot, refused, source_rows, started
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 SLOTS = "SELECT slot_name::text FROM pg_replication_slots"
@@ -40,18 +41,52 @@ def test_a_source_that_is_not_fit_is_refused_before_anything_is_made(capture: Ca
     assert list((capture.folder / "log").rglob("*.json")) == []
 
 
-def test_the_slot_of_a_namesake_is_left_alone(capture: CaptureRun, tmp_path: Path) -> None:
+def test_a_namesake_with_another_change_log_has_a_slot_of_its_own(capture: CaptureRun, tmp_path: Path) -> None:
     server = started(capture, TABLE)
     other = CaptureRun(server, tmp_path / "other")
-    refused(other, 10, "SourceRefused", "'tailrace_shop'", "holds no change log")
-    server.execute("INSERT INTO t VALUES (1, 'a')")
+    other.start()
+    try:
+        server.execute("INSERT INTO t VALUES (1, 'a')")
+        for run in (capture, other):
+            run.catch_up()
+            assert run.fold("public.t") == source_rows(server, "t")
+        assert len(server.execute("SELECT slot_name FROM pg_replication_slots WHERE active")) == 2
+    finally:
+        other.kill()
+
+
+def test_a_slot_of_our_name_without_its_change_log_is_left_alone(capture: CaptureRun) -> None:
+    """Its change log may only have been moved: to drop the slot would lose that log's position."""
+    server = started(capture, TABLE)
     capture.catch_up()
     assert capture.stop() == 0
-    refused(other, 10, "SourceRefused", "'tailrace_shop'", "holds no change log")
+    log, away = capture.folder / "log", capture.folder / "away"
+    log.rename(away)
+    refused(capture, 10, "SourceRefused", made_slot(capture), "holds no change log")
+    shutil.rmtree(log, ignore_errors=True)
+    away.rename(log)
     capture.start()
     server.execute("INSERT INTO t VALUES (2, 'b')")
     capture.catch_up()
     assert capture.fold("public.t") == source_rows(server, "t")
+
+
+def test_a_given_slot_is_not_taken_from_another_replicator_that_reads_it(capture: CaptureRun, tmp_path: Path) -> None:
+    server = capture.server
+    server.execute(TABLE)
+    server.execute("CREATE PUBLICATION given FOR TABLE t")
+    server.execute("SELECT pg_create_logical_replication_slot('given', 'pgoutput')")
+    capture.source = {"slot": "given", "publication": "given"}
+    started(capture, "SELECT 1")
+    reader = server.execute("SELECT active_pid FROM pg_replication_slots")
+    other = CaptureRun(server, tmp_path / "other", source=capture.source)
+    refused(other, 10, "SourceRefused", "'given' is in use by backend")
+    assert server.execute("SELECT active_pid FROM pg_replication_slots") == reader, "its connection lives"
+    capture.kill()
+    capture.start()
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.catch_up()
+    assert capture.fold("public.t") == source_rows(server, "t"), "its own predecessor's connection is ended"
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
@@ -242,7 +277,7 @@ def test_why_the_server_ended_the_stream_is_told(capture: CaptureRun) -> None:
 
 def test_a_publication_that_is_dropped_is_a_lost_position(capture: CaptureRun) -> None:
     server = started(capture, TABLE)
-    server.execute("DROP PUBLICATION tailrace_shop")
+    server.execute(f"DROP PUBLICATION {made_slot(capture)}")
     server.execute("INSERT INTO t VALUES (1, 'never seen')")
     assert capture.wait() == 12
     assert capture.fault()["name"] == "PositionLost"

@@ -202,6 +202,11 @@ def started(run: CaptureRun, tables: str) -> PostgresServer:
     return run.server
 
 
+def made_slot(run: CaptureRun) -> str:
+    """What the server's only slot is called; the publication likewise, if Tailrace made both."""
+    return str(run.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
+
+
 def refused(run: CaptureRun, code: int, name: str, *words: str) -> None:
     """A start ends with this exit code and error."""
     run.start(wait=False)
