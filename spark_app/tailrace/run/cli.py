@@ -90,8 +90,9 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="everything that was looked at, as one JSON document")
     sub.set_defaults(act=commands.doctor)
-    sub = _verb(verbs, "drop", "drop the slot and publication that Tailrace made; with --data the copies too")
+    sub = _verb(verbs, "drop", "drop the slot and publication that this change log made; with --data the copies too")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
+    sub.add_argument("--wait", default="0s", metavar="TIME", help="if it fails, keep trying for so long (30s, 5m)")
     sub.set_defaults(act=commands.drop)
     return top
 

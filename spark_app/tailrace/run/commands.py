@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import logging
 import os
 import time
 from dataclasses import asdict
@@ -11,15 +12,22 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.console import Console
 
-from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.driver import DropReport, SnapshotBody
 from tailrace.contract.manifest import Manifest, invalid, load
 from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
-from tailrace.errors import InvalidManifest
+from tailrace.contract.units import seconds
+from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.run import display
 from tailrace.run.client import DriverClient
 from tailrace.run.folder import RunFolder
 from tailrace.snapshot.planner import request_id
 from tailrace.storage_access import SECRETS_VARIABLE
+
+log = logging.getLogger(__name__)
+DROP_PAUSE = 5.0
+"""Seconds between two attempts of `drop --wait`."""
+TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
+"""Path of the container's termination message, in a pod of the operator's."""
 
 
 def manifest_of(options: argparse.Namespace) -> Manifest:
@@ -165,17 +173,38 @@ def change_snapshot(options: argparse.Namespace) -> int:
 
 
 def drop(options: argparse.Namespace) -> int:
-    from tailrace.run.drop import drop as drop_all  # brings the database client
+    from tailrace.run import drop as dropping  # brings the database client
 
     replicator = manifest_of(options).replicator(options.name)
     folder = RunFolder.of(replicator.metadata.name, options.run_dir)
     folder.take()  # the slot of a Replicator that runs here is in use
+    until = time.monotonic() + seconds(options.wait)
+    steps: list[dropping.Step] = []
     try:
-        for line in drop_all(replicator, secrets_folder(), folder.path, data=options.data):
-            print(line)
+        while True:
+            try:
+                for step in dropping.drop(replicator, secrets_folder(), folder.path, data=options.data):
+                    print(step, flush=True)
+                    steps = [*(s for s in steps if s.what != step.what or s.outcome == "dropped"), step]
+                break
+            except InvalidManifest:
+                raise
+            except TailraceError as error:  # a refusal too: rights, passwords and Secrets come right while it waits
+                if time.monotonic() + DROP_PAUSE > until:
+                    raise
+                log.warning("%s; tried again in %.0f s", error, DROP_PAUSE)
+                time.sleep(DROP_PAUSE)
     finally:
         folder.release()
+    last_words(dropping.report_of(replicator, steps, complete=True))
     return 0
+
+
+def last_words(report: DropReport) -> None:
+    """For the operator, which has no other word of a container that has ended."""
+    place = os.environ.get(TERMINATION_VARIABLE)
+    if place:
+        Path(place).write_text(report.to_message(), encoding="utf-8")
 
 
 def doctor(options: argparse.Namespace) -> int:

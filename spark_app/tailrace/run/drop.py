@@ -1,116 +1,113 @@
-"""`tailrace drop`: what a Replicator leaves in the world when it goes for good. Run by hand or by the operator's Job.
+"""`tailrace drop`: what a Replicator leaves in the world when it goes for good. Run by hand, by the operator's Job, or
+by the driver itself before it ends.
 
-Slot and publication that Tailrace made are dropped, those named in the manifest are kept. With `data`, tables and
-change log go too: only tables that the change log says were applied, and of the change log's location only its own
-folders, so that what somebody else keeps at the same places stays.
+What is dropped has been proven this Replicator's (`run.claims`); what has not is kept and named. With `data`, tables
+and change log go too (`run.drop_data`); without it the change log is left to whoever starts next.
 Every step may have been done before, by this command or by a person: it can be run again after it died anywhere.
 """
 
 import logging
-import os
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tailrace.capture import slots
-from tailrace.capture.names import Names
-from tailrace.changelog import paths
-from tailrace.changelog.journal import JournalReader, read_origin
-from tailrace.changelog.state import LogState, TableLog
-from tailrace.contract.resources import Replicator, ReplicatorSpec
-from tailrace.errors import TargetRefused
-from tailrace.path_names import table_folder
-from tailrace.run.places import PROBES
+from tailrace.capture.first_start import FirstStart
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import EpochStarted
+from tailrace.changelog.state import LogState
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract import ownership
+from tailrace.contract.driver import DropReport
+from tailrace.contract.resources import Replicator
+from tailrace.errors import TailraceError
+from tailrace.run import claims, drop_data
+from tailrace.run.claims import Claim, Known
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.replication import release_slot
-from tailrace.storage import NotFound, Storage
+from tailrace.storage import Storage
 
 log = logging.getLogger(__name__)
-OURS = (paths.SEGMENTS, PROBES, paths.JOURNAL)
-"""What lies at a change log's location. The journal goes after everything that it alone names."""
 
 
-def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[str]:
+@dataclass(frozen=True)
+class Step:
+    """One thing that was looked at, and what became of it."""
+
+    what: str
+    outcome: Literal["dropped", "kept", "absent"]
+    why: str = ""
+    """Of what is kept."""
+
+    def __str__(self) -> str:
+        words = {"dropped": "dropped", "kept": f"kept: {self.why}", "absent": "there is none"}
+        return f"{self.what}: {words[self.outcome]}"
+
+
+def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[Step]:
     """Does it and tells each step. The source first: a slot left behind fills its disk."""
-    names = Names.of_log(replicator, read_origin(Storage.open(replicator.spec.storage)))
+    storage = Storage.open(replicator.spec.storage)
+    found = _read(storage)
+    state, left = found if not isinstance(found, TailraceError) else (None, None)
     config = PgConfig.of(replicator.spec.source, "tailrace drop", secrets)
     with connect(config) as connection:
-        yield _slot(connection, names)
-        yield _publication(connection, names)
+        server = slots.identify(connection)
+        known = Known(replicator, storage.root, server.system_identifier, server.database, state, left)
+        # A publication whose slot is still read would end that stream.
+        for claim in (*claims.claims(known, "slot"), *claims.claims(known, "publication")):
+            yield _drop_claim(connection, claim)
+    if isinstance(found, TailraceError):
+        raise found  # what bears this Replicator's uid has been dropped; all else needs the change log's word
     if data:
-        yield from _data(replicator.spec, run_dir)
+        yield from (Step(*step) for step in drop_data.drop(known, storage, run_dir))
+    elif state is not None and claims.foreign(known) is None and not state.released:
+        _release(storage, ownership.owner(replicator))
+    if left is not None and left.owner in (None, *known.asking):
+        # Dying before this line: the note still says what was made, and all of it is gone.
+        FirstStart.forget(storage)
 
 
-def _slot(connection: Connection, names: Names) -> str:
-    if not names.slot_is_ours:
-        return f"replication slot {names.slot} is named in the manifest: kept"
-    if slots.find_slot(connection, names.slot) is None:
-        return f"replication slot {names.slot}: there is none"
-    # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
-    release_slot(connection, names.slot, names.applications, time.sleep)
-    if slots.find_slot(connection, names.slot) is not None:  # half made, it went with its maker
-        slots.drop_slot(connection, names.slot)
-    return f"replication slot {names.slot}: dropped"
-
-
-def _publication(connection: Connection, names: Names) -> str:
-    if not names.publication_is_ours:
-        return f"publication {names.publication} is named in the manifest: kept"
-    return f"publication {names.publication}: " + (
-        "dropped" if slots.drop_publication(connection, names.publication) else "there is none"
+def report_of(replicator: Replicator, steps: list[Step], complete: bool) -> DropReport:
+    return DropReport(
+        kind="drop-report",
+        owner=ownership.owner(replicator),
+        complete=complete,
+        dropped=tuple(step.what for step in steps if step.outcome == "dropped"),
+        kept=tuple(f"{step.what}: {step.why}" for step in steps if step.outcome == "kept"),
     )
 
 
-def _data(spec: ReplicatorSpec, run_dir: Path) -> Iterator[str]:
-    storage = Storage.open(spec.storage)
-    tables = [t for t in _state(storage).tables.values() if t.applied_record > 0]
-    yield from _tables(spec, tables, run_dir)
-    for folder in OURS:
-        for path, _ in storage.list(folder):
-            storage.delete(path)
-        storage.prune(folder)
-    yield f"change log {storage.root}: deleted"
-
-
-def _state(storage: Storage) -> LogState:
+def _read(storage: Storage) -> tuple[LogState | None, FirstStart | None] | TailraceError:
+    """The change log (None: there is none) and the note of a first start; or why they cannot be read."""
     try:
         reader = JournalReader.open(storage)
-    except NotFound:
-        return LogState()
-    while reader.poll():
-        pass
-    return reader.state
+        return (reader.state if reader.state.origin is not None else None), FirstStart.read(storage)
+    except TailraceError as error:
+        return error
 
 
-def _tables(spec: ReplicatorSpec, tables: list[TableLog], run_dir: Path) -> Iterator[str]:
-    lake = Storage.open(spec.target)
-    catalog = spec.target.catalog
-    if tables and spec.target.type == "iceberg" and catalog is not None and catalog.type != "folder":
-        _drop_from_catalog(spec, tables, run_dir)
-    for table in tables:
-        first = table.schemas[0].table
-        folder = table_folder(first.schema_name, first.table_name)
-        for path, _ in lake.list(folder + "/"):
-            lake.delete(path)
-        lake.prune(folder)
-        yield f"table {lake.root}/{folder}: deleted"
+def _drop_claim(connection: Connection, claim: Claim) -> Step:
+    if claim.kind == "slot":
+        there = slots.find_slot(connection, claim.name) is not None
+    else:
+        there = slots.published(connection, claim.name) is not None
+    if not there:
+        return Step(claim.what, "absent")
+    if claim.kept is not None:
+        return Step(claim.what, "kept", claim.kept)
+    if claim.kind == "publication":
+        slots.drop_publication(connection, claim.name)
+        return Step(claim.what, "dropped")
+    # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
+    release_slot(connection, claim.name, claim.applications, time.sleep)
+    if slots.find_slot(connection, claim.name) is not None:  # half made, it went with its maker
+        slots.drop_slot(connection, claim.name)
+    return Step(claim.what, "dropped")
 
 
-def _drop_from_catalog(spec: ReplicatorSpec, tables: list[TableLog], run_dir: Path) -> None:
-    """The catalog's entries; the files are deleted afterwards like any others."""
-    from tailrace.run import class_archive, session
-    from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
-    from tailrace.targets.lake.iceberg_java import Java, guarded
-
-    run_dir.mkdir(parents=True, exist_ok=True)
-    spark = session.start(spec, run_dir, run_dir / "spark.log", class_archive.java_options())
-    try:
-        catalog = IcebergCatalog.open(Java.of(spark), spec.target, os.environ)
-        for table in tables:
-            first = table.schemas[0].table
-            identifier = catalog.identifier(first.schema_name, first.table_name)
-            with guarded(first.name, "dropping"):
-                if catalog.catalog.tableExists(identifier) and not catalog.catalog.dropTable(identifier, False):
-                    raise TargetRefused(f"the catalog does not drop {first.name}", "Drop it by hand.")
-    finally:
-        session.stop(spark)
+def _release(storage: Storage, owner: str) -> None:
+    """The log has no owner any more, so the same manifest, applied again, may go on with it."""
+    JournalWriter.claim(storage, uuid.uuid4().hex, started=EpochStarted(owner=owner, released=True))
