@@ -4,13 +4,19 @@ import pytest
 
 from support.journals import table_schema
 from support.resources import replicator
-from tailrace.changelog.state import LoggedSchema, TableLog
+from tailrace.changelog.records import Origin
+from tailrace.changelog.state import LoggedSchema, LogState, TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import TargetRefused
-from tailrace.run.drop import _data
+from tailrace.run import drop_data
+from tailrace.run.claims import Known
 from tailrace.run.targets import location, require_no_former_place
 from tailrace.storage import Storage
+
+ORIGIN = Origin(
+    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
 
 
 def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path: Path) -> None:
@@ -25,7 +31,10 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
     for path in foreign:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert len(list(_data(Replicator.model_validate(document).spec, tmp_path))) == 1
+    storage = Storage.open(StorageConfig.model_validate(place))
+    log = LogState(number=0, origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
+    known = Known(Replicator.model_validate(document), storage.root, "1", "d", log)
+    assert [line[1] for line in drop_data.drop(known, storage, tmp_path)] == ["dropped"]
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
 
 

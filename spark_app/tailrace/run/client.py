@@ -9,7 +9,17 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from tailrace.contract.driver import SNAPSHOTS, STATUS, Problem, SnapshotAnswer, SnapshotBody, SuspendBody
+from tailrace.contract.driver import (
+    DROP,
+    SNAPSHOTS,
+    STATUS,
+    DropAnswer,
+    DropBody,
+    Problem,
+    SnapshotAnswer,
+    SnapshotBody,
+    SuspendBody,
+)
 from tailrace.contract.status import Status
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.run.folder import NotRunning, RunFolder
@@ -52,6 +62,9 @@ class DriverClient:
 
     def stop(self, snapshot_id: str) -> None:
         self._call("DELETE", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}")
+
+    def drop(self, data: bool) -> DropAnswer:
+        return DropAnswer.model_validate_json(self._call("POST", DROP, DropBody(data=data).model_dump_json()))
 
     def _call(self, method: str, path: str, body: str | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}

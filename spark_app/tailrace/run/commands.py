@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.console import Console
 
-from tailrace.contract.driver import DropReport, SnapshotBody
+from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.manifest import Manifest, invalid, load
 from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
 from tailrace.contract.units import seconds
@@ -26,8 +26,6 @@ from tailrace.storage_access import SECRETS_VARIABLE
 log = logging.getLogger(__name__)
 DROP_PAUSE = 5.0
 """Seconds between two attempts of `drop --wait`."""
-TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
-"""Path of the container's termination message, in a pod of the operator's."""
 
 
 def manifest_of(options: argparse.Namespace) -> Manifest:
@@ -185,7 +183,7 @@ def drop(options: argparse.Namespace) -> int:
             try:
                 for step in dropping.drop(replicator, secrets_folder(), folder.path, data=options.data):
                     print(step, flush=True)
-                    steps = [*(s for s in steps if s.what != step.what or s.outcome == "dropped"), step]
+                    steps.append(step)
                 break
             except InvalidManifest:
                 raise
@@ -196,15 +194,8 @@ def drop(options: argparse.Namespace) -> int:
                 time.sleep(DROP_PAUSE)
     finally:
         folder.release()
-    last_words(dropping.report_of(replicator, steps, complete=True))
+    dropping.leave(dropping.report_of(replicator, steps, complete=True))
     return 0
-
-
-def last_words(report: DropReport) -> None:
-    """For the operator, which has no other word of a container that has ended."""
-    place = os.environ.get(TERMINATION_VARIABLE)
-    if place:
-        Path(place).write_text(report.to_message(), encoding="utf-8")
 
 
 def doctor(options: argparse.Namespace) -> int:

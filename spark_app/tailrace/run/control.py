@@ -11,10 +11,11 @@ from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import SnapshotEnded, SnapshotSuspended
 from tailrace.changelog.state import LogState, SnapshotState
-from tailrace.contract.driver import SnapshotAnswer, SnapshotBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.contract.status import Fault, Status
 from tailrace.errors import InvalidManifest, Retry, TailraceError
+from tailrace.run.farewell import Farewell
 from tailrace.run.rates import Rates
 from tailrace.run.server import Conflict, Unknown
 from tailrace.run.snapshots import SnapshotRunner
@@ -43,6 +44,7 @@ class DriverControl:
         self.watch: CaptureClient | None = None
         """For questions that are answered at once: `client` may be waiting for a record."""
         self.loops: dict[str, Loop] = {}
+        self.farewell: Farewell | None = None
         self.suspended = False
         self.stopped = False
         self.fault: Fault | None = None
@@ -152,6 +154,14 @@ class DriverControl:
         if known is None:
             raise Unknown(f"no snapshot has the id {snapshot_id}.", "See `tailrace status` for the ids.")
         return known
+
+    # ---- the end ----
+
+    def drop(self, data: bool) -> DropAnswer:
+        if self.farewell is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        self.loops = {}  # they end: to stand still is no ailment any more
+        return self.farewell.ask(data)
 
     def _ready(self) -> tuple[SharedJournal, CaptureClient]:
         if self.journal is None or self.client is None:

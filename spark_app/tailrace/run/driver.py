@@ -28,6 +28,7 @@ from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
 from tailrace.run import class_archive, display, launch, places, session
 from tailrace.run.control import DriverControl, Requests
 from tailrace.run.ending import Ending
+from tailrace.run.farewell import Farewell
 from tailrace.run.launch import Parts, Settings
 from tailrace.run.once import OnceCheck, Verdict
 from tailrace.run.report import Reporter
@@ -69,6 +70,7 @@ class Driver:
         self._ending = Ending()
         self._failing: list[TableStatus] = []
         """As the last status has them; the last lines of the log name them."""
+        self._farewell = control.farewell = Farewell(settings.replicator, settings.secrets, self._folder, self._ending)
         self._broken: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.turned = time.monotonic()
@@ -88,10 +90,13 @@ class Driver:
         finally:
             self._ending.set()
             capture.stop()
-            server.close()
-            self._folder.retract()
-            self._folder.release()
-            view.close()  # last: a terminal that is gone must not keep capture alive
+            try:
+                self._farewell.carry_out()
+            finally:
+                server.close()
+                self._folder.retract()
+                self._folder.release()
+                view.close()  # last: a terminal that is gone must not keep capture alive
         self._ending.tell_end(self._failing)
         return code
 
@@ -157,6 +162,8 @@ class Driver:
     def _take_down(self, parts: Parts, view: display.Paced) -> None:
         """Commits under way end; nothing is waited for when that was asked twice."""
         self._ending.set()
+        if self._farewell.namespace_ends:
+            self._ending.hurry()  # the pod has little time, and the source comes first
         if self._ending.hurried:
             return
         without_jvm_errors("the apply stream", parts.stream.stop)

@@ -6,7 +6,7 @@ and change log go too (`run.drop_data`); without it the change log is left to wh
 Every step may have been done before, by this command or by a person: it can be run again after it died anywhere.
 """
 
-import logging
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -30,7 +30,8 @@ from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.replication import release_slot
 from tailrace.storage import Storage
 
-log = logging.getLogger(__name__)
+TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
+"""Path of the container's termination message, in a pod of the operator's."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,23 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
 
 
 def report_of(replicator: Replicator, steps: list[Step], complete: bool) -> DropReport:
+    """`steps` of one attempt or several: the last word on each thing counts."""
+    dropped = dict.fromkeys(step.what for step in steps if step.outcome == "dropped")
+    kept = {step.what: step.why for step in steps if step.outcome == "kept" and step.what not in dropped}
     return DropReport(
         kind="drop-report",
         owner=ownership.owner(replicator),
         complete=complete,
-        dropped=tuple(step.what for step in steps if step.outcome == "dropped"),
-        kept=tuple(f"{step.what}: {step.why}" for step in steps if step.outcome == "kept"),
+        dropped=tuple(dropped),
+        kept=tuple(f"{what}: {why}" for what, why in kept.items()),
     )
+
+
+def leave(report: DropReport) -> None:
+    """As the container's last words, which the operator reads from its pod when it answers no more."""
+    place = os.environ.get(TERMINATION_VARIABLE)
+    if place:
+        Path(place).write_text(report.to_message(), encoding="utf-8")
 
 
 def _read(storage: Storage) -> tuple[LogState | None, FirstStart | None] | TailraceError:

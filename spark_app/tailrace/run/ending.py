@@ -7,6 +7,7 @@ lock, so it only leaves a note; `is_set` and `wait` pass it on.
 import logging
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from types import FrameType
 
@@ -38,6 +39,14 @@ class Ending:
             raise KeyboardInterrupt
         self._asked = number
 
+    @property
+    def signalled(self) -> bool:
+        return self._asked is not None
+
+    def hurry(self) -> None:
+        """Nothing is waited for: there is something more urgent to do."""
+        self.hurried = True
+
     def set(self) -> None:
         self._event.set()
 
@@ -61,6 +70,12 @@ class Ending:
             )
         else:
             log.info("shut down cleanly")
+
+    def pause(self, seconds: float) -> None:
+        """Up to so long, or until a signal; also after `set`."""
+        until = time.monotonic() + seconds
+        while not self.signalled and time.monotonic() < until:
+            time.sleep(min(0.1, seconds))
 
     def wait(self, seconds: float) -> bool:
         """Up to so long; True: it is to end."""

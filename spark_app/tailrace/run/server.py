@@ -1,4 +1,4 @@
-"""The driver's HTTP server for `tailrace.contract.driver`: status, metrics, health and the snapshot verbs.
+"""The driver's HTTP server for `tailrace.contract.driver`: status, metrics, health and the verbs.
 
 Threads of the standard library's server call the `Control` that the driver gives; the verbs that change something need
 the bearer token. Bodies are bounded, so that nobody can fill the driver's memory.
@@ -14,10 +14,13 @@ from urllib.parse import unquote
 from pydantic import BaseModel, ValidationError
 
 from tailrace.contract.driver import (
+    DROP,
     HEALTH,
     METRICS,
     SNAPSHOTS,
     STATUS,
+    DropAnswer,
+    DropBody,
     Problem,
     SnapshotAnswer,
     SnapshotBody,
@@ -53,6 +56,9 @@ class Control(Protocol):
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer: ...
     def stop_snapshot(self, snapshot_id: str) -> None: ...
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None: ...
+    def drop(self, data: bool) -> DropAnswer:
+        """Answers at once, however far it is."""
+        ...
 
 
 class Server:
@@ -97,6 +103,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._guarded(self._put)
 
+    def do_POST(self) -> None:
+        self._guarded(self._post)
+
     def do_DELETE(self) -> None:
         self._guarded(self._delete)
 
@@ -110,6 +119,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(200, b"{}", "application/json")
             case _:
                 self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
+
+    def _post(self) -> None:
+        body = self._body()
+        if self.path == DROP:
+            self._send(200, self.control.drop(DropBody.model_validate_json(body).data))
+        else:
+            self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
 
     def _delete(self) -> None:
         match self._snapshot_path():
