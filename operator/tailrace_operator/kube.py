@@ -24,6 +24,8 @@ CALLS = 16
 """At the same time, without watches and the lease: many objects may be due at once."""
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+NAMESPACE_ENDS = "is being terminated"
+"""In the API server's refusal to make something in a namespace that is being deleted."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 _PREFIXES = {

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from support.kube import KubeApi
 from support.operator_process import IMAGE, DriverDouble, until
 from support.resources import SOURCE, replicator
-from support.team import Team, install_crds, operator, team
+from support.team import CRDS, Team, install_crds, operator, team
+from tailrace.contract.driver import DropAnswer, DropReport
 from tailrace.contract.status import CaptureStatus
+from tailrace.run.cluster import namespace_ends
+from tailrace_operator.resources import identity
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -170,10 +174,27 @@ def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: K
         until(lambda: drift.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "one again")
 
 
+def report(place: Team, name: str, *dropped: str) -> DropReport:
+    """As the data plane says of a whole drop."""
+    owner = f"{place.namespace}/{name}@{place.get(f'repl/{name}')['metadata']['uid']}"
+    return DropReport(kind="drop-report", owner=owner, complete=True, dropped=dropped)
+
+
+def events(place: Team, namespace: str | None = None) -> dict[str, str]:
+    """Reason and message."""
+    found = place.kube.kubectl("-n", namespace or place.namespace, "get", "events", "-o", "json")
+    return {e["reason"]: e["message"] for e in json.loads(found)["items"]}
+
+
 def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_api: KubeApi, tmp_path: Path) -> None:
     with team(kube_api, "gone", tmp_path) as gone, operator(gone, "--cleanup-timeout", "8"):
         gone.apply(replicator(), replicator("kept"))
         until(lambda: gone.node.stateful_set("shop") and gone.node.stateful_set("kept"), "both StatefulSets")
+        driver = gone.driver("kept", "127.0.10.5")
+        driver.change(made=("replication slot tailrace_kept_1234abcd",))
+        until(lambda: gone.get("repl/kept")["status"].get("made"), "what its driver made is known")
+        driver.close()
+        gone.node.delete_pod("kept")
         gone.kubectl("delete", "repl", "shop", "kept", "--wait=false")
         job = until(lambda: gone.get("job/shop-drop"), "the clean-up's Job")
         assert job["spec"]["template"]["spec"]["containers"][0]["args"][:2] == ["tailrace", "drop"]
@@ -191,17 +212,79 @@ def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_ap
         )
         until(lambda: gone.get("repl/shop") is None, "released after its Job")
         until(lambda: gone.get("repl/kept") is None, "released after its time")
-        events = json.loads(gone.kubectl("get", "events", "-o", "json"))["items"]
-        left = next(e for e in events if e["reason"] == "LeftBehind")
-        assert "slot tailrace_kept" in left["message"]
-        assert any(e["reason"] == "CleanedUp" for e in events)
+        said = events(gone)
+        assert "replication slot tailrace_kept_1234abcd. Drop them by hand" in said["LeftBehind"]
+        assert "CleanedUp" in said
 
 
-def test_a_namespace_that_is_deleted_is_not_held_up(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "ending", tmp_path) as ending, operator(ending) as process:
+def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    with team(kube_api, "together", tmp_path) as place, operator(place) as process:
+        place.apply(replicator(deletionPolicy="Delete"))
+        driver = place.driver("shop", "127.0.10.6")
+        try:
+            place.until_reason("repl/shop", "Streaming")
+            place.kubectl("delete", "secret/shop-db", "repl/shop", "--wait=false")
+            until(lambda: "drop True" in driver.asked, "the driver is asked")
+            process.kill()  # nothing of the order is lost: it is given again
+            process.start()
+            until(lambda: driver.asked.count("drop True") >= 2, "and again", 60)
+            driver.dropped = DropAnswer(done=True, report=report(place, "shop", "replication slot x"))
+            until(lambda: place.get("repl/shop") is None, "released at once", 20)
+        finally:
+            driver.close()
+        assert place.get("job/shop-drop") is None, "no Job could have run without the Secret"
+        assert "dropped: replication slot x" in events(place)["CleanedUp"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
+    kube_api: KubeApi, tmp_path: Path, told: bool
+) -> None:
+    """Its driver drops on its own when it is ended; pods go first, so its last words are all that the operator has. No
+    event can be written where the Replicator is: a warning goes to the operator's own namespace."""
+    name = f"ending-{str(told).lower()}"
+    kube_api.kubectl("create", "namespace", f"home-of-{name}")
+    with team(kube_api, name, tmp_path) as ending, operator(ending) as process:
+        process.kill()
+        process.home = f"home-of-{name}"
+        process.start()
         ending.apply(replicator())
-        until(lambda: ending.node.stateful_set("shop"), "the StatefulSet")
-        kube_api.kubectl("delete", "namespace", "ending", "--wait=false")
+        driver = ending.driver("shop", "127.0.10.7")
+        driver.change(made=("replication slot tailrace_shop_1234abcd",))
+        until(lambda: (ending.get("repl/shop").get("status") or {}).get("made"), "what its driver made is known")
+        driver.close()
+        words = report(ending, "shop", "replication slot x").to_message() if told else "killed"
+        ending.node.end_pod("shop", 0, words)
+        kube_api.kubectl("delete", "namespace", name, "--wait=false")
+        ending.node.delete_pod("shop")
+        ending.kubectl("delete", "statefulset/shop-driver", "--wait=false")
         ending.kubectl("delete", "repl", "shop", "--wait=false")
         until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over", 40)
-        assert "left behind" in process.log and "slot tailrace_shop" in process.log
+        said = events(ending, process.home)
+        if told:
+            assert "dropped: replication slot x" in process.log and "LeftBehind" not in said
+        else:
+            assert f"Replicator {name}/shop: its namespace is being deleted" in said["LeftBehind"]
+            assert "left behind at db:5432/shop: replication slot tailrace_shop_1234abcd" in said["LeftBehind"]
+
+
+def test_a_driver_may_ask_whether_its_own_namespace_is_being_deleted(kube_api: KubeApi, tmp_path: Path) -> None:
+    """With the role that the chart gives to drivers, bound as the operator binds it."""
+    documents = yaml.safe_load_all((CRDS.parent / "manifests" / "install.yaml").read_text())
+    role = next(d for d in documents if d["kind"] == "ClusterRole" and d["metadata"]["name"] == "tailrace-driver")
+    kube_api.apply(role)
+    for name in ("asks", "other"):
+        kube_api.kubectl("create", "namespace", name)
+    kube_api.kubectl("-n", "asks", "create", "serviceaccount", "shop-driver")
+    kube_api.apply({**identity.role_binding("shop", "asks"), "metadata": {"name": "shop-driver", "namespace": "asks"}})
+    (tmp_path / "token").write_text(kube_api.kubectl("-n", "asks", "create", "token", "shop-driver"))
+    (tmp_path / "ca.crt").write_bytes((kube_api.plane.pki / "ca.crt").read_bytes())
+    host, _, port = kube_api.plane.server.removeprefix("https://").rpartition(":")
+    place = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "POD_NAMESPACE": "asks"}
+    place["TAILRACE_ACCOUNT_FOLDER"] = str(tmp_path)
+    assert not namespace_ends(place)
+    kube_api.kubectl("delete", "namespace", "asks", "other", "--wait=false")
+    assert namespace_ends(place)
+    assert not namespace_ends({**place, "POD_NAMESPACE": "other"}), "another one is none of its business"

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 from kubernetes import client
 
 from support.kube import KubeApi
-from tailrace.contract.driver import SnapshotAnswer, SnapshotBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.errors import InvalidManifest
 from tailrace.run.server import Conflict, Server, Unknown
@@ -58,6 +58,8 @@ class OperatorProcess:
         self.identity = "operator"
         """A container that is restarted keeps its pod's name, and with it the lease."""
         self.process: subprocess.Popen[bytes] | None = None
+        self.home: str | None = None
+        """The operator's own namespace; None: the one that it watches."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -76,7 +78,7 @@ class OperatorProcess:
             "KUBECONFIG": str(self._kubeconfig),
             "PYTHONPATH": f"{ROOT}/spark_app:{ROOT}/operator",
             "POD_NAME": self.identity,
-            "POD_NAMESPACE": self._namespace,
+            "POD_NAMESPACE": self.home or self._namespace,
             "TAILRACE_SPARK_IMAGE": IMAGE,
             "TAILRACE_SEAMS": self._seams if seams is None else seams,
         }
@@ -135,6 +137,7 @@ class DriverDouble:
         self.bodies: dict[str, SnapshotBody] = {}
         self.snapshots: dict[str, SnapshotStatus] = {}
         self.asked: list[str] = []
+        self.dropped = DropAnswer(done=False, message="the driver ends its work first")
         self._server = Server(self, ip, 8090, token)
         self._server.start()
 
@@ -172,6 +175,11 @@ class DriverDouble:
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
         self.asked.append(f"suspend {snapshot_id} {suspend}")
         self.let(snapshot_id, state="Paused" if suspend else "Running")
+
+    def drop(self, data: bool) -> DropAnswer:
+        """Done when the test says so."""
+        self.asked.append(f"drop {data}")
+        return self.dropped
 
     def let(self, snapshot_id: str, **update: Any) -> None:
         if snapshot_id not in self.snapshots:

@@ -69,7 +69,7 @@ def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators
 
 def test_the_manifest_that_the_driver_reads_is_the_spec_and_never_suspended() -> None:
     chosen = spec(suspend=True, snapshot={"parallelism": 7})
-    text = settings.config_map("shop", "team", chosen)["data"][names.MANIFEST_KEY]
+    text = settings.config_map("shop", "team", "uid-1", chosen)["data"][names.MANIFEST_KEY]
     read = manifest.parse(text, "test").replicator()
     assert read.spec == chosen.model_copy(update={"suspend": False})
     assert settings.spec_of({names.MANIFEST_KEY: text}) == yaml.safe_load(text)["spec"]

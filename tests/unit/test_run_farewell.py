@@ -34,9 +34,9 @@ class Source:
 
 
 def make(tmp_path: Path, ending: Ending, *, ends: bool = False, policy: str = "Retain") -> Farewell:
-    document = replicator(deletionPolicy=policy)
-    found = Replicator.model_validate(document)
-    return Farewell(found, None, RunFolder(tmp_path), ending, lambda: ends)
+    now = Replicator.model_validate(replicator(deletionPolicy=policy))
+    started = Replicator.model_validate(replicator(deletionPolicy="Delete"))
+    return Farewell(started, None, RunFolder(tmp_path), ending, ends=lambda: ends, reread=lambda: now)
 
 
 @pytest.fixture

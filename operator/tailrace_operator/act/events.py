@@ -2,33 +2,65 @@
 
 import hashlib
 import logging
+from dataclasses import dataclass, replace
 
 from tailrace.contract.resources import API_VERSION
 from tailrace.errors import TailraceError
 from tailrace_operator.decide.model import Say
-from tailrace_operator.kube import MERGE, Conflict, Kube, Where
+from tailrace_operator.kube import MERGE, NAMESPACE_ENDS, ApiRefused, Conflict, Kube, Where
 from tailrace_operator.observe.model import Key, Meta
 from tailrace_operator.resources.names import MANAGER
 from tailrace_operator.status import times
+from tailrace_operator.status.conditions import bounded
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class _Object:
+    """What an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
 class Events:
-    def __init__(self, kube: Kube, instance: str) -> None:
+    def __init__(self, kube: Kube, instance: str, home: Where) -> None:
+        """`home`: the operator's Lease. In a namespace that is being deleted no event can be written: warnings from
+        there are told about the Lease, in the operator's own namespace, where they outlive it."""
         self._kube = kube
         self._instance = instance
+        self._home = home
 
     async def say(self, key: Key, meta: Meta, said: Say, now: float) -> None:
         """An event that cannot be written is only logged: nothing may depend on it."""
         level = logging.WARNING if said.type == "Warning" else logging.INFO
         log.log(level, "%s: %s", said.reason, said.message, extra={"object": f"{key.kind}/{key.namespace}/{key.name}"})
+        about = _Object(API_VERSION, key.kind, meta.namespace, meta.name, meta.uid)
         try:
-            await self._write(key, meta, said, now)
+            await self._write(about, said, now)
+        except ApiRefused as error:
+            if NAMESPACE_ENDS not in error.message or said.type != "Warning":
+                log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
+                return
+            await self._write_home(key, said, now)
         except TailraceError as error:
             log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
 
-    async def _write(self, key: Key, meta: Meta, said: Say, now: float) -> None:
+    async def _write_home(self, key: Key, said: Say, now: float) -> None:
+        told = replace(said, message=bounded(f"{key.kind} {key.namespace}/{key.name}: {said.message}"))
+        try:
+            lease = await self._kube.call("GET", self._home)
+            head = lease["metadata"]
+            about = _Object("coordination.k8s.io/v1", "Lease", head["namespace"], head["name"], head["uid"])
+            await self._write(about, told, now)
+        except TailraceError as error:
+            log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
+
+    async def _write(self, meta: _Object, said: Say, now: float) -> None:
         digest = hashlib.sha256(f"{meta.uid}{said.type}{said.reason}{said.message}".encode()).hexdigest()[:16]
         name = f"{meta.name[:230].rstrip('-.')}.{digest}"
         at = times.text(now)
@@ -37,8 +69,8 @@ class Events:
             "kind": "Event",
             "metadata": {"name": name, "namespace": meta.namespace},
             "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": key.kind,
+                "apiVersion": meta.api_version,
+                "kind": meta.kind,
                 "namespace": meta.namespace,
                 "name": meta.name,
                 "uid": meta.uid,

@@ -21,22 +21,21 @@ from tailrace_operator.decide.model import (
     Apply,
     Cancel,
     Delete,
+    DropSource,
     MakeToken,
     Pause,
     SetFinalizers,
     Take,
 )
-from tailrace_operator.kube import APPLY, MERGE, ApiRefused, Conflict, Kube, NotFound, Where
+from tailrace_operator.kube import APPLY, MERGE, NAMESPACE_ENDS, ApiRefused, Conflict, Kube, NotFound, Where
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Answer, Key, Meta, Refusal
+from tailrace_operator.observe.model import Answer, DropSeen, Key, Meta, Refusal
 from tailrace_operator.resources import names, settings
 
 log = logging.getLogger(__name__)
-NAMESPACE_ENDS = "is being terminated"
-"""In the API server's refusal to make something in a namespace that is being deleted."""
 
 
 class Performer:
@@ -60,6 +59,8 @@ class Performer:
                 await self._delete(meta.namespace, action)
             case SetFinalizers():
                 await self._finalizers(key, meta, action)
+            case DropSource():
+                await self._drop(meta, action)
             case Take() | Pause() | Cancel():
                 await self._tell(key, meta.namespace, replicator, action)
         seam(f"operator.after-{type(action).__name__.lower()}")
@@ -147,6 +148,18 @@ class Performer:
             self._index.remove(key.kind, meta.namespace, meta.name, meta.uid)
         else:
             self._index.put(key.kind, document)
+
+    async def _drop(self, meta: Meta, action: DropSource) -> None:
+        pod = self._gatherer.pod(meta.namespace, meta.name)
+        token = await self._gatherer.token(meta.namespace, meta.name)
+        if pod is None or pod.ip is None or token is None:
+            problem = Problem(name="DriverUnreachable", message="the driver has no address or no token")
+            seen = DropSeen(self._memory.clock(), problem=problem)
+        else:
+            seen = await DriverVerbs(self._session, pod.ip, token).drop(action.data, self._memory.clock())
+        self._memory.drops[meta.uid] = seen
+        if seen.problem is not None:
+            log.warning("drop of %s/%s: %s: %s", meta.namespace, meta.name, seen.problem.name, seen.problem.message)
 
     async def _tell(self, key: Key, namespace: str, replicator: str, action: Take | Pause | Cancel) -> None:
         pod = self._gatherer.pod(namespace, replicator)

@@ -1,14 +1,25 @@
-"""Tells drivers what SnapshotRequests want: the verbs of `tailrace.contract.driver`, with the bearer token."""
+"""Tells drivers what SnapshotRequests want, and to go: the verbs of `tailrace.contract.driver`, with the token."""
 
+import json
 from urllib.parse import quote
 
 import aiohttp
 from pydantic import ValidationError
 
-from tailrace.contract.driver import SNAPSHOTS, Problem, SnapshotAnswer, SnapshotBody, SuspendBody
+from tailrace.contract.driver import (
+    DROP,
+    SNAPSHOTS,
+    DropAnswer,
+    DropBody,
+    Problem,
+    SnapshotAnswer,
+    SnapshotBody,
+    SuspendBody,
+)
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace_operator.observe.drivers import address, whole
-from tailrace_operator.observe.model import Answer
+from tailrace_operator.observe.model import Answer, DropSeen
+from tailrace_operator.status.load import known
 
 SECONDS = 30.0
 """A snapshot is accepted only when the journal holds its plan."""
@@ -21,7 +32,7 @@ class DriverVerbs:
 
     def __init__(self, session: aiohttp.ClientSession, ip: str, token: str) -> None:
         self._session = session
-        self._url = address(ip) + SNAPSHOTS
+        self._base = address(ip)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     async def take(self, snapshot_id: str, name: str, spec: SnapshotRequestSpec) -> Answer:
@@ -34,25 +45,42 @@ class DriverVerbs:
     async def cancel(self, snapshot_id: str) -> Answer:
         return await self._call("DELETE", snapshot_id, None)
 
+    async def drop(self, data: bool, now: float) -> DropSeen:
+        code, raw = await self._send("POST", DROP, DropBody(data=data).model_dump_json(by_alias=True))
+        if isinstance(raw, Problem):
+            return DropSeen(now, problem=raw, code=code)
+        try:
+            return DropSeen(now, known(DropAnswer, json.loads(raw)), code=code)
+        except (ValidationError, ValueError):
+            return DropSeen(now, problem=_unknown(code), code=code)
+
     async def _call(self, method: str, path: str, body: str | None) -> Answer:
+        code, raw = await self._send(method, f"{SNAPSHOTS}/{quote(path)}", body)
+        if isinstance(raw, Problem):
+            return Answer(accepted=False, problem=raw, code=code)
+        try:
+            record = SnapshotAnswer.model_validate_json(raw).record if raw not in (b"", b"{}") else None
+        except ValidationError:
+            return Answer(accepted=False, problem=_unknown(code), code=code)
+        return Answer(accepted=True, record=record, code=code)
+
+    async def _send(self, method: str, path: str, body: str | None) -> tuple[int, bytes | Problem]:
+        """Code and body of a success, else the problem; code 0: there was no answer."""
         timeout = aiohttp.ClientTimeout(total=SECONDS)
-        url = f"{self._url}/{quote(path)}"
         try:
             async with self._session.request(
-                method, url, data=body, headers=self._headers, timeout=timeout
+                method, self._base + path, data=body, headers=self._headers, timeout=timeout
             ) as response:
-                return _answer(response.status, await whole(response, MAX_BYTES))
+                code, raw = response.status, await whole(response, MAX_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            problem = Problem(name="DriverUnreachable", message=f"the driver does not answer: {error!r}"[:300])
-            return Answer(accepted=False, problem=problem)
-
-
-def _answer(code: int, raw: bytes) -> Answer:
-    try:
+            return 0, Problem(name="DriverUnreachable", message=f"the driver does not answer: {error!r}"[:300])
         if code == 200:
-            record = SnapshotAnswer.model_validate_json(raw).record if raw not in (b"", b"{}") else None
-            return Answer(accepted=True, record=record, code=code)
-        return Answer(accepted=False, problem=Problem.model_validate_json(raw), code=code)
-    except ValidationError:
-        problem = Problem(name="DriverAnswer", message=f"the driver answered {code} with something unknown.")
-        return Answer(accepted=False, problem=problem, code=code)
+            return code, raw
+        try:
+            return code, Problem.model_validate_json(raw)
+        except ValidationError:
+            return code, _unknown(code)
+
+
+def _unknown(code: int) -> Problem:
+    return Problem(name="DriverAnswer", message=f"the driver answered {code} with something unknown.")

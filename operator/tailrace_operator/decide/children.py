@@ -43,7 +43,7 @@ def _set_up(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Iterator[Acti
 
 def _plain(seen: ReplicatorSeen, spec: ReplicatorSpec) -> Iterator[Mapping[str, Any]]:
     name, namespace = seen.meta.name, seen.meta.namespace
-    yield settings.config_map(name, namespace, spec)
+    yield settings.config_map(name, namespace, seen.meta.uid, spec)
     if spec.service_account_name is None:
         yield identity.service_account(name)
         yield identity.role_binding(name, namespace)

@@ -59,7 +59,14 @@ class Cancel:
     snapshot_id: str
 
 
-Action = Apply | MakeToken | Delete | SetFinalizers | Take | Pause | Cancel
+@dataclass(frozen=True)
+class DropSource:
+    """Ask the driver to drop what it made in its source, and how far it is."""
+
+    data: bool
+
+
+Action = Apply | MakeToken | Delete | SetFinalizers | Take | Pause | Cancel | DropSource
 
 
 @dataclass(frozen=True)

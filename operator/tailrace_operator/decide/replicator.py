@@ -100,6 +100,7 @@ def _progress(seen: ReplicatorSeen, story: Story) -> dict[str, object]:
         "capture": summary.capture(said),
         "apply": summary.apply(said),
         "tables": summary.tables(said),
+        "made": said.made or seen.status.made,
         "snapshot": snapshots,
         "lag": times.span(behind) if behind is not None else None,
         "tables_summary": f"{said.tables_replicating}/{said.tables_total}",

@@ -23,7 +23,7 @@ from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.handlers.reconcile import Parts, Reconciler
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
-from tailrace_operator.kube import Kube
+from tailrace_operator.kube import Kube, Where
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
@@ -78,7 +78,7 @@ class _Process:
                 gatherer=gatherer,
                 writer=StatusWriter(kube, time.time),
                 performer=Performer(kube, session, self.index, gatherer, memory),
-                events=Events(kube, settings.identity),
+                events=Events(kube, settings.identity, Where("Lease", settings.lease_namespace, settings.lease)),
                 memory=memory,
                 limits=settings.limits,
             )

@@ -60,6 +60,8 @@ class Gatherer:
             cleaners=pods["drop"],
             driver=await self._ask(key, main),
             requests=frozenset(r["metadata"]["uid"] for r in self._index.requests(key.namespace, key.name)),
+            dropping=self._memory.drops.get(meta.uid),
+            last_words=self._last_words(key),
             refusal=self._memory.refusal(key),
             namespace_ends=meta.uid in self._memory.ending,
         )
@@ -71,6 +73,11 @@ class Gatherer:
             if kind == "Pod" and component in found:
                 found[component].append(parse.pod(document))
         return {component: tuple(sorted(pods, key=lambda p: p.name)) for component, pods in found.items()}
+
+    def _last_words(self, key: Key) -> tuple[str, ...]:
+        owned = self._index.owned(key.namespace, key.name)
+        found = [parse.report(document) for (kind, _), document in owned.items() if kind == "Pod"]
+        return tuple(words for words in (*found, self._index.last_words(key.namespace, key.name)) if words is not None)
 
     def _children(self, meta: Meta, owned: Any) -> dict[str, Child]:
         """Only those of this very Replicator: one of the same name may have left some that are on their way out."""

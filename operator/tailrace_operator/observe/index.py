@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import Key
 from tailrace_operator.resources import names
 
@@ -28,7 +29,7 @@ class Index:
         self._users: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
         self._uses: dict[Key, set[tuple[str, str]]] = {}
         self._requests: dict[Address, set[Address]] = defaultdict(set)
-        self.namespaces_ending: set[str] = set()
+        self._last_words: dict[Address, str] = {}
 
     # ---- our resources ----
 
@@ -54,6 +55,7 @@ class Index:
         del self._objects[kind][namespace, name]
         self._on_change(Key(kind, namespace, name))
         if kind == "Replicator":
+            self._last_words.pop((namespace, name), None)
             self._tell_requests((namespace, name))
             self.use_data(Key(kind, namespace, name), set())
         else:
@@ -103,11 +105,18 @@ class Index:
             return
         owned = self._owned[head["namespace"], replicator]
         known = owned.get((kind, head["name"]))
+        words = parse.report(document) if kind == "Pod" else None
+        if words is not None and (head["namespace"], replicator) in self._objects["Replicator"]:
+            self._last_words[head["namespace"], replicator] = words
         if known is not None and known["metadata"]["uid"] == head["uid"]:
             del owned[kind, head["name"]]
         if not owned:
             del self._owned[head["namespace"], replicator]
         self._on_change(Key("Replicator", head["namespace"], replicator))
+
+    def last_words(self, namespace: str, replicator: str) -> str | None:
+        """Report of the newest of its pods that is gone and left one."""
+        return self._last_words.get((namespace, replicator))
 
     def owned(self, namespace: str, replicator: str) -> Mapping[tuple[str, str], Document]:
         """By kind and name."""

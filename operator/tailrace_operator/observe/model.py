@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.contract.driver import Problem
+from tailrace.contract.driver import DropAnswer, Problem
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -105,6 +105,18 @@ class DriverSeen:
 
 
 @dataclass(frozen=True)
+class DropSeen:
+    """How the driver answered when it was last asked to drop what it made."""
+
+    at: float
+    answer: DropAnswer | None = None
+    """None: it did not take the order."""
+    problem: Problem | None = None
+    code: int = 0
+    """Of HTTP; 0: no answer."""
+
+
+@dataclass(frozen=True)
 class Refusal:
     """An object cannot be made: the API server does not take it, or somebody else has one of its name."""
 
@@ -136,6 +148,10 @@ class ReplicatorSeen:
     driver: DriverSeen = DriverSeen()
     requests: frozenset[str] = frozenset()
     """UIDs of the SnapshotRequests that name this Replicator."""
+    dropping: DropSeen | None = None
+    """The driver's last answer to the order to drop."""
+    last_words: tuple[str, ...] = ()
+    """Termination messages of pods of this name that ended: drivers and clean-ups, gone ones too."""
     refusal: Refusal | None = None
     namespace_ends: bool = False
     """The namespace is being deleted: nothing new can be made in it."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tailrace.contract.driver import DropReport
 from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, PodSeen
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
@@ -62,6 +63,16 @@ def _ended(terminated: Document | None) -> Ended | None:
         message=terminated.get("message", ""),
         at=times.seconds(terminated.get("finishedAt")) or 0.0,
     )
+
+
+def report(document: Document) -> str | None:
+    """The last words of a pod that dropped what its Replicator had made; None: it did not."""
+    container = _container(document.get("status", {}).get("containerStatuses", ()))
+    for state in (container.get("state", {}), container.get("lastState", {})):
+        message = state.get("terminated", {}).get("message", "")
+        if DropReport.of_message(message) is not None:
+            return str(message)
+    return None
 
 
 def child(kind: str, document: Document) -> Child:

@@ -128,7 +128,7 @@ def _environment(name: str, spec: ReplicatorSpec, image: str) -> list[dict[str, 
         "TAILRACE_SPARK_MASTER": "k8s://https://kubernetes.default.svc:443",
     }
     options = {f"TAILRACE_SPARK_CONF_{k.replace('.', '_')}": v for k, v in spark_options(name, spec, image).items()}
-    return [*own, *({"name": n, "value": v} for n, v in {**plain, **options}.items())]
+    return [*own, pods.LAST_WORDS, *({"name": n, "value": v} for n, v in {**plain, **options}.items())]
 
 
 def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]:

@@ -7,9 +7,15 @@ from typing import Any
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names, pods
 
+LAST_SECONDS = 20
+"""Of its time that the last attempt may take, before Kubernetes removes the pod and its last words with it."""
+BACKOFF_LIMIT = 20
+"""Pods that may die under it (nodes that go, memory): its time is the limit, not their number."""
+
 
 def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[str, Any]:
-    """`seconds`: it is given up after these."""
+    """`seconds`: it is given up after these. The one pod keeps trying: the pauses that a Job makes between pods double,
+    and a few attempts would be all."""
     volumes, mounts = pods.volumes(spec, spec.driver.volumes)
     volumes.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
     mounts.append({"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True})
@@ -20,11 +26,16 @@ def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[st
         "imagePullPolicy": spec.image_pull_policy,
         "args": [
             *("tailrace", "drop", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *data),
+            *("--wait", f"{max(seconds - LAST_SECONDS, 0)}s"),
             *("--run-dir", pods.RUN_DIR, "--log-format", "json"),
         ],
         "env": pods.environment(
             spec.driver,
-            [{"name": "HOME", "value": pods.RUN_DIR}, {"name": "TAILRACE_SECRETS", "value": pods.SECRETS}],
+            [
+                {"name": "HOME", "value": pods.RUN_DIR},
+                {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
+                pods.LAST_WORDS,
+            ],
         ),
         # As the driver's: an Iceberg catalog is spoken to through the same JVM.
         "resources": pods.resources(spec.driver),
@@ -49,7 +60,7 @@ def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[st
         "kind": "Job",
         "metadata": {"name": names.drop(name), "labels": names.labels(name, "drop")},
         "spec": {
-            "backoffLimit": 4,
+            "backoffLimit": BACKOFF_LIMIT,
             "activeDeadlineSeconds": seconds,
             "template": {"metadata": {"labels": names.labels(name, "drop")}, "spec": pod},
         },

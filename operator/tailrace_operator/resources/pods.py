@@ -15,6 +15,8 @@ SECRETS = "/etc/tailrace/secrets"
 MANIFESTS = "/etc/tailrace/replicator"
 TOKENS = "/etc/tailrace/token"
 RUN_DIR = "/var/lib/tailrace"
+LAST_WORDS = {"name": "TAILRACE_TERMINATION_MESSAGE", "value": "/dev/termination-log"}
+"""Where a container leaves the report of what it dropped."""
 _UNITS = {"Mi": 1, "Gi": 1024}
 LEAST_OVERHEAD = 384
 """MiB, as Spark's own."""

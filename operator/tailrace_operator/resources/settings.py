@@ -11,13 +11,14 @@ from tailrace.contract.resources import API_VERSION, ReplicatorSpec
 from tailrace_operator.resources import names, pods
 
 
-def manifest(name: str, namespace: str, spec: ReplicatorSpec) -> str:
-    """JSON is YAML. `suspend` is the operator's: a driver that runs is not suspended."""
+def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec) -> str:
+    """JSON is YAML. `suspend` is the operator's: a driver that runs is not suspended. The uid tells this object from
+    every namesake: it is in the name of what is made in the source, and in the change log as its owner."""
     plain = spec.model_copy(update={"suspend": False})
     document = {
         "apiVersion": API_VERSION,
         "kind": "Replicator",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, "uid": uid},
         "spec": plain.model_dump(mode="json", by_alias=True, exclude_defaults=True),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -32,13 +33,13 @@ def spec_of(data: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return spec if isinstance(spec, dict) else None
 
 
-def config_map(name: str, namespace: str, spec: ReplicatorSpec) -> dict[str, Any]:
+def config_map(name: str, namespace: str, uid: str, spec: ReplicatorSpec) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
         "data": {
-            names.MANIFEST_KEY: manifest(name, namespace, spec),
+            names.MANIFEST_KEY: manifest(name, namespace, uid, spec),
             names.EXECUTOR_KEY: json.dumps(executor_template(name, spec), indent=1) + "\n",
         },
     }

@@ -211,6 +211,8 @@ class ReplicatorStatus(Model):
     """Type, host and database of the source."""
     target: ShortText | None = None
     """Type of the target."""
+    made: Annotated[tuple[ShortText, ...], Field(max_length=4)] = ()
+    """What Tailrace made in the source, as the driver says; dropped with the Replicator."""
     capture: CaptureSummary | None = None
     """From the source's log to the change log."""
     apply: ApplySummary | None = None

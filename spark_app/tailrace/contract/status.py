@@ -107,6 +107,8 @@ class Status(Model):
     started_at: float
     updated_at: float
     log_id: str | None = None
+    made: tuple[str, ...] = ()
+    """What the change log made in the source (`replication slot x`, `publication x`): dropped with the Replicator."""
     epoch: int = 0
     capture: CaptureStatus = CaptureStatus()
     apply: ApplyStatus = ApplyStatus()

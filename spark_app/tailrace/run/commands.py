@@ -78,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         port=int(port),
         token_file=options.token_file,
         secrets=secrets_folder(),
+        reread=lambda: manifest_of(options).replicator(options.name),
         log_format=options.log_format,
         log_level=options.log_level,
     )

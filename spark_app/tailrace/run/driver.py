@@ -70,7 +70,9 @@ class Driver:
         self._ending = Ending()
         self._failing: list[TableStatus] = []
         """As the last status has them; the last lines of the log name them."""
-        self._farewell = control.farewell = Farewell(settings.replicator, settings.secrets, self._folder, self._ending)
+        self._farewell = control.farewell = Farewell(
+            settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
+        )
         self._broken: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.turned = time.monotonic()

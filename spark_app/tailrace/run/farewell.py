@@ -34,14 +34,17 @@ class Farewell:
         secrets: Path | None,
         folder: RunFolder,
         ending: Ending,
+        *,
         ends: Callable[[], bool] = lambda: namespace_ends(os.environ),
+        reread: Callable[[], Replicator] | None = None,
     ) -> None:
-        """`ends` tells whether the pod's namespace is being deleted."""
+        """`ends` tells whether the pod's namespace is being deleted; `reread` what the manifest says by now."""
         self._replicator = replicator
         self._secrets = secrets
         self._folder = folder
         self._ending = ending
         self._ends = ends
+        self._reread = reread
         self._lock = threading.Lock()
         self._asked: bool | None = None
         """Whether the data goes too; None: nobody asked."""
@@ -71,7 +74,7 @@ class Farewell:
         and the operator says so."""
         if self._asked is None and self.namespace_ends:
             log.warning("the namespace is being deleted: what was made in the source is dropped now")
-            self._asked = self._replicator.spec.deletion_policy == "Delete"
+            self._asked = self._data_too()
         if self._asked is None:
             return
         steps: list[drop.Step] = []
@@ -94,6 +97,14 @@ class Farewell:
         self._report = report
         while not self._ending.signalled:  # the answer is fetched by whoever asked, who then ends this process
             self._pause(LINGER_TURN_SECONDS)
+
+    def _data_too(self) -> bool:
+        """By the manifest of now: a changed deletionPolicy restarts no driver. Nothing is deleted on a guess."""
+        try:
+            return self._reread is not None and self._reread().spec.deletion_policy == "Delete"
+        except TailraceError as error:
+            log.warning("the data is kept: %s", error)
+            return False
 
     def _pause(self, seconds: float) -> bool:
         """Up to so long; True: a signal came."""

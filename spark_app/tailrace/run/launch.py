@@ -5,6 +5,7 @@ Called by `run.driver`, which turns them and takes them down. Nothing here runs 
 
 import logging
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,8 @@ class Settings:
     token_file: Path | None = None
     secrets: Path | None = None
     """Folder with a folder per mounted Secret."""
+    reread: Callable[[], Replicator] | None = None
+    """The manifest as it is by now."""
     log_format: str = "text"
     log_level: str = "info"
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Origin
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
@@ -66,6 +67,7 @@ def assemble(at: Moment) -> Status:
         started_at=at.started_at,
         updated_at=at.now,
         log_id=at.log.origin.log_id if at.log.origin else None,
+        made=_made(at.log.origin),
         epoch=max(at.log.epoch, 0),
         capture=_capture(at),
         apply=ApplyStatus(
@@ -81,6 +83,13 @@ def assemble(at: Moment) -> Status:
         snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
         fault=at.fault,
     )
+
+
+def _made(origin: Origin | None) -> tuple[str, ...]:
+    if origin is None:
+        return ()
+    slot = (f"replication slot {origin.slot}",) if origin.slot_created else ()
+    return (*slot, f"publication {origin.publication}") if origin.publication_created else slot
 
 
 def _by_name(at: Moment) -> list[TableLog]:
