@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.contract.driver import SnapshotAnswer, SnapshotBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.status import Counters, Status, TableStatus
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.run.server import Conflict, Server, Unknown
@@ -39,6 +39,10 @@ class Fake:
 
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
         self.calls.append(("suspend", snapshot_id, suspend))
+
+    def drop(self, data: bool) -> DropAnswer:
+        self.calls.append(("drop", data))
+        return DropAnswer(done=False, message="under way")
 
 
 @pytest.fixture
@@ -90,7 +94,15 @@ def test_a_snapshot_is_requested_suspended_and_stopped_with_the_token(server: Se
 def test_without_the_token_nothing_is_changed(server: Server, fake: Fake) -> None:
     assert call(server, "PUT", "/snapshots/x", {"name": "again", "spec": SPEC}, token="wrong")[0] == 401
     assert call(server, "DELETE", "/snapshots/x", token="")[0] == 401
+    assert call(server, "POST", "/drop", {"data": True}, token="wrong")[0] == 401
     assert fake.calls == []
+
+
+def test_the_order_to_drop_is_answered_with_how_far_it_is(server: Server, fake: Fake) -> None:
+    code, body = call(server, "POST", "/drop", {"data": True})
+    assert (code, DropAnswer.model_validate_json(body).done) == (200, False)
+    assert call(server, "POST", "/dropp", {"data": True})[0] == 404
+    assert fake.calls == [("drop", True)]
 
 
 @pytest.mark.parametrize(("snapshot_id", "code"), [("taken", 409), ("none", 422), ("later", 503)])

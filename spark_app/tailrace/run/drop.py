@@ -26,6 +26,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import TailraceError
 from tailrace.run import claims, drop_data
 from tailrace.run.claims import Claim, Known
+from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.replication import release_slot
 from tailrace.storage import Storage
@@ -104,7 +105,7 @@ def _drop_claim(connection: Connection, claim: Claim) -> Step:
     if claim.kind == "slot":
         there = slots.find_slot(connection, claim.name) is not None
     else:
-        there = slots.published(connection, claim.name) is not None
+        there = publication.look(connection, claim.name) is not None
     if not there:
         return Step(claim.what, "absent")
     if claim.kept is not None:

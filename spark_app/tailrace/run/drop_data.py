@@ -18,7 +18,7 @@ from tailrace.errors import TargetRefused
 from tailrace.path_names import table_folder
 from tailrace.run import claims
 from tailrace.run.claims import Known
-from tailrace.run.doctor import PROBES
+from tailrace.run.places import PROBES
 from tailrace.storage import NotFound, Storage
 from tailrace.targets.lake import log_of_table
 from tailrace.targets.lake.iceberg_state import STATE
