@@ -7,7 +7,7 @@ step the journal hears of the table's end, or of its return.
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -179,11 +179,7 @@ def settled(world: World) -> bool:
     return world.left == 0 and over and all(t.table_id in read or t.table_id in tried for t in captured)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(tmp_path, seed)
+def runner_over(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotRunner:
     for name in ("check_edge", "find_start", "find_cut", "read", "record_finish"):
         monkeypatch.setattr(source_work, name, getattr(world, name))
     monkeypatch.setattr(source_work, "find_table", lambda tools, table: table.table_id)
@@ -191,15 +187,54 @@ def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
     monkeypatch.setattr(snapshots, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(snapshots, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(edge, "SECONDS", 0.001)
-    tools = cast(Any, Tools)(None, (), None, tmp_path, None, world, lambda *_: None, lambda _: True, lambda: ())
-    runner = SnapshotRunner(tools, Progress(), Snapshot(parallelism=2), retry_seconds=60)
+    tools = cast(Any, Tools)(None, (), None, folder, None, world, lambda *_: None, lambda _: True, lambda: ())
+    return SnapshotRunner(tools, Progress(), Snapshot(parallelism=2), retry_seconds=60)
+
+
+def turn_until_settled(world: World, runner: SnapshotRunner, between: Callable[[], None] = lambda: None) -> None:
     end = time.monotonic() + 20
     while not settled(world) and time.monotonic() < end:
         try:
             runner.turn(0.005)
         except Retry:
             continue  # as the driver's thread does
-        if world.random.random() < 0.05:
-            world.change(world.random.choice(TABLES))
+        between()
     runner.stop()
     assert settled(world), world.state.snapshots
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, seed)
+
+    def between() -> None:
+        if world.random.random() < 0.05:
+            world.change(world.random.choice(TABLES))
+
+    turn_until_settled(world, runner_over(world, tmp_path, monkeypatch), between)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        TableRemoved(table_id=1, reason="it was dropped"),
+        TableStopped(table_id=1, seq=0, error="NoKey", message="no key", fix="give it one"),
+    ],
+)
+def test_a_table_that_goes_when_all_its_chunks_are_read_ends_its_snapshot(
+    end: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the DDL fuzzer: the end without a fault was refused for ever."""
+    world = World(tmp_path, 0)
+    world.left = 0
+    runner = runner_over(world, tmp_path, monkeypatch)
+
+    def finish(tools: Tools, client: Any, run: TableRun) -> None:
+        if run.table_id == 1 and world.refresh().tables[1].ended_at is None:
+            world.append([end])
+        REAL_FINISH(tools, client, run)
+
+    monkeypatch.setattr(source_work, "record_finish", finish)
+    turn_until_settled(world, runner)

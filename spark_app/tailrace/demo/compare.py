@@ -38,13 +38,13 @@ def read_iceberg(path: Path) -> pa.Table:
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
 def _expression(field: pa.Field) -> sql.Composed:
     name = sql.Identifier(field.name)
-    if _is_text(field.type):
+    if is_text(field.type):
         return sql.SQL("CASE WHEN t.{0} IS NOT NULL THEN pg_catalog.format('%s', t.{0}) END").format(name)
     return sql.SQL("t.{}").format(name)
 
@@ -56,16 +56,16 @@ def source_rows(connection: psycopg.Connection, name: sql.Identifier, target: pa
         cursor.itersize = 20_000
         cursor.execute(sql.SQL("SELECT {} FROM {} t").format(columns, name))
         for row in cursor:
-            yield tuple(_plain(value) for value in row)
+            yield tuple(plain(value) for value in row)
 
 
 def target_rows(table: pa.Table) -> Iterator[Row]:
     for batch in table.to_batches(max_chunksize=20_000):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield tuple(_plain(value) for value in row)
+            yield tuple(plain(value) for value in row)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """One form for both sides; NaN equals NaN, and 0.0 differs from -0.0."""
     if isinstance(value, float):
         return ("float", "nan" if math.isnan(value) else value.hex())

@@ -170,7 +170,8 @@ class SnapshotRunner:
             return
         log_table = state.tables[key[1]]
         over = _over(log_table, snapshot)
-        if over is not None:
+        if over is not None and (slot.run.phase is not c.Phase.FINISH or slot.run.fault is None):
+            # Also where only the end is still to be recorded: the journal takes none without a fault now.
             self._give_up(slot, "TableGone", over)
         paused = snapshot.suspended and slot.run.phase is not c.Phase.FINISH
         while not paused and (work := c.next_work(slot.run, AHEAD)) is not None:
@@ -327,6 +328,6 @@ class SnapshotRunner:
             self._give_up(slot, fault.name, fault.message)
 
     def _give_up(self, slot: _Slot, name: str, message: str) -> None:
-        if slot.run.phase not in (c.Phase.FINISH, c.Phase.DONE):
+        if slot.run.phase is not c.Phase.DONE:
             fault = fault_of(TableStop("", message), self._clock()).model_copy(update={"name": name})
             slot.run = c.step(slot.run, c.GaveUp(fault))

@@ -1,0 +1,134 @@
+"""Source against target, or stopped by name: the verdict over one `Quick` at rest.
+
+The source is read through psycopg, each column by its own text where the target keeps text (`demo.compare`), a table
+without its inheriting ones. Every table that the patterns select must be equal, or the journal or the driver must say
+of this very table why not, and how to go on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from support.ddl.quick import Quick
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.demo.compare import Row, is_text, plain, target_rows
+from tailrace.sources.patterns import options_of, selected
+
+MOST = 4
+"""Differences told of a table."""
+
+TABLES = """
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text,
+       ARRAY(SELECT attname::text FROM pg_attribute a WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+              AND attgenerated = '' ORDER BY attnum),
+       ARRAY(SELECT attname::text FROM pg_attribute a JOIN pg_index i ON i.indrelid = c.oid AND indisprimary
+              AND attnum = ANY (indkey::int2[]) WHERE attrelid = c.oid ORDER BY attnum)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+ WHERE relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't' ORDER BY 2, 3
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong, and what is stopped by name."""
+
+    wrong: tuple[str, ...]
+    stopped: dict[str, str]
+    """Reason by table."""
+
+
+@dataclass(frozen=True)
+class Found:
+    oid: int
+    schema: str
+    table: str
+    partitioned: bool
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+def judge(quick: Quick, state: LogState) -> Verdict:
+    """After `settle`."""
+    wrong: list[str] = []
+    stopped: dict[str, str] = {}
+    for table in selected_tables(quick):
+        log = state.tables.get(table.oid)
+        said = _said(quick, table, log)
+        if said is not None:
+            stopped[table.name] = said
+        elif log is None or log.removed:
+            wrong.append(f"{table.name} is not captured, and nothing says so")
+        else:
+            wrong += _different(quick, table)
+    return Verdict(tuple(wrong), stopped)
+
+
+def selected_tables(quick: Quick) -> list[Found]:
+    tables = quick.replicator.spec.tables
+    rows = quick.session("judge").execute(TABLES.encode()).fetchall()
+    found = [Found(r[0], r[1], r[2], r[3] == "p", tuple(r[4]), tuple(r[5])) for r in rows]
+    return [t for t in found if selected(tables, t.schema, t.table)]
+
+
+def _said(quick: Quick, table: Found, log: TableLog | None) -> str | None:
+    """Why the table is stopped."""
+    if log is not None and not log.removed and log.stopped is not None:
+        return f"{log.stopped.error}: {log.stopped.message}"
+    assert quick.driver is not None
+    progress = quick.driver.progress.all().get(table.oid)
+    if progress is not None and progress.stopped and progress.fault is not None:
+        return f"{progress.fault.name}: {progress.fault.message}"
+    return None
+
+
+def _different(quick: Quick, table: Found) -> Iterator[str]:
+    options = options_of(quick.replicator.spec.options, table.schema, table.table)
+    wanted = [
+        c for c in table.columns
+        if options is None or options.columns is None or c in options.columns or c in table.key
+    ]  # fmt: skip
+    target = quick.lake.table(table.schema, table.table).rows()
+    missing = [c for c in wanted if c not in target.column_names]
+    if missing:
+        yield f"{table.name}: the target has no column {', '.join(missing)}"
+        return
+    key = table.key or tuple(wanted)
+    yield from compare(quick.session("judge"), table, target.select(wanted), [wanted.index(k) for k in key])
+
+
+def _value(field: pa.Field) -> sql.Composed:
+    """The column, or its text. (A composite value with an empty field is neither NULL nor NOT NULL.)"""
+    name = sql.Identifier(field.name)
+    if is_text(field.type):
+        return sql.SQL("CASE WHEN num_nulls(t.{0}) = 0 THEN pg_catalog.format('%s', t.{0}) END").format(name)
+    return sql.SQL("t.{}").format(name)
+
+
+def compare(connection: psycopg.Connection, table: Found, target: pa.Table, key: list[int]) -> list[str]:
+    """The first differences."""
+    told: list[str] = []
+    there: dict[Row, Row] = {}
+    for row in target_rows(target):
+        if there.setdefault(tuple(row[i] for i in key), row) is not row:
+            told.append(f"{table.name}: key {tuple(row[i] for i in key)} stands twice in the target")
+    columns = sql.SQL(", ").join(_value(field) for field in target.schema)
+    only = sql.SQL("" if table.partitioned else "ONLY ")
+    query = sql.SQL("SELECT {} FROM {}{} t").format(columns, only, sql.Identifier(table.schema, table.table))
+    for found in connection.execute(query).fetchall():
+        row = tuple(plain(value) for value in found)
+        here = tuple(row[i] for i in key)
+        other = there.pop(here, None)
+        if other is None:
+            told.append(f"{table.name}: key {here} is missing in the target")
+        elif row != other:
+            cells = zip(target.column_names, row, other, strict=True)
+            told += [f"{table.name}: key {here} {c}: source {a!r:.60}, target {b!r:.60}" for c, a, b in cells if a != b]
+    told += [f"{table.name}: key {lost} is in the target and not in the source" for lost in there]
+    return told[:MOST]

@@ -1,0 +1,138 @@
+"""Target tables without a format for the DDL fuzzer: Parquet files of a folder, everything else in memory.
+
+They keep the contract of `targets.lake.model.LakeTable` as Delta does: columns by name, added and never dropped, one
+name never with two types. What a commit says is done at once or not at all; the harness may therefore drop everything
+above a table at any time, as a killed driver would. Used by `support.ddl.quick`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from support.folder_lake import FolderAccess
+from tailrace.apply.engine import build
+from tailrace.apply.slice import TableSlice
+from tailrace.apply.work import Work
+from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.errors import SchemaChangeUnsupported, TargetRefused
+from tailrace.storage import Storage
+from tailrace.targets.lake.layout import Layout, physical_field
+from tailrace.targets.lake.locate import take_rows
+from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable, belongs
+
+
+@dataclass
+class QuickTable:
+    """A `LakeTable`."""
+
+    location: str
+    access: FolderAccess
+    columns: dict[str, str] = field(default_factory=dict)
+    """Logical type by name, in order of arrival; the physical name is `c<first + place>`."""
+    first: int = 1
+    """Names of former generations are not used again."""
+    schema: TableSchema | None = None
+    """Of the last evolution."""
+    applied: AppliedState | None = None
+    live: dict[str, DataFile] = field(default_factory=dict)
+
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+        if self.applied is not None and self.applied.log_id != log_id:
+            raise TargetRefused(f"{self.location} belongs to another change log", "")
+        if self.applied is None or not belongs(generation, self.applied, schema, schema.name):
+            self.live.clear()
+            self.first += len(self.columns)
+            self.columns.clear()
+            self._evolve(schema)
+            self.applied = generation.begin(schema, log_id)
+        return self.applied
+
+    def refresh(self) -> AppliedState:
+        assert self.applied is not None
+        return self.applied
+
+    def files(self) -> Sequence[DataFile]:
+        return tuple(self.live.values())
+
+    def commit(self, change: Commit) -> None:
+        if change.evolve is not None:
+            self._evolve(change.evolve)
+        if change.clear:
+            assert not change.marks
+            self.live.clear()
+        for path, dead in change.marks.items():
+            assert self.live[path].dead < dead, "a mark without a new row"
+            self.live[path] = replace(self.live[path], dead=dead)
+        for path in change.remove:
+            del self.live[path]
+        for new in change.add:
+            assert new.path not in self.live and len(new.dead) < new.rows
+            self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
+        self.applied = change.applied
+
+    def expire(self, older_than: float) -> bool:
+        return False
+
+    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
+        # Columns that are not there yet get the places that the commit will give them.
+        known = list(dict.fromkeys([*self.columns, *(c.name for c in schema.columns)]))
+        places = {name: place for place, name in enumerate(known, self.first)}
+        return pa.schema([physical_field(f"c{places[c.name]}", c.type, places[c.name]) for c in schema.columns])
+
+    def rows(self) -> pa.Table:
+        """What a reader sees: columns under the source's names."""
+        if self.schema is None:
+            return pa.table({})
+        layout = Layout(self.schema, self.arrow_schema(self.schema))
+        found = [layout.fields[c.name].with_name(c.name).remove_metadata() for c in self.schema.columns]
+        empty = pa.schema(found).empty_table()
+        parts = [empty]
+        for file in self.live.values():
+            alive = np.array(sorted(BitMap64(range(file.rows)) - file.dead), np.int64)
+            taken = take_rows(self.access, file.path, alive, layout)
+            parts.append(taken.select(empty.column_names).cast(empty.schema))
+        return pa.concat_tables(parts)
+
+    def _evolve(self, schema: TableSchema) -> None:
+        for column in schema.columns:
+            before = self.columns.setdefault(column.name, column.type)
+            if before != column.type:
+                what = f"column {column.name!r} is {before} in the target and {column.type} in the source"
+                raise SchemaChangeUnsupported(schema.name, what, "")
+        self.schema = schema
+
+
+class QuickLake:
+    """All tables of one target; outlives the harness's drivers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = f"file://{folder}"
+        self.access = FolderAccess(str(folder))
+        self.tables: dict[tuple[str, str], QuickTable] = {}
+
+    def table(self, schema: str, name: str) -> QuickTable:
+        if (schema, name) not in self.tables:
+            self.tables[schema, name] = QuickTable(f"{self.root}/{schema}/{name}", self.access)
+        return self.tables[schema, name]
+
+
+class QuickEngine:
+    """`apply.worker.Engine` without Spark."""
+
+    def __init__(self, log: Storage, lake: QuickLake) -> None:
+        self._log = log
+        self._lake = lake
+
+    def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
+        files = () if part.clear else tuple(table.files())
+        return build(Work(part, layout, self._log, self._lake.access, table.location, files), None)
+
+    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
+        return ()
+
+    def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
+        return 0

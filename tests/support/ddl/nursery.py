@@ -1,0 +1,146 @@
+"""A process that forks captures: a start costs milliseconds, and each is a process of its own that SIGKILL ends.
+
+`python -m support.ddl.nursery` reads one JSON request per line and answers with one line; it forks, and therefore has
+no thread. Without its parent it ends, and its children with it. Used by `support.ddl.quick`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+LOOKS = "looks"
+"""Of a run folder: the number of looks at the catalog that were begun."""
+GATE = "no-looks"
+"""While the file is there, capture looks at the catalog only when a chunk needs it: what is written then stands between
+two looks."""
+POLL_SECONDS = 0.15
+
+
+class Nursery:
+    """The parent's end."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.ddl.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+
+    def start(self, folder: Path, arguments: list[str]) -> int:
+        """The pid of a new capture; it writes to `capture.log` of the folder."""
+        return int(self._ask({"start": arguments, "folder": str(folder)}))
+
+    def ended(self, pid: int, wait: bool = False) -> int | None:
+        """Its exit code (negative: the signal); None: it runs."""
+        answer = self._ask({"ended": pid, "wait": wait})
+        return None if answer is None else int(answer)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(20)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _ask(self, request: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+def serve() -> None:
+    living: set[int] = set()
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        if "start" in request:
+            pid = os.fork()
+            if pid == 0:
+                _become_capture(Path(request["folder"]), request["start"])
+            living.add(pid)
+            answer: object = pid
+        else:
+            answer = _ended(request["ended"], request["wait"])
+            if answer is not None:
+                living.discard(request["ended"])
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+    for pid in living:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _ended(pid: int, wait: bool) -> int | None:
+    found, status = os.waitpid(pid, 0 if wait else os.WNOHANG)
+    return None if found == 0 else os.waitstatus_to_exitcode(status)
+
+
+def _become_capture(folder: Path, arguments: list[str]) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        log = os.open(folder / "capture.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        code = _capture(folder, arguments)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _capture(folder: Path, arguments: list[str]) -> int:
+    from tailrace.capture import core, polling, process
+
+    timing = core.Timing
+
+    def quicker(**given: Any) -> core.Timing:
+        return replace(timing(**given), poll=POLL_SECONDS, record=0.02, turn=0.03, waiting_heartbeat=0.03)
+
+    process.__dict__["Timing"] = quicker
+    looks = _Looks(folder, polling.CatalogPoll.poll)
+    polling.CatalogPoll.poll = looks.poll()  # type: ignore[method-assign]
+    return process.main(arguments)
+
+
+class _Looks:
+    """Counts looks at the catalog, and holds back those that only time asks for."""
+
+    def __init__(self, folder: Path, look: Callable[..., int]) -> None:
+        self._folder = folder
+        self._look = look
+        self._first = True
+        self._count = 0
+
+    def poll(self) -> Callable[..., int]:
+        def poll(catalog: Any, *arguments: Any, **options: Any) -> int:
+            asked = bool(arguments or options)
+            if not self._first and not asked and (self._folder / GATE).exists():
+                return 0
+            self._first = False
+            token = self._look(catalog, *arguments, **options)
+            self._count += 1
+            (self._folder / LOOKS).write_text(f"{os.getpid()} {self._count}")
+            return token
+
+        return poll
+
+
+if __name__ == "__main__":
+    import tailrace.capture.process  # noqa: F401  (what the children share)
+
+    serve()

@@ -1,0 +1,417 @@
+"""The whole product without a JVM: real server, real capture, real planner, chunks and apply, tables in memory.
+
+A `Quick` is one Replicator over one database of a server. `settle` lets it work until nothing is left to do, and
+`compare` says what differs from the source then. `tests/support/ddl/script.py` drives it by scripts.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+
+from support.capture import lsn
+from support.ddl.lake import QuickEngine, QuickLake
+from support.ddl.nursery import GATE, LOOKS, Nursery
+from support.postgres import PostgresServer
+from tailrace.apply.applier import Applier
+from tailrace.apply.journal import SharedJournal
+from tailrace.apply.progress import Progress
+from tailrace.apply.worker import TableWorker
+from tailrace.capture.client import CaptureClient, CaptureGone
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import TableSchema
+from tailrace.changelog.state import LogState
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import Replicator, SnapshotRequestSpec
+from tailrace.errors import Retry
+from tailrace.run.control import DriverControl
+from tailrace.run.snapshots import SnapshotRunner
+from tailrace.run.source_work import Tools
+from tailrace.sources.postgresql.connect import PgConfig
+from tailrace.storage import NotFound, Storage
+from tailrace.targets.lake.layout import Layout
+
+PATIENCE = 240.0
+"""Seconds after which something that must happen counts as never happening."""
+RETRY_SECONDS = 8.0
+QUIET_LOOKS = 3
+"""Looks at the catalog, one after the other, that found nothing to say: there is nothing left to do."""
+SILENT = {"heartbeat", "applied", "epoch-started"}
+"""Events that say nothing about tables."""
+
+
+class Broken(AssertionError):
+    """The product ended, hung or contradicted itself."""
+
+
+class Refused(Broken):
+    """Capture ended with the exit code of an error that tells a person what to do."""
+
+
+class _NoSpark:
+    """The little that a chunk job needs of a session, worked on the calling thread."""
+
+    sparkContext = property(lambda self: self)
+
+    def setLocalProperty(self, *_: object) -> None:
+        pass
+
+    def setJobDescription(self, *_: object) -> None:
+        pass
+
+    def parallelize(self, items: list[Any], parts: int) -> "_NoSpark":
+        work = _NoSpark()
+        work.items = items  # type: ignore[attr-defined]
+        return work
+
+    def map(self, function: Callable[[Any], Any]) -> "_NoSpark":
+        work = _NoSpark()
+        work.items = [function(item) for item in self.items]  # type: ignore[attr-defined]
+        return work
+
+    def collect(self) -> list[Any]:
+        return list(self.items)  # type: ignore[attr-defined]
+
+
+@dataclass
+class _Driver:
+    """One life of a driver."""
+
+    journal: SharedJournal
+    progress: Progress
+    applier: Applier
+    runner: SnapshotRunner
+    client: CaptureClient
+    control: DriverControl
+
+    @classmethod
+    def start(cls, quick: "Quick") -> "_Driver":
+        spec = quick.replicator.spec
+        storage = Storage.open(spec.storage)
+        journal, progress = SharedJournal(JournalReader.open(storage)), Progress()
+        engine = QuickEngine(storage, quick.lake)
+
+        def worker(table: Any) -> TableWorker:
+            first = table.schemas[0].table
+            target = quick.lake.table(first.schema_name, first.table_name)
+            return TableWorker(table.table_id, target, engine, progress, table.generation)
+
+        applier = Applier(journal, progress, worker, lambda: None, retry_seconds=RETRY_SECONDS, threads=2)
+
+        def layouts(table_id: int, schema: TableSchema) -> tuple[Layout, str] | None:
+            known = applier.worker(table_id)
+            layout = None if known is None else known.layout(schema)
+            return None if known is None or layout is None else (layout, known.table.location)
+
+        def opened(table_id: int) -> bool:
+            known = applier.worker(table_id)
+            return known is not None and known.opened
+
+        tools = Tools(
+            config=PgConfig.of(spec.source, "driver", None),
+            options=spec.options,
+            storage=cast(Storage, quick.lake.access),
+            socket=quick.socket,
+            spark=cast(Any, _NoSpark()),
+            journal=journal,
+            layouts=layouts,
+            opened=opened,
+            lost=list,
+        )
+        runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=RETRY_SECONDS)
+        control = DriverControl(quick.replicator.metadata.name)
+        client = CaptureClient(quick.socket, timeout=PATIENCE)
+        control.journal, control.client = journal, client
+        return cls(journal, progress, applier, runner, client, control)
+
+    def turn(self) -> LogState:
+        state = self.journal.refresh()
+        if self.control.client is not None and state.origin is not None:
+            self.runner.turn(0.02)
+            self.applier.offer(state.number, 0.5)
+        return state
+
+    def level(self, state: LogState) -> bool:
+        """Nothing is under way, and every target holds what the journal holds."""
+        if any(s.ended is None for s in state.snapshots.values()) or self.runner.runs:
+            return False
+        known = self.progress.all()
+        for table in state.tables.values():
+            mine = known.get(table.table_id)
+            if table.removed:
+                continue
+            if mine is not None and mine.stopped:
+                continue
+            if mine is None or mine.holes or mine.fault is not None or mine.applied_record < state.number:
+                return False
+        return True
+
+    def close(self) -> None:
+        self.runner.stop()
+        self.applier.stop()
+        self.client.close()
+
+
+@dataclass
+class Quick:
+    """One Replicator: its database, folder, targets, and what runs of it."""
+
+    server: PostgresServer
+    nursery: Nursery
+    folder: Path
+    database: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Merged over the defaults."""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.lake = QuickLake(self.folder / "lake")
+        self.pid: int | None = None
+        self.driver: _Driver | None = None
+        self._sessions: dict[str, psycopg.Connection] = {}
+        self._requests = 0
+        with self.server.connect() as connection:
+            connection.execute(f"CREATE DATABASE {self.database}".encode())
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "c.sock"
+
+    @property
+    def replicator(self) -> Replicator:
+        return Replicator.model_validate(self.document)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        source = {
+            "type": "postgresql",
+            "host": self.server.host,
+            "port": self.server.port,
+            "database": self.database,
+            "username": "postgres",
+        }
+        spec: dict[str, Any] = {
+            "tables": {"include": ["s.*"]},
+            "target": {"type": "delta", "location": (self.folder / "lake").as_uri()},
+            "storage": {"location": (self.folder / "log").as_uri()},
+            "snapshot": {"chunkRows": 7, "parallelism": 2},
+        }
+        merged = spec | self.spec | {"source": source | self.spec.get("source", {})}
+        return {
+            "apiVersion": "tailrace.dev/v1alpha1",
+            "kind": "Replicator",
+            "metadata": {"name": self.database.replace("_", "-")},
+            "spec": merged,
+        }
+
+    # ---- the source ----
+
+    def session(self, name: str = "") -> psycopg.Connection:
+        """A client of the database; each name is a session of its own."""
+        found = self._sessions.get(name)
+        if found is None or found.closed:
+            port, host = self.server.port, self.server.host
+            found = psycopg.connect(
+                f"host={host} port={port} user=postgres dbname={self.database} application_name=client", autocommit=True
+            )
+            found.execute("SET lock_timeout = '5s'")
+            self._sessions[name] = found
+        return found
+
+    @property
+    def sessions(self) -> list[psycopg.Connection]:
+        return list(self._sessions.values())
+
+    def sql(self, text: str, session: str = "") -> None:
+        self.session(session).execute(text.encode())
+
+    # ---- processes ----
+
+    def start(self) -> None:
+        """Capture and driver."""
+        manifest = self.folder / "replicator.json"
+        manifest.write_text(json.dumps(self.document))
+        command = ["--manifest", str(manifest), "--run-dir", str(self.folder / "run"), "--socket", str(self.socket)]
+        (self.folder / LOOKS).unlink(missing_ok=True)
+        self.pid = self.nursery.start(self.folder, [*command, "--heartbeat", "0.2"])
+        self._until(self._answers, "capture answers")
+        self._until(self._has_journal, "the journal's first record")
+
+    def _answers(self) -> bool:
+        try:
+            with CaptureClient(self.socket, 5) as client:
+                return client.state().record >= 0 and (self.folder / LOOKS).exists()
+        except CaptureGone:
+            return False
+
+    def _has_journal(self) -> bool:
+        try:
+            self.driver = _Driver.start(self)
+        except (Retry, NotFound):
+            return False
+        return True
+
+    def stop(self, kill: bool = False) -> None:
+        """Everything ends: in order, or as with SIGKILL."""
+        if self.driver is not None:
+            self.driver.close()
+            self.driver = None
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            code = self.nursery.ended(self.pid, wait=True)
+            self.pid = None
+            if not kill and code in (10, 12):
+                return  # refused by name just now: the next start says so again
+            if code != (-signal.SIGKILL if kill else 0):
+                raise Broken(f"capture ended with {code}\n{self.tail()}")
+
+    def close(self) -> None:
+        with_slot = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
+        if self.driver is not None:
+            self.driver.close()
+        if self.pid is not None and self.nursery.ended(self.pid) is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.nursery.ended(self.pid, wait=True)
+        for session in self._sessions.values():
+            session.close()
+        with self.server.connect() as connection:
+            end = time.monotonic() + 20
+            for (name,) in connection.execute(with_slot.encode(), (self.database,)).fetchall():
+                while True:
+                    try:
+                        connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+                        break
+                    except psycopg.errors.ObjectInUse:
+                        assert time.monotonic() < end
+                        time.sleep(0.05)
+            connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)".encode())
+
+    def tail(self) -> str:
+        log = self.folder / "capture.log"
+        return log.read_text()[-3000:] if log.exists() else ""
+
+    # ---- work ----
+
+    def gate(self, closed: bool) -> None:
+        """Closed: no look at the catalog but those that a chunk needs."""
+        path = self.folder / GATE
+        if closed:
+            path.touch()
+        else:
+            path.unlink(missing_ok=True)
+
+    def turn(self) -> LogState:
+        """One round of the driver."""
+        assert self.driver is not None
+        self._alive()
+        try:
+            return self.driver.turn()
+        except Retry:
+            time.sleep(0.02)
+            return self.driver.journal.state
+        except Exception as error:  # whatever it is, the driver would have ended
+            raise Broken(f"the driver ended: {type(error).__name__}: {error}") from error
+
+    def _alive(self) -> None:
+        if self.pid is not None and (code := self.nursery.ended(self.pid)) is not None:
+            self.pid = None
+            fault = self.folder / "run" / "capture-fault.json"
+            if code in (10, 12) and fault.exists():
+                told = json.loads(fault.read_text())
+                raise Refused(f"{told['name']}: {told['message']} {told['fix']}")
+            raise Broken(f"capture ended with {code}\n{self.tail()}")
+
+    def look(self) -> None:
+        """Let at least one look at the catalog begin and end, and work on."""
+        was = self._looks()
+        self._until(lambda: self._looks() >= was + 2, "two looks at the catalog", self.turn)
+
+    def ask(self, tables: Sequence[str], **spec: Any) -> None:
+        """A SnapshotRequest."""
+        assert self.driver is not None
+        self._requests += 1
+        spec["tables"] = list(tables)
+        body = SnapshotRequestSpec.model_validate({"replicator": self.replicator.metadata.name} | spec)
+        self.driver.control.request(f"request-{self._requests}", SnapshotBody(name="again", spec=body))
+
+    def settle(self) -> LogState:
+        """Work until nothing is left to do."""
+        self.gate(False)
+        row = self.session().execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        assert row is not None
+        high = lsn(row[0])
+        self.session().execute("SELECT pg_logical_emit_message(true, 'test', '')")
+        quiet, looks = -1, 0
+
+        def done() -> bool:
+            nonlocal quiet, looks
+            state = self.turn()
+            told = self._told()
+            assert self.driver is not None
+            if told != quiet or state.position < high or not self.driver.level(state):
+                quiet, looks = told, self._looks()
+                return False
+            return self._looks() >= looks + QUIET_LOOKS
+
+        self._until(done, "nothing is left to do")
+        assert self.driver is not None
+        return self.driver.journal.state
+
+    def _told(self) -> int:
+        """Events of the journal that say something."""
+        count = 0
+        for path in (self.folder / "log" / "journal").glob("[0-9]*.json"):
+            if path not in self._counted:
+                events = json.loads(path.read_text())["events"]
+                self._counted[path] = sum(e["kind"] not in SILENT for e in events)
+            count += self._counted[path]
+        return count
+
+    @property
+    def _counted(self) -> dict[Path, int]:
+        found: dict[Path, int] = self.__dict__.setdefault("_counts", {})
+        return found
+
+    def _looks(self) -> int:
+        try:
+            text = (self.folder / LOOKS).read_text().split()
+        except FileNotFoundError:
+            return 0
+        return int(text[1]) if len(text) == 2 else 0
+
+    def _until(self, condition: Callable[[], bool], what: str, work: Callable[[], object] = lambda: None) -> None:
+        end = time.monotonic() + PATIENCE
+        while True:
+            work()
+            if condition():
+                return
+            self._alive()
+            if time.monotonic() > end:
+                raise Broken(f"not within {PATIENCE:.0f} s: {what}\n{self._story()}\n{self.tail()}")
+            time.sleep(0.01)
+
+    def _story(self) -> str:
+        if self.driver is None:
+            return "no driver"
+        state = self.driver.journal.state
+        open_ = [(s.plan.snapshot_id, s.plan.reason) for s in state.snapshots.values() if s.ended is None]
+        faults = {i: p.fault for i, p in self.driver.progress.all().items() if p.fault is not None}
+        runs = {k: (r.phase.name, r.fault) for k, r in self.driver.runner.runs.items()}
+        return f"record {state.number}, open snapshots {open_}, runs {runs}, faults {faults}"
+
+
+@contextmanager
+def quick(server: PostgresServer, nursery: Nursery, folder: Path, database: str, **spec: Any) -> Iterator[Quick]:
+    made = Quick(server, nursery, folder / database, database, spec)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,169 @@
+"""Scripts of the DDL proofs: SQL, one transaction a line, and what happens to the Replicator in between.
+
+A line is SQL (several statements in one line are one transaction), or begins with `!`:
+
+    !start  !stop  !kill        the whole Replicator
+    !settle                     work until nothing is left to do
+    !look                       two looks at the catalog, working on
+    !gate  !open                from here to there the catalog is not looked at, but for a chunk that needs it
+    !turn                       one round of the driver
+    !ask s.t                    a SnapshotRequest
+    !spec {"options": …}        the manifest from the next start on (merged, one level deep)
+    !in NAME: SQL               by another session, which may leave a transaction open
+
+A script ends with everything running and settled; then `run` judges. A refused statement is counted, and fine: the
+fuzzer's model of the catalog is not a second PostgreSQL.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+
+from support.ddl.judge import Verdict, judge
+from support.ddl.quick import Broken, Quick, Refused
+from tailrace.changelog.state import LogState
+from tailrace.sources.postgresql.catalog import discover
+
+Script = Sequence[str]
+
+
+@dataclass
+class Outcome:
+    wrong: tuple[str, ...] = ()
+    stopped: dict[str, str] = field(default_factory=dict)
+    """By name, before the repair."""
+    refused: list[str] = field(default_factory=list)
+    """Statements that the source refused."""
+    repaired: bool = False
+
+
+class Writer:
+    """Runs a script line by line. `strict`: a refused statement is an error of the script."""
+
+    def __init__(self, quick: Quick, outcome: Outcome, strict: bool = True) -> None:
+        self.quick = quick
+        self.outcome = outcome
+        self._strict = strict
+        self._refused = False
+
+    def line(self, line: str) -> None:
+        """A Replicator that is refused by name stays down until the repair."""
+        try:
+            self._line(line)
+        except Refused as refused:
+            self.outcome.stopped["(the Replicator)"] = str(refused)
+            self._refused = True
+            self.quick.stop(kill=True)
+
+    def _line(self, line: str) -> None:
+        quick, (verb, _, rest) = self.quick, line.partition(" ")
+        match verb:
+            case "!start":
+                if quick.driver is None and not self._refused:
+                    _close_transactions(quick)
+                    quick.start()
+            case "!stop" | "!kill":
+                quick.stop(kill=verb == "!kill")
+            case "!settle":
+                if quick.driver is not None:
+                    _settle(quick)
+            case "!look":
+                if quick.driver is not None:
+                    quick.look()
+            case "!gate" | "!open":
+                quick.gate(verb == "!gate")
+            case "!turn":
+                if quick.driver is not None:
+                    quick.turn()
+            case "!ask":
+                if quick.driver is not None:
+                    quick.ask([rest])
+            case "!spec":
+                quick.spec |= json.loads(rest)
+            case "!in":
+                name, _, statement = rest.partition(": ")
+                _sql(quick, statement, name, self.outcome, self._strict)
+            case _:
+                _sql(quick, line, "", self.outcome, self._strict)
+
+    def end(self, fix: Script = ()) -> Outcome:
+        """Start what is not running, settle, judge, repair what is stopped by name, judge again. `fix`: what a person
+        does at the source for it."""
+        outcome = self.outcome
+        if not self._refused:
+            self.line("!start")
+        if not self._refused:
+            self.line("!settle")
+        if self._refused:
+            self._refused = False
+            self._fix(fix)
+            self._line("!start")
+            self._line("!settle")
+        assert self.quick.driver is not None
+        verdict = judge(self.quick, self.quick.driver.journal.state)
+        outcome.stopped |= verdict.stopped
+        outcome.wrong = verdict.wrong
+        if verdict.stopped and not verdict.wrong:
+            self._fix(fix)
+            outcome.repaired = True
+            outcome.wrong = tuple(f"after the repair: {w}" for w in _repair(self.quick, verdict))
+        return outcome
+
+    def _fix(self, fix: Script) -> None:
+        for line in fix:
+            _sql(self.quick, line, "", self.outcome, strict=False)
+
+
+def run(quick: Quick, script: Script, strict: bool = True, fix: Script = ()) -> Outcome:
+    writer = Writer(quick, Outcome(), strict)
+    try:
+        for line in script:
+            writer.line(line)
+        return writer.end(fix)
+    except Broken as broken:
+        writer.outcome.wrong = (f"broken: {broken}",)
+        return writer.outcome
+
+
+def _settle(quick: Quick) -> LogState:
+    _close_transactions(quick)
+    return quick.settle()
+
+
+def _close_transactions(quick: Quick) -> None:
+    """An open transaction would hold the first chunk of a table back for good."""
+    for session in quick.sessions:
+        if not session.closed and session.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            session.execute("COMMIT")
+
+
+def _sql(quick: Quick, statement: str, session: str, outcome: Outcome, strict: bool) -> None:
+    try:
+        quick.sql(statement, session)
+    except psycopg.Error as error:
+        if strict:
+            raise
+        outcome.refused.append(f"{statement}: {str(error).splitlines()[0]}")
+        if quick.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            quick.sql("ROLLBACK", session)
+
+
+def _repair(quick: Quick, verdict: Verdict) -> tuple[str, ...]:
+    """What the documents tell: out of `tables.include` (here: into `exclude`), then in again, each with a restart. What
+    the source itself does not let be copied may stay stopped."""
+    names = sorted(verdict.stopped)
+    tables = quick.document["spec"]["tables"]
+    quick.stop()
+    quick.spec["tables"] = tables | {"exclude": [*tables.get("exclude", ()), *names]}
+    quick.start()
+    _settle(quick)
+    quick.stop()
+    quick.spec["tables"] = tables
+    quick.start()
+    after = judge(quick, _settle(quick))
+    spec = quick.replicator.spec
+    unfit = {t.name for t in discover(quick.session("judge"), spec.tables, spec.options) if t.stop is not None}
+    again = {n: why for n, why in after.stopped.items() if n not in unfit}
+    return (*after.wrong, *(f"{n} is stopped again: {why}" for n, why in again.items()))
