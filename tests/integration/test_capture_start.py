@@ -187,7 +187,7 @@ def test_a_new_partition_is_read_again_only_if_it_brought_rows(capture: CaptureR
     server.execute("INSERT INTO p VALUES (1, 'a')")
     capture.catch_up()
     server.execute("CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)")
-    eventually(lambda: capture.events("table-stored")[1:], "the new file is recorded")
+    eventually(lambda: capture.events("table-fingerprint")[1:], "the new file is recorded")
     server.execute("INSERT INTO p VALUES (11, 'b')")
     capture.catch_up()
     assert capture.events("schema-changed") == []
@@ -203,7 +203,7 @@ def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureR
     capture.catch_up()
     assert capture.stop() == 0
     capture.start()
-    stored = eventually(lambda: capture.events("table-stored")[1:], "its new files are recorded")
+    stored = eventually(lambda: capture.events("table-fingerprint")[1:], "its new files are recorded")
     assert len(stored) == 1
     assert capture.events("schema-changed") == []
 

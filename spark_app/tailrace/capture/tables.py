@@ -43,6 +43,8 @@ class ColumnChanges:
 
     evolved: TableSchema | None = None
     reread: bool = False
+    older: bool = False
+    """A new column is older than the last look."""
     stop: TableStop | None = None
 
 
@@ -159,7 +161,11 @@ def compare(
         stop = now.stop if now.name == name and now.stop is not None else first_stop(schema, now.schema)
         if stop is not None:
             return ColumnChanges(stop=stop)
-    added = [c for c in now.columns if c.attnum not in known and (only is None or c.name in only)]
+    looked_at = max(known) if attributes is None else attributes
+    added = [c for c in now.columns if c.attnum not in known]
+    if only is not None:
+        # No ALTER may have come with a column that is only new to us: it is tied to the place of a look, not to a row.
+        added = [c for c in added if c.name in only and c.attnum > looked_at]
     if not added:
         return ColumnChanges()
     if any(c.key is not None for c in added):
@@ -171,8 +177,8 @@ def compare(
     clash = reserved(evolved)
     if clash is not None:
         return ColumnChanges(stop=clash)
-    old = max(known) if attributes is None else attributes
-    return ColumnChanges(evolved, reread=any(c.has_default or c.has_missing or c.attnum <= old for c in added))
+    older = any(c.attnum <= looked_at for c in added)
+    return ColumnChanges(evolved, older or any(c.has_default or c.has_missing for c in added), older)
 
 
 def _renamed_since(schema: TableSchema, now: PgTable, new: set[str]) -> bool:
