@@ -196,8 +196,8 @@ class CatalogPoll:
         )
         log.info("%s has schema version %d after sequence %d%s", known.schema.name, evolved.version, last_seq, because)
         self._tables.evolve(evolved)
-        # Where no ALTER kept writers and chunks apart, rows from behind the change lie before this place: the chunks must
-        # see them.
+        # Where no ALTER kept writers and chunks apart, rows from behind the change lie before this place: the chunks
+        # must see them.
         edge = look.edge if reasons or difference.older else None
         return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *recorded]
 
