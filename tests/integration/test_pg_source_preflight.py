@@ -81,6 +81,37 @@ def test_a_publication_that_is_given_must_publish_everything_of_every_table(post
         assert row == (True, True)
 
 
+@pytest.mark.postgres(18)
+def test_a_filter_or_a_list_of_columns_is_refused_unless_it_holds_all_that_is_copied(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        for table in ("filtered", "lacking", "covered"):
+            connection.execute(f"CREATE TABLE public.{table} (id int PRIMARY KEY, v text)".encode())
+        connection.execute(
+            "CREATE PUBLICATION mine FOR TABLE public.filtered WHERE (id > 1), public.lacking (id),"
+            " public.covered (id, v)"
+        )
+        found = failures(facts_of(connection, postgres, publication="mine"))
+        assert set(found) == {("published", "public.filtered"), ("published", "public.lacking")}
+        for fix in found.values():
+            connection.execute(fix)
+        assert failures(facts_of(connection, postgres, publication="mine")) == {}
+
+
+@pytest.mark.postgres(18)
+def test_partitions_whose_changes_lack_the_key_or_the_log_are_named(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        for table in ("index", "full"):
+            made = f"CREATE TABLE public.{table} (id int PRIMARY KEY, a int NOT NULL) PARTITION BY RANGE (id)"
+            connection.execute(made.encode())
+            connection.execute(f"CREATE TABLE public.{table}_1 PARTITION OF public.{table} DEFAULT".encode())
+        connection.execute("CREATE UNIQUE INDEX i ON public.index_1 (a)")
+        connection.execute("ALTER TABLE public.index_1 REPLICA IDENTITY USING INDEX i")
+        connection.execute("ALTER TABLE public.full_1 REPLICA IDENTITY FULL")
+        found = failures(facts_of(connection, postgres))
+        assert set(found) == {("NoKey", "public.index")}
+        assert "ALTER TABLE index_1 REPLICA IDENTITY" in found["NoKey", "public.index"].replace("public.", "")
+
+
 @pytest.mark.postgres(
     18,
     wal_level="replica",

@@ -147,4 +147,3 @@ def _collect(
 
 def _needed(ends: Mapping[str, int], kept: Mapping[str, Rows]) -> bool:
     return any(key in kept and end > kept[key].first_block for key, end in ends.items())
-

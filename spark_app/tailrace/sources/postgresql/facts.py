@@ -3,13 +3,15 @@
 Called by `tailrace doctor` and at start-up, before anything is made; `preflight.check` takes the result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.contract.resources import Source
+from tailrace.errors import TableStop
+from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 
@@ -32,8 +34,8 @@ class PublicationFacts:
     """Of insert, update, delete, truncate."""
     tables: frozenset[int]
     """Oids, as published (with `via_root` the partitioned root) and as added."""
-    narrowed: frozenset[int]
-    """Oids with a row filter or a column list."""
+    narrowed: Mapping[int, TableStop]
+    """By oid: the row filter or the column list that keeps changes back."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,6 @@ SELECT p.oid::int8 AS oid, pg_has_role(p.pubowner, 'USAGE') AS owned, p.puballta
        SELECT r.prrelid::int8 FROM pg_publication_rel r WHERE r.prpubid = p.oid) AS tables
   FROM pg_publication p WHERE p.pubname = %s
 """
-_NARROWED = """
-SELECT prrelid::int8 AS oid FROM pg_publication_rel WHERE prpubid = %s::int8::oid
-   AND (prqual IS NOT NULL OR prattrs IS NOT NULL)
-"""
 _RIGHTS = """
 SELECT c.oid::int8 AS oid, has_schema_privilege(c.relnamespace, 'USAGE') AS usage,
        has_table_privilege(c.oid, 'SELECT') AS select, pg_has_role(c.relowner, 'USAGE') AS owned,
@@ -147,17 +145,17 @@ def observe(connection: Connection, source: Source, made: tuple[str, str], table
             slot_given=source.slot is not None,
             publication_given=source.publication is not None,
             slot=SlotFacts(**slot) if slot else None,
-            publication=_publication(cursor, publication_name, server["version"]),
+            publication=_publication(connection, cursor, publication_name, tables),
             tables=_tables(cursor, tables, server["version"]),
         )
 
 
-def _publication(cursor: Any, name: str, version: int) -> PublicationFacts | None:
+def _publication(connection: Connection, cursor: Any, name: str, tables: Sequence[PgTable]) -> PublicationFacts | None:
     row: DictRow | None = cursor.execute(_PUBLICATION, (name,)).fetchone()
     if row is None:
         return None
-    # Row filters and column lists came with 15.
-    narrowed = cursor.execute(_NARROWED, (row["oid"],)).fetchall() if version >= 150000 else []
+    published = publication.look(connection, name)
+    narrowed = {t.oid: None if published is None else published.narrowed(t) for t in tables}
     operations = {o for o in ("insert", "update", "delete", "truncate") if row[f"pub{o}"]}
     return PublicationFacts(
         owned=row["owned"],
@@ -165,7 +163,7 @@ def _publication(cursor: Any, name: str, version: int) -> PublicationFacts | Non
         via_root=row["pubviaroot"],
         operations=frozenset(operations),
         tables=frozenset(row["tables"]),
-        narrowed=frozenset(r["oid"] for r in narrowed),
+        narrowed={oid: stop for oid, stop in narrowed.items() if stop is not None},
     )
 
 

@@ -26,6 +26,7 @@ _MEMBERS = """
 SELECT root.oid AS root, c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file,
        c.relreplident::text AS identity, i.xmin::text AS attached_by, c.relnatts AS attributes,
        pg_catalog.row_security_active(c.oid) AS row_security,
+       (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype) AS moved_by,
        CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.xmin = c.xmin) THEN NULL
             ELSE c.xmin::text::int8 END AS emptied_by,
        (SELECT x.indkey::text || '/' || x.indcollation::text || '/' || x.indclass::text FROM pg_catalog.pg_index x
@@ -88,16 +89,22 @@ def look(connection: Connection, tables: Tables, options: Sequence[TableOptions]
     with source_errors("looking at the catalog"):
         found = discover(connection, tables, options)
         published = look_at_publication(connection, publication)
-        parts, emptied = _parts(connection, found)
+        parts, emptied, moved_by = _parts(connection, found)
     for table in found:
         own = parts[table.oid]
         own["publication"] = {} if published is None else {"row": published.row}
-        own["membership"] = {} if published is None else {"row": published.membership(table)}
+        # A member by its schema leaves when it moves to another one; its row type moves along.
+        moved = moved_by.get(table.oid, "") if published is not None and published.by_schema(table) else ""
+        own["membership"] = {} if published is None else {"row": f"{published.membership(table)} {moved}".strip()}
     complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in found)
     return Look({t.oid: t for t in complete}, published)
 
 
-def _parts(connection: Connection, tables: Iterable[PgTable]) -> tuple[dict[int, Parts], dict[int, dict[str, int]]]:
+def _parts(
+    connection: Connection, tables: Iterable[PgTable]
+) -> tuple[dict[int, Parts], dict[int, dict[str, int]], dict[int, str]]:
+    """Parts, the transactions that may have emptied files, and those that last moved or renamed the tables."""
+    moved_by: dict[int, str] = {}
     parts: dict[int, Parts] = {t.oid: {kind: {} for kind in KINDS} for t in tables}
     emptied: dict[int, dict[str, int]] = {oid: {} for oid in parts}
     columns = [(t.oid, c.attnum) for t in tables for c in t.columns]
@@ -105,6 +112,7 @@ def _parts(connection: Connection, tables: Iterable[PgTable]) -> tuple[dict[int,
         for row in cursor.execute(_MEMBERS, (list(parts),)).fetchall():
             own, item = parts[row["root"]], str(row["oid"])
             if row["oid"] == row["root"]:
+                moved_by[row["root"]] = row["moved_by"] or ""
                 own["attributes"]["count"] = str(row["attributes"])
                 own["key order"]["index"] = _short(row["key_order"] or "")
                 own["row security"]["applies"] = str(row["row_security"]).lower()
@@ -118,7 +126,7 @@ def _parts(connection: Connection, tables: Iterable[PgTable]) -> tuple[dict[int,
         of_types = cursor.execute(_TYPES, ([oid for oid, _ in columns], [n for _, n in columns])).fetchall()
     for row in of_types:
         parts[row["rel"]][row["kind"]][row["item"]] = _short(row["value"] or "")
-    return parts, emptied
+    return parts, emptied, moved_by
 
 
 def _short(value: str) -> str:

@@ -200,9 +200,8 @@ def published(facts: Facts) -> Iterator[Finding]:
             message = f"only the owner of {t.table.name} ({t.table.owner}) may put it into a publication"
             yield _fault(t, "published", message, f"{own}; or make a publication and name it in source.publication")
         elif found is not None and t.table.oid in found.narrowed:
-            message = f"{t.table.name} is published with a row filter or a column list"
-            fix = f"ALTER PUBLICATION {name} DROP TABLE {_table(t.table)}; {add}"
-            yield _fault(t, "published", message, fix)
+            stop = found.narrowed[t.table.oid]
+            yield _fault(t, "published", stop.message, stop.fix)
 
 
 def rights(facts: Facts) -> Iterator[Finding]:

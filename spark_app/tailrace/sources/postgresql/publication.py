@@ -64,6 +64,9 @@ class Publication:
         found += [f"table {self.members[table.oid].row}"] if table.oid in self.members else []
         return " ".join(["all"] if self.all_tables else found)
 
+    def by_schema(self, table: PgTable) -> bool:
+        return table.schema_name in self.schemas and not self.all_tables
+
     def stop(self, table: PgTable) -> TableStop | None:
         """Why not all changes of this member come; None: they do."""
         name = sql.Identifier(self.name).as_string(None)
@@ -75,14 +78,15 @@ class Publication:
             fix = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
             message = f"publication {self.name!r} publishes the partitions of {table.name}, not their root"
             return ReadRefused(table.name, message, fix)
+        return self.narrowed(table)
+
+    def narrowed(self, table: PgTable) -> TableStop | None:
+        """The row filter or the column list that keeps changes of this member back; None: it comes whole."""
         member = self.members.get(table.oid)
         if member is None or self.all_tables or table.schema_name in self.schemas:
             return None  # a whole schema, and all tables, come without filters
-        relation = table.relation.as_string(None)
-        whole = (
-            f"ALTER PUBLICATION {name} DROP TABLE {relation}; ALTER PUBLICATION {name} ADD TABLE {relation};"
-            " options[].columns of the Replicator chooses columns"
-        )
+        name, relation = sql.Identifier(self.name).as_string(None), table.relation.as_string(None)
+        whole = f"ALTER PUBLICATION {name} DROP TABLE {relation}; ALTER PUBLICATION {name} ADD TABLE {relation}"
         if member.filtered:
             return ReadRefused(table.name, f"publication {self.name!r} filters the rows of {table.name}", whole)
         absent = [c.name for c in table.columns if member.columns is not None and c.attnum not in member.columns]
