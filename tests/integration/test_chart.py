@@ -178,7 +178,7 @@ def test_two_releases_do_not_meet() -> None:
     # Each has a lease of its own: both work, on other namespaces, in whatever namespace they are installed.
     for documents, lease in ((first, "tailrace-operator"), (second, "second-tailrace-operator"), (full, "mine")):
         assert f"--lease={lease}" in pod(documents)["containers"][0]["args"]
-        assert [rule.get("resourceNames") for rule in only(documents, "Role")["rules"]] == [None, [lease]]
+        assert [rule.get("resourceNames") for rule in only(documents, "Role")["rules"]] == [None, [lease], None]
 
 
 def test_network_policies_protect_the_operator_and_on_request_the_drivers() -> None:

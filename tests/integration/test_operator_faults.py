@@ -197,4 +197,4 @@ def test_sigkill_at_each_step_of_a_deletion_holds_nothing_up(kube_api: KubeApi, 
         with operator(place, *limit):
             until(lambda: not place.kubectl("get", "repl", "-o", "name"), "all are released", 90)
         events = json.loads(place.kubectl("get", "events", "-o", "json"))["items"]
-        assert {e["involvedObject"]["name"] for e in events if e["reason"] == "LeftBehind"} == set(names)
+        assert {e["involvedObject"]["name"] for e in events if e["reason"] == "NothingKnown"} == set(names)
