@@ -10,7 +10,7 @@ words say so. What stays behind is named in an event. Kubernetes removes the chi
 from collections.abc import Iterator
 
 from tailrace.contract.driver import DropReport
-from tailrace.contract.ownership import made_name
+from tailrace.contract.ownership import made_name, owner_of
 from tailrace_operator.decide.model import (
     Action,
     Apply,
@@ -89,7 +89,7 @@ def _report(seen: ReplicatorSeen) -> DropReport | None:
     """From the driver's answer or a pod's last words; of this very Replicator, and complete if there is such a one."""
     told = seen.dropping.answer.report if seen.dropping is not None and seen.dropping.answer is not None else None
     found = [told, *(DropReport.of_message(words) for words in seen.last_words)]
-    owner = f"{seen.meta.namespace}/{seen.meta.name}@{seen.meta.uid}"
+    owner = owner_of(seen.meta.namespace, seen.meta.name, seen.meta.uid)
     of_this = [report for report in found if report is not None and report.owner == owner]
     return max(of_this, key=lambda report: report.complete, default=None)
 

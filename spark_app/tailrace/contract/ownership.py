@@ -18,7 +18,12 @@ def owner(replicator: Replicator) -> str:
     """`namespace/name@uid` of an object in Kubernetes, whose uid no other object ever has; else the plain name: a
     process on another machine with the same manifest is the same Replicator."""
     meta = replicator.metadata
-    return f"{meta.namespace}/{meta.name}@{meta.uid}" if meta.uid else meta.name
+    return owner_of(meta.namespace, meta.name, meta.uid) if meta.uid else meta.name
+
+
+def owner_of(namespace: str, name: str, uid: str) -> str:
+    """Of an object in Kubernetes."""
+    return f"{namespace}/{name}@{uid}"
 
 
 def made_name(name: str, mark: str) -> str:

@@ -16,6 +16,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 
 Kind = Literal["slot", "publication"]
+GIVEN = "it is named in the manifest"
 WORDS: dict[Kind, str] = {"slot": "replication slot", "publication": "publication"}
 
 
@@ -73,7 +74,7 @@ def claims(known: Known, kind: Kind) -> Iterator[Claim]:
     source = known.replicator.spec.source
     given = source.slot if kind == "slot" else source.publication
     if given is not None:
-        yield Claim(kind, given, "it is named in the manifest")
+        yield Claim(kind, given, GIVEN)
     elif known.log is not None and known.log.origin is not None:
         yield _of_log(known, known.log.origin, kind)
     elif known.left is not None:

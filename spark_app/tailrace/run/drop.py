@@ -73,9 +73,10 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
 
 
 def report_of(replicator: Replicator, steps: list[Step], complete: bool) -> DropReport:
-    """`steps` of one attempt or several: the last word on each thing counts."""
+    """`steps` of one attempt or several. That a thing stays which the user named is no news."""
     dropped = dict.fromkeys(step.what for step in steps if step.outcome == "dropped")
-    kept = {step.what: step.why for step in steps if step.outcome == "kept" and step.what not in dropped}
+    left = [step for step in steps if step.outcome == "kept" and step.why != claims.GIVEN]
+    kept = {step.what: step.why for step in left if step.what not in dropped}
     return DropReport(
         kind="drop-report",
         owner=ownership.owner(replicator),
