@@ -8,10 +8,18 @@ import sys
 import time
 from typing import Any, TextIO
 
+from tailrace import privacy
+
 FORMS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 FIELDS = ("table", "snapshot", "chunk", "record")
 """What a line may carry besides its message: `log.info(…, extra={"table": …})`."""
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    assert record.exc_info is not None
+    error = record.exc_info[1]
+    return "" if error is None else privacy.traceback_text(error)
 
 
 class TextFormatter(logging.Formatter):
@@ -20,7 +28,7 @@ class TextFormatter(logging.Formatter):
         where = " ".join(f"{name}={getattr(record, name)}" for name in FIELDS if hasattr(record, name))
         line = f"{at}.{int(record.msecs):03d} {record.levelname.lower():7} {record.getMessage()}"
         line += f" [{where}]" if where else ""
-        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        return line + (f"\n{_traceback(record)}" if record.exc_info else "")
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,7 +41,7 @@ class JsonFormatter(logging.Formatter):
         }
         document |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info:
-            document["exception"] = self.formatException(record.exc_info)
+            document["exception"] = _traceback(record)
         return json.dumps(document, ensure_ascii=False)
 
 
@@ -53,7 +61,9 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 
 def configure(form: str, level: str = "INFO") -> None:
-    """Send the log of `tailrace` to standard error in `text` or `json`; libraries speak up from warnings on."""
+    """Send the log of `tailrace` to standard error in `text` or `json`; libraries speak up from warnings on.
+    Tracebacks, those of errors that nobody catches as well, hold no values of rows."""
+    privacy.guard_tracebacks()
     handler = _StandardError()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -1,5 +1,6 @@
 """What `tailrace run` does when something around it fails: a table, or the source."""
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -111,6 +112,48 @@ def test_a_wrong_wal_level_is_told_as_such_and_doctor_is_not_ready_beside_a_fail
     done = deployment.command("doctor", "-f", str(deployment.manifest))
     assert (done.returncode, "fail public.keyless" in done.stdout) == (CONFIGURATION, True), done.stdout
     assert done.stdout.endswith("not ready\n") and not deployment.lake.exists() and not deployment.log.exists()
+
+
+CANARY = "CANARY-7f3a"
+
+
+@pytest.mark.timeout(600)
+def test_no_value_of_a_row_is_told(postgres: PostgresServer, deployment: Deployment) -> None:
+    """Keys, a value that does not fit by snapshot and by log, a filter that the database refuses."""
+    postgres.execute("CREATE TABLE good (id text PRIMARY KEY, v text)")
+    postgres.execute(f"INSERT INTO good SELECT '{CANARY}' || n, '{CANARY}' FROM generate_series(1, 30) n")
+    for table in ("unfit", "later"):
+        postgres.execute(f"CREATE TABLE {table} (id text PRIMARY KEY, at timestamp)")
+    postgres.execute(f"INSERT INTO unfit VALUES ('{CANARY}', '54321-01-02')")
+    deployment.requests = [
+        _request("filtered", tables=["public.good"], where="v::int > 0"),
+        _request("in-chunks", tables=["public.good"], chunkRows=4),
+    ]
+    run = deployment.start()
+    ended = {"filtered": "Failed", "in-chunks": "Completed"}
+    run.until(lambda: ended.items() <= shots(deployment).items(), 200, "the snapshots that were asked for")
+    postgres.execute(f"INSERT INTO later VALUES ('{CANARY}', '54321-01-02')")
+    run.until(lambda: states(deployment).get("public.later") == "STOPPED", 60, "the log to stop a table")
+    document = json.dumps(status(deployment))
+    assert run.stop() == 0, run.tail()
+    errors = [
+        event
+        for record in sorted((deployment.log / "journal").glob("[0-9]*.json"))
+        for event in json.loads(record.read_text())["events"]
+        if event["kind"] in ("table-stopped", "snapshot-ended") or event.get("error")
+    ]
+    told = {"status": document, "log": run.output.read_text(), "journal": json.dumps(errors)}
+    assert all("timestamp #" in text for text in told.values()), told["journal"]
+    assert {name for name, text in told.items() if CANARY in text or "54321" in text} == set()
+
+
+def _request(name: str, **spec: object) -> dict[str, object]:
+    document = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest"}
+    return {**document, "metadata": {"name": name}, "spec": {"replicator": "proof", **spec}}
+
+
+def shots(deployment: Deployment) -> dict[str, str]:
+    return {shot["name"]: shot["state"] for shot in (status(deployment) or {"snapshots": []})["snapshots"]}
 
 
 def named(deployment: Deployment) -> str:

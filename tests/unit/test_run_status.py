@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tailrace import privacy
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import (
@@ -99,7 +100,7 @@ def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rates={"s1": 50.0}))
     (snapshot,) = status.snapshots
     assert (snapshot.state, snapshot.rows_done, snapshot.seconds_left) == ("Running", 250, 15.0)
-    assert snapshot.tables[0].running == ("(5, 9]",)
+    assert snapshot.tables[0].running == (f"({privacy.key('5')}, {privacy.key('9')}]",)
     assert status.tables[0].state == "SNAPSHOTTING"
     console = Console(width=160, record=True, file=None, quiet=False)
     with console.capture() as shown:
@@ -120,7 +121,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
     name = "warehouse.order_items"
     counted = Counters(inserts=123456789, updates=23456789, deletes=3456789, snapshot_rows=456789123)
     row = TableStatus(name=name, state="REPLICATING", lag_seconds=0.5, rows_per_second=54321, counters=counted)
-    part = SnapshotTableProgress(name=name, running=("(5, 9]",))
+    part = SnapshotTableProgress(name=name, running=(f"({privacy.key('5')}, {privacy.key('9')}]",))
     snapshot = SnapshotStatus(
         id="s", name="again", reason="request", state="Running", tables=(part,),
         rows_done=1000, rows_estimated=4000, seconds_left=15.0,
@@ -129,7 +130,13 @@ def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
         name="shop", state="Running", started_at=1, updated_at=2, tables=(row,), snapshots=(snapshot,), tables_total=1
     )
     wide, narrow, narrowest = (shown(status, width) for width in (200, 80, 40))
-    for cell in ("456,789,123", "3,456,789", "reading (5, 9]", "15.0 s left", "holes"):
+    for cell in (
+        "456,789,123",
+        "3,456,789",
+        f"reading ({privacy.key('5')}, {privacy.key('9')}]",
+        "15.0 s left",
+        "holes",
+    ):
         assert cell in wide
     line = rf"^{re.escape(name)} +REPLICATING +0.5 s +54,321 +123,456,789 +23,456,789 *$"
     assert re.search(line, narrow, re.MULTILINE), narrow

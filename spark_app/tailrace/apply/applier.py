@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from tailrace import privacy
 from tailrace.apply.journal import SharedJournal
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.slice import last_record
@@ -203,5 +204,5 @@ def fault_of(error: Exception, now: float) -> Fault:
         return Fault(name=error.name, message=error.message, fix="Order a snapshot of the table.", since=now)
     if isinstance(error, TailraceError):
         return Fault(name=error.name, message=error.message, fix=error.fix, since=now)
-    text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+    text = privacy.error_text(error)
     return Fault(name="InternalError", message=text, fix="See the log; report it if it stays.", since=now)

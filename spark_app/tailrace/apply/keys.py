@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace import privacy
 from tailrace.errors import CorruptLog
 from tailrace.targets.lake.keys import canonical, key_words
 from tailrace.targets.lake.model import Key
@@ -80,7 +81,7 @@ def _value(texts: list[str], kind: pa.DataType) -> pa.Array:
             texts = [{"t": "true", "f": "false"}.get(text, text) for text in texts]
         return pa.array(texts, pa.string()).cast(kind)
     except (pa.ArrowInvalid, ValueError) as error:
-        raise CorruptLog(f"a key of the change log is no {kind}: {error}") from error
+        raise CorruptLog(f"a key of the change log is no {kind}: {privacy.error_text(error)}") from error
 
 
 def group(columns: Columns) -> tuple[Ints, int]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
+from tailrace import privacy
 from tailrace.apply.divide import Piece, arrived, divide, to_divide
 from tailrace.apply.engine import do_part
 from tailrace.apply.work import Outcome, Work
@@ -44,15 +45,17 @@ def _part(number: int) -> int:
 
 
 def _divide(shared: Broadcast[bytes], places: Iterator[int]) -> Iterator[tuple[int, Piece]]:
-    work: Work = pickle.loads(shared.value)
-    for place in places:
-        yield from divide(work, place)
+    with privacy.withheld():
+        work: Work = pickle.loads(shared.value)
+        for place in places:
+            yield from divide(work, place)
     _give_back()
 
 
 def _run(shared: Broadcast[bytes], part: int, pieces: Iterator[tuple[int, Piece]]) -> Iterator[bytes]:
-    work: Work = pickle.loads(shared.value)
-    yield pickle.dumps(do_part(work, part, TASK_CACHE, arrived(work, (piece for _, piece in pieces))))
+    with privacy.withheld():
+        work: Work = pickle.loads(shared.value)
+        yield pickle.dumps(do_part(work, part, TASK_CACHE, arrived(work, (piece for _, piece in pieces))))
     _give_back()
 
 

@@ -19,6 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tailrace import privacy
+
 log = logging.getLogger(__name__)
 
 MEMORY_STREAM = "org.apache.spark.sql.execution.streaming.runtime.MemoryStream"
@@ -93,7 +95,7 @@ class ApplyStream:
                 self._query.awaitTermination()
             except (PySparkException, Py4JError) as error:
                 if not self._ending.is_set():
-                    log.warning("the apply stream ended and starts again: %s", str(error).splitlines()[0])
+                    log.warning("the apply stream ended and starts again: %s", privacy.error_text(error))
             pause = FIRST_PAUSE if time.monotonic() - begun > CALM else min(pause * 2, LONGEST_PAUSE)
             self._ending.wait(pause)
 

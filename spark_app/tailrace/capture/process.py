@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace import logs
+from tailrace import logs, privacy
 from tailrace.capture import startup
 from tailrace.capture.core import Capture, Timing
 from tailrace.capture.inbox import Board, Inbox
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, stop)
     try:
         replicator = manifest.load(options.manifest).replicator(options.name)
+        privacy.configure(replicator.spec.show_values)
         capture(replicator, options, (inbox, board), stopping)
     except startup.Interrupted as end:
         log.info("%s", end.message)

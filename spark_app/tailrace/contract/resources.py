@@ -116,6 +116,9 @@ class ReplicatorSpec(Model):
     """Root of the change log; of this Replicator alone. Its location is immutable."""
     suspend: bool = False
     """Stop everything. The source then keeps its log: a long stop fills its disk."""
+    show_values: bool = False
+    """Write values and keys of rows into status, logs, events and error texts, where they help to find a fault; unset:
+    their type and a short hash. They may be personal data."""
     restart_nonce: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
     """Restarts the driver when it is changed."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tailrace import privacy
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.postgresql.chunks import ChunkRead, KeyList, KeyRange, read_chunk
 from tailrace.sources.postgresql.connect import PgConfig
@@ -107,7 +108,8 @@ def _read(task: ChunkTask, feed: _Feed) -> None:
 
 def _on_executor(task: ChunkTask) -> Any:
     try:
-        return perform(task)
+        with privacy.withheld():
+            return perform(task)
     except TailraceError as error:
         return error
 

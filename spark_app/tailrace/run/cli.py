@@ -9,11 +9,10 @@ import argparse
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace import logs
+from tailrace import logs, privacy
 from tailrace.errors import TailraceError
 from tailrace.run import commands
 
@@ -56,8 +55,8 @@ def entry() -> None:
     """
     try:
         code = main()
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        print(privacy.traceback_text(error), file=sys.stderr)
         code = 1
     logging.shutdown()
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.console import Console
 
+from tailrace import privacy
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.manifest import Manifest, invalid, load
 from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
@@ -202,6 +203,8 @@ def drop(options: argparse.Namespace) -> int:
 def doctor(options: argparse.Namespace) -> int:
     from tailrace.run.doctor import examine  # brings the database client, which `status` does without
 
+    replicator = manifest_of(options).replicator(options.name)
+    privacy.configure(replicator.spec.show_values)
     report = examine(manifest_of(options).replicator(options.name), secrets_folder())
     if options.json:
         print(json.dumps({"ready": report.exit_code == 0, **asdict(report)}))

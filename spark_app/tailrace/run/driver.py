@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tailrace import privacy
 from tailrace.apply.applier import fault_of
 from tailrace.apply.journal import SharedJournal
 from tailrace.capture import slots
@@ -51,6 +52,7 @@ def run(settings: Settings) -> int:
     if settings.replicator.spec.suspend:
         log.warning("spec.suspend is set: nothing is started, and the source keeps its log meanwhile")
         return 0
+    privacy.configure(settings.replicator.spec.show_values)
     places.require(settings.replicator.spec)
     settings.folder.take()
     return Driver(settings).run()
@@ -267,7 +269,7 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
     try:
         stop()
     except (PySparkException, Py4JError, OSError) as error:
-        log.warning("%s did not stop cleanly: %s", what, str(error).splitlines()[0])
+        log.warning("%s did not stop cleanly: %s", what, privacy.error_text(error))
 
 
 def position_at_start(config: PgConfig, spec: ReplicatorSpec) -> int:

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tailrace import artifacts
+from tailrace import artifacts, privacy
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import Retry
@@ -110,6 +110,8 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
+    if environment.get(privacy.VARIABLE):
+        values[f"spark.executorEnv.{privacy.VARIABLE}"] = environment[privacy.VARIABLE]
     if master.startswith(KUBERNETES):
         values |= _on_kubernetes(spec, environment, boot)
     prefix = "TAILRACE_SPARK_CONF_"

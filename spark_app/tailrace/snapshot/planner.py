@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tailrace import privacy
 from tailrace.changelog.records import ChunkRegistered, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.driver import SnapshotBody
@@ -169,7 +170,8 @@ def _check_keys(tables: Sequence[TableLog], keys: Iterable[Key]) -> None:
     for key in keys:
         if len(key) != len(columns):
             raise InvalidManifest(
-                f"the key {key} has {len(key)} values; the key of {tables[0].schema.name} is ({', '.join(columns)}).",
+                f"the key {privacy.key(key)} has {len(key)} values; the key of {tables[0].schema.name} is"
+                f" ({', '.join(columns)}).",
                 "Give one value for each key column.",
             )
 

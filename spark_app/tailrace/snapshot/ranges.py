@@ -10,6 +10,7 @@ keys is cut into chunks of keys instead.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tailrace import privacy
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.targets.lake.model import Key
 
@@ -33,7 +34,8 @@ class Range:
     def __str__(self) -> str:
         if self.keys is not None:
             return f"{len(self.keys)} keys"
-        return f"({','.join(self.lower or ('…',))}, {','.join(self.upper or ('…',))}]"
+        lower, upper = ("…" if end is None else privacy.key(end) for end in (self.lower, self.upper))
+        return f"({lower}, {upper}]"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def gaps_of(registered: Sequence[ChunkRegistered], max_key: Key) -> tuple[Gap, .
     for chunk in sorted((c for c in registered if c.chunk > 0), key=lambda c: c.chunk):
         if chunk.lower != lower:
             if chunk.lower is None or chunk.chunk == expected:
-                raise IllegalEvent(f"chunk {chunk.chunk} begins at {chunk.lower}, but {lower} was reached")
+                raise IllegalEvent(f"chunk {chunk.chunk} does not begin where the one before it ends")
             gaps.append(Gap(lower, chunk.lower, expected, chunk.chunk - 1))
         lower, expected = chunk.upper, chunk.chunk + 1
     if lower != max_key:

@@ -19,7 +19,14 @@ from tailrace.seams import seam
 from tailrace.sources.postgresql.catalog import table_by_oid
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import split
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors, take_unchecked_text
+from tailrace.sources.postgresql.connect import (
+    Connection,
+    PgConfig,
+    connect,
+    error_text,
+    source_errors,
+    take_unchecked_text,
+)
 from tailrace.sources.postgresql.copyout import Block, copy_out
 from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
@@ -283,7 +290,7 @@ def _table_errors(table: PgTable) -> Iterator[None]:
 
 
 def _refused(table: PgTable, error: psycopg.Error) -> ReadRefused:
-    text = " ".join(str(error).split())
+    text = error_text(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         right = sql.SQL("GRANT SELECT ON {} TO …").format(table.identifier).as_string(None)
         fix = f"{right}, USAGE on its schemas, and BYPASSRLS where row-level security hides rows"

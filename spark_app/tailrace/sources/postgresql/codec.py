@@ -12,11 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace import privacy
 from tailrace.errors import ValueUnsupported
 from tailrace.types import arrow_type
 
-_SHOWN = 80
-"""Characters of a value that a message repeats."""
 _YEARS = "its years are 0001 to 9999, without infinity"
 
 
@@ -133,11 +132,7 @@ def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:
 
 
 def _unsupported(bad: bytes | None, type: str, table: str, column: str) -> ValueUnsupported:
-    raw = bad or b""
-    try:
-        shown = repr(raw[: _SHOWN * 4].decode("utf-8")[:_SHOWN])
-    except UnicodeDecodeError:
-        shown = f"bytes {raw[:_SHOWN].hex()}"
+    shown = privacy.shown(bad or b"", type)
     if type == "string":
         return ValueUnsupported(
             table,

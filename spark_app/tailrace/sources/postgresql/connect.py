@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 
+from tailrace import privacy
 from tailrace.contract.resources import Source
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError
 
@@ -251,6 +252,12 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     return Retry(f"cannot connect to {what}")
 
 
+def error_text(error: psycopg.Error) -> str:
+    """What the server said, without what may be a row's."""
+    primary = None if privacy.showing() else error.diag.message_primary
+    return privacy.server_text(_one_line(primary or str(error)), error.sqlstate)
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -262,7 +269,7 @@ def source_errors(what: str) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         state = error.sqlstate or ""
-        text = f"{what}: {_one_line(str(error))}" + (f" (SQLSTATE {state})" if state else "")
+        text = f"{what}: {error_text(error)}" + (f" (SQLSTATE {state})" if state else "")
         if state.startswith("28"):
             raise AuthenticationFailed(text, "check source.username and the password file") from None
         if state in ("42501", "3D000") or state.startswith("0A"):

@@ -131,7 +131,7 @@ def _literals(table: PgTable, key: Key) -> list[sql.Composable]:
     """Typed without a length: `'…'::pg_catalog.bpchar`, not `character(1)`, which would cut."""
     columns = table.key_columns
     if len(key) != len(columns):
-        raise ValueError(f"the key of {table.name} has {len(columns)} columns, not {len(key)}: {key!r}")
+        raise ValueError(f"the key of {table.name} has {len(columns)} columns, not {len(key)}")
     return [
         sql.SQL("{}::{}").format(sql.Literal(value), sql.Identifier(*c.base_type))
         for c, value in zip(columns, key, strict=True)

@@ -14,7 +14,14 @@ import psycopg
 from psycopg import pq
 
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors, take_unchecked_text
+from tailrace.sources.postgresql.connect import (
+    Connection,
+    PgConfig,
+    connect,
+    error_text,
+    source_errors,
+    take_unchecked_text,
+)
 from tailrace.sources.postgresql.pgoutput import POSTGRES_EPOCH
 
 DATA, KEEPALIVE, STATUS = b"wkr"
@@ -154,7 +161,7 @@ class LogConnection:
 
 
 def _broken(error: psycopg.Error) -> Retry:
-    return Retry(f"the log connection broke: {' '.join(str(error).split())}")
+    return Retry(f"the log connection broke: {error_text(error)}")
 
 
 def _start_error(slot: str, message: str) -> Exception:
