@@ -53,4 +53,4 @@ def test_an_unexpected_error_ends_the_command_although_a_pool_s_thread_never_end
         [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT
     )
     assert done.returncode == 1
-    assert "RuntimeError: nobody thought of this" in done.stderr
+    assert "RuntimeError (text withheld" in done.stderr and "nobody thought of this" not in done.stderr.splitlines()[-1]
