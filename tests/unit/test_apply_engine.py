@@ -23,11 +23,14 @@ from tailrace.errors import CorruptLog
 def divided(rnd: random.Random, work: Work) -> Iterable[Outcome]:
     """What `spread` does, without Spark; pieces come in any order."""
     pieces = defaultdict[int, list[Piece]](list)
-    for place in rnd.sample(to_divide(work), len(to_divide(work))):
-        for part, piece in divide(work, place):
+    sources = to_divide(work)
+    for source in rnd.sample(sources, len(sources)) if rnd.random() < 0.5 else [None]:
+        for part, piece in divide(work, sources if source is None else [source]):
             pieces[part].append(piece)
+    for some in pieces.values():
+        rnd.shuffle(some)
     for part in range(work.parts):
-        yield engine.do_part(work, part, rows=arrived(work, pieces[part]))
+        yield engine.do_part(work, part, divided=arrived(work, pieces[part]))
 
 
 def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:

@@ -3,7 +3,7 @@
 Reads the key columns of the part's share of the chunk files; called by `apply.engine`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tailrace.apply.keys import Columns, Ints, Mask, from_text, joined, taken, typed
 from tailrace.apply.work import Work
+from tailrace.changelog.records import ChunkRegistered
 from tailrace.targets.lake.access import BATCH_ROWS, parquet
 
 ASKED = -1
@@ -30,35 +31,44 @@ class ChunkKeys:
         return len(self.chunk)
 
 
-def key_batches(work: Work, path: str) -> Iterator[tuple[int, Columns]]:
+def key_batches(work: Work, path: str, size: int = BATCH_ROWS) -> Iterator[tuple[int, Columns]]:
     """The keys of a data or chunk file, with the position of each batch's first row."""
     with parquet(work.lake, path) as file:
         names, at = work.layout.physical(work.layout.key), 0
-        for batch in file.iter_batches(BATCH_ROWS, columns=names):
+        for batch in file.iter_batches(size, columns=names):
             yield at, typed((batch.column(name) for name in names), work.key_types)
             at += batch.num_rows
 
 
-def read_chunk_keys(work: Work, part: int) -> ChunkKeys:
-    chunks: list[Ints] = []
-    positions: list[Ints] = []
-    keys: list[Columns] = []
+def asked(work: Work, chunk: ChunkRegistered) -> Columns:
+    """The keys that a chunk was to look for."""
+    return from_text(chunk.keys or (), work.key_types)
 
-    def add(number: int, found: Columns, position: Ints) -> None:
-        mine = np.flatnonzero(work.owner(found) == part).astype(np.int64)
-        chunks.append(np.full(len(mine), number, np.int64))
-        positions.append(position[mine])
-        keys.append(taken(found, mine))
+
+def read_chunk_keys(work: Work, part: int) -> ChunkKeys:
+    """The part's, out of all: where nobody has divided them."""
+    return gathered(work, list(_own(work, part)))
+
+
+def _own(work: Work, part: int) -> Iterator[tuple[int, Ints, Columns]]:
+    def mine(number: int, position: Ints, keys: Columns) -> tuple[int, Ints, Columns]:
+        rows = np.flatnonzero(work.owner(keys) == part).astype(np.int64)
+        return number, position[rows], taken(keys, rows)
 
     for number, chunk in enumerate(work.slice.chunks):
-        if chunk.path is not None:
-            for at, found in key_batches(work, chunk.path):
-                add(number, found, np.arange(at, at + len(found[0]), dtype=np.int64))
+        for at, found in key_batches(work, chunk.path) if chunk.path is not None else ():
+            yield mine(number, np.arange(at, at + len(found[0]), dtype=np.int64), found)
         if chunk.keys:
-            add(number, from_text(chunk.keys, work.key_types), np.full(len(chunk.keys), ASKED, np.int64))
+            yield mine(number, np.full(len(chunk.keys), ASKED, np.int64), asked(work, chunk))
+
+
+def gathered(work: Work, pieces: Sequence[tuple[int, Ints, Columns]]) -> ChunkKeys:
+    """`pieces`: a chunk's number, positions and keys, in order."""
     empty = np.empty(0, np.int64)
     return ChunkKeys(
-        np.concatenate([empty, *chunks]), np.concatenate([empty, *positions]), joined(keys, work.key_types)
+        np.concatenate([empty, *(np.full(len(at), number, np.int64) for number, at, _ in pieces)]),
+        np.concatenate([empty, *(at for _, at, _ in pieces)]),
+        joined([keys for _, _, keys in pieces], work.key_types),
     )
 
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tailrace.apply.changes import Block, Changes, read_changes, unpacked_size
+from tailrace.apply.changes import Changes, read_changes, unpacked_size
 from tailrace.apply.covered import ASKED, ChunkKeys, Decision, as_table, decide, read_chunk_keys
+from tailrace.apply.divide import Arrived
 from tailrace.apply.keys import Columns, Ints, Mask, from_text, group, joined, taken, to_text, words
 from tailrace.apply.newest import Newest, newest
 from tailrace.apply.output import Base, Rows, write_rows
-from tailrace.apply.replaced import Candidates, replaced
+from tailrace.apply.replaced import Candidates, Own, PartKeys, replaced
 from tailrace.apply.tangle import Knot, Under, find_tangle, moving, untangle, value_rows
 from tailrace.apply.work import Outcome, Work
 from tailrace.targets.lake.index import IndexCache
@@ -44,8 +45,13 @@ def build(work: Work, spread: Spread | None = None) -> Commit:
     size = unpacked_size(work, new)
     for finished in work.slice.finished:
         # Only their keys are held, a fraction of a row.
-        rows += sum(file.rows for file in work.files if file.path not in finished.paths) // 4
-    work = replace(work, parts=parts_for(rows, size), tangle=find_tangle(work))
+        rows += sum(file.rows for file in work.files if file.path not in finished.own) // 4
+    parts = parts_for(rows, size)
+    if parts > 1:
+        # Divided, the keys of a finished snapshot arrive all at once; one part streams them.
+        rows += sum(chunk.rows for finished in work.slice.finished for chunk in finished.chunks) // 4
+        parts = parts_for(rows, size)
+    work = replace(work, parts=parts, tangle=find_tangle(work))
     if work.parts > 1 and spread is not None:
         outcomes = list(spread(work))
     else:
@@ -58,7 +64,7 @@ def merge(work: Work, outcomes: Sequence[Outcome]) -> Commit:
     dead: dict[str, BitMap64] = {}
     for outcome in outcomes:
         for path, positions in outcome.dead.items():
-            dead[path] = dead.get(path, BitMap64()) | positions
+            dead.setdefault(path, BitMap64()).update(positions)
     adopted = [
         NewFile(chunk.path, chunk.rows, chunk.size, dead.get(chunk.path, BitMap64()))
         for chunk in work.slice.chunks
@@ -80,17 +86,19 @@ def merge(work: Work, outcomes: Sequence[Outcome]) -> Commit:
     )
 
 
-def do_part(work: Work, part: int, cache: IndexCache = CACHE, rows: Iterable[Block] | None = None) -> Outcome:
-    """Work the keys of one part; `rows` are its log rows if they have been divided (`apply.divide`)."""
-    return _Part(work, part, cache, rows).run()
+def do_part(work: Work, part: int, cache: IndexCache = CACHE, divided: Arrived | None = None) -> Outcome:
+    """Work the keys of one part; `divided`: what has arrived for it, where the batch was divided (`apply.divide`)."""
+    return _Part(work, part, cache, divided).run()
 
 
 class _Part:
     """The state of one part's work. Keys are numbered: log rows', then chunk rows', then holes'."""
 
-    def __init__(self, work: Work, part: int, cache: IndexCache, rows: Iterable[Block] | None) -> None:
-        self.work, self.part, self.cache = work, part, cache
-        self.chunk_keys: ChunkKeys = read_chunk_keys(work, part)
+    def __init__(self, work: Work, part: int, cache: IndexCache, divided: Arrived | None) -> None:
+        self.work, self.part, self.cache, self.divided = work, part, cache, divided
+        self.source: PartKeys = Own(work, part) if divided is None else divided
+        self.chunk_keys: ChunkKeys = read_chunk_keys(work, part) if divided is None else divided.chunk_keys()
+        rows = None if divided is None else divided.blocks()
         self.changes: Changes = read_changes(work, part, words(self.chunk_keys.keys), rows)
         holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
         hole_keys = from_text(holes, work.key_types)
@@ -140,8 +148,11 @@ class _Part:
         if self.work.slice.clear or not self.work.files or not self.touched.any():
             return {}
         numbers = np.flatnonzero(self.touched).astype(np.int64)
-        keys = as_table(self.work, taken(self.keys, self.first[numbers]))
-        found = locate(self.work.lake, self.work.files, self.work.layout, keys, self.cache)
+        wanted = taken(self.keys, self.first[numbers])
+        found = None if self.divided is None else self.divided.located(wanted)
+        if found is None:
+            keys = as_table(self.work, wanted)
+            found = locate(self.work.lake, self.work.files, self.work.layout, keys, self.cache)
         return {path: Found(hits.positions, numbers[hits.keys]) for path, hits in found.items()}
 
     def _target_has(self, found: Mapping[str, Found]) -> Mask:
@@ -228,18 +239,22 @@ class _Part:
         rows = np.arange(self.chunk_keys.count)
         gone = over[self.chunk_key] | (self.decision.row[self.chunk_key] != rows)
         gone &= self.chunk_keys.position != ASKED
-        return {
-            chunk.path: BitMap64(self.chunk_keys.position[gone & (self.chunk_keys.chunk == number)])
-            for number, chunk in enumerate(self.work.slice.chunks)
-            if chunk.path is not None
-        }
+        # The rows stand chunk by chunk.
+        chunks, at = self.chunk_keys.chunk[gone], self.chunk_keys.position[gone]
+        numbers, begins = np.unique(chunks, return_index=True)
+        dead: dict[str, BitMap64] = {}
+        for number, positions in zip(numbers.tolist(), np.split(at, begins)[1:], strict=True):
+            path = self.work.slice.chunks[number].path
+            assert path is not None  # a row with a position lies in a file
+            dead[path] = BitMap64(positions)
+        return dead
 
     def _finish(self, rows: Rows, base: Sequence[Base], holes: Mask, dead: dict[str, BitMap64]) -> Outcome:
         """Let finished snapshots replace, then write."""
         open_holes = np.flatnonzero(holes).astype(np.int64)
         if self.work.slice.finished:
             written = Candidates(taken(self.keys, self.first[rows.key]), taken(self.keys, self.first[open_holes]))
-            gone = replaced(self.work, self.part, written, dead)
+            gone = replaced(self.work, self.source, written, dead)
             rows = rows.filter(~gone.rows)
             open_holes = open_holes[~gone.holes]
             dead = gone.dead

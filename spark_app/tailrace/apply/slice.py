@@ -6,6 +6,7 @@ commit. A slice is defined by file names and sequences, so cutting again after a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 
 from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
@@ -28,6 +29,10 @@ class FinishedSnapshot:
     @property
     def paths(self) -> tuple[str, ...]:
         return tuple(chunk.path for chunk in self.chunks if chunk.path is not None)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        return frozenset(self.paths)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Work the parts of a large batch as Spark tasks.
 
-`apply.engine.build` is given `spread` and calls it when a batch is above its bounds. One task per segment divides its
-rows among the parts, a shuffle brings each part its own, one task per part works them: the pickled `Work` goes out, an
-`Outcome` (marks, names of written files, holes) comes back; rows never pass through the driver.
+`apply.engine.build` is given `spread` and calls it when a batch is above its bounds. One task per segment or file of
+keys divides its rows among the parts, a shuffle brings each part its own, one task per part works them: the pickled
+`Work` goes out, an `Outcome` (marks, names of written files, holes) comes back; rows never pass through the driver.
 """
 
 import pickle
@@ -14,7 +14,7 @@ from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
 from tailrace import privacy
-from tailrace.apply.divide import Piece, arrived, divide, to_divide
+from tailrace.apply.divide import Piece, Source, arrived, divide, to_divide
 from tailrace.apply.engine import do_part
 from tailrace.apply.work import Outcome, Work
 from tailrace.targets.lake.index import IndexCache
@@ -22,14 +22,19 @@ from tailrace.targets.lake.index import IndexCache
 TASK_CACHE = IndexCache(0)
 """A task meets each file once: an index that is kept would only cost the executor's memory."""
 
+MOST_TASKS = 2000
+"""That divide: a snapshot may have more files."""
+
 
 def spread(spark: SparkSession, work: Work) -> Iterable[Outcome]:
     """Every part's outcome, in order of parts. A failed task is tried again by Spark: files that its first attempt
     wrote are in no commit, and clean-up removes them."""
     context = spark.sparkContext
     shared = context.broadcast(pickle.dumps(work))
-    segments = to_divide(work)
-    divided = context.parallelize(segments, max(1, len(segments))).mapPartitions(partial(_divide, shared))
+    sources = to_divide(work)
+    divided = context.parallelize(sources, min(max(1, len(sources)), MOST_TASKS)).mapPartitions(
+        partial(_divide, shared)
+    )
     pieces = divided.partitionBy(work.parts, _part)
     try:
         answers = pieces.mapPartitionsWithIndex(partial(_run, shared)).collect()
@@ -44,11 +49,10 @@ def _part(number: int) -> int:
     return number
 
 
-def _divide(shared: Broadcast[bytes], places: Iterator[int]) -> Iterator[tuple[int, Piece]]:
+def _divide(shared: Broadcast[bytes], sources: Iterator[Source]) -> Iterator[tuple[int, Piece]]:
     with privacy.withheld():
         work: Work = pickle.loads(shared.value)
-        for place in places:
-            yield from divide(work, place)
+        yield from divide(work, sources)
     _give_back()
 
 

@@ -58,6 +58,26 @@ class Work:
     def names(self) -> list[str]:
         return [column.name for column in self.layout.schema.columns]
 
+    @cached_property
+    def places(self) -> dict[str, BitMap64]:
+        """What the target will consist of besides new rows: its files and adopted chunks, with their rows dead so
+        far."""
+        files = {} if self.slice.clear else {file.path: file.dead for file in self.files}
+        return files | {chunk.path: BitMap64() for chunk in self.slice.chunks if chunk.path is not None}
+
+    @cached_property
+    def finished_paths(self) -> dict[str, int]:
+        """Chunk files of the snapshots that end here, numbered."""
+        paths = dict.fromkeys(path for finished in self.slice.finished for path in finished.paths)
+        return {path: number for number, path in enumerate(paths)}
+
+    @cached_property
+    def standing(self) -> dict[str, int]:
+        """Files that are not the own ones of every snapshot that ends here, numbered."""
+        own = [set(finished.paths) for finished in self.slice.finished]
+        paths = (path for path in self.places if not all(path in paths for paths in own))
+        return {path: number for number, path in enumerate(paths)}
+
     def owner(self, columns: Columns) -> Ints:
         """The part that works each key: by its word, and one part for all keys of a tangle."""
         found = words(columns)

@@ -5,7 +5,12 @@ own applied record says where to go on, and nothing at or below it is applied ag
 """
 
 import logging
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
+from heapq import merge
+from itertools import groupby, islice, takewhile
+from operator import itemgetter
 from threading import RLock
 from typing import Protocol
 
@@ -26,6 +31,12 @@ HISTORY_SECONDS = 3600.0
 """Older versions of a target table are forgotten where the format does not do that itself."""
 MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
+MAX_BYTES = 128 << 20
+"""The same for the segments' bytes."""
+MAX_CHUNK_ROWS = 4_000_000
+"""The same for the rows of chunks, of which only the keys are read."""
+MAX_CHUNKS = 400
+"""The same for their files: each is looked at before it is adopted."""
 
 
 READ_AGAIN = "They are read again."
@@ -218,15 +229,27 @@ def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
 
 
 def batch_end(table: TableLog, after: int, through: int) -> int:
-    """The last record of the next batch: as many as `MAX_ROWS` allows, at least one."""
-    rows = 0
-    for logged in table.segments.after_record(after):
-        if logged.record > through:
-            break
-        if rows and rows + logged.segment.rows > MAX_ROWS:
-            return max(logged.record - 1, after + 1)
-        rows += logged.segment.rows
+    """The last record of the next batch: as many as the bounds allow, at least one. A record that is above a bound by
+    itself is one batch: a transaction is applied whole, and capture registers no more chunks in a record than are read
+    at the same time."""
+    bounds = (MAX_ROWS, MAX_BYTES, MAX_CHUNK_ROWS, MAX_CHUNKS)
+    taken, last = [0] * len(bounds), after
+    record: int
+    for record, some in groupby(_parts(table, after, through), itemgetter(0)):
+        for part in some:
+            taken = [so_far + more for so_far, more in zip(taken, part[1:], strict=True)]
+        if any(so_far > bound for so_far, bound in zip(taken, bounds, strict=True)):
+            return max(record - 1, last) if last > after else record
+        last = record
     return through
+
+
+def _parts(table: TableLog, after: int, through: int) -> Iterator[tuple[int, ...]]:
+    """(record, change rows, their bytes, chunk rows, chunks) of what may be applied, in order of records."""
+    segments = ((s.record, s.segment.rows, s.segment.size, 0, 0) for s in table.segments.after_record(after))
+    first = bisect_right(table.chunks, after, key=lambda logged: logged.record)
+    chunks = ((c.record, 0, 0, c.chunk.rows, 1) for c in islice(table.chunks, first, None))
+    return takewhile(lambda part: part[0] <= through, merge(segments, chunks))
 
 
 def counted(part: TableSlice) -> Counters:

@@ -46,13 +46,36 @@ def locate(
     wanted = [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
     found: dict[str, Found] = {}
     cache.begin()
+    span = _span(wanted[0])
     for file in files:
-        chosen = _within(wanted, [(file.lower.get(name), file.upper.get(name)) for name in layout.key])
+        bounds = [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
+        if _apart(span, bounds[0]):  # most files of a large table, for the keys of a chunk
+            continue
+        chosen = _within(wanted, bounds)
         if len(chosen):
             matches = _search(access, file, layout, [column.take(chosen) for column in wanted], cache)
             if (rows := _live(file, matches, chosen)) is not None:
                 found[file.path] = rows
     return found
+
+
+def _span(column: pa.Array) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """The smallest and the largest value; None: they say nothing (a NaN is outside all statistics)."""
+    kind = column.type
+    if not len(column) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
+        return None
+    ends = pc.min_max(column)
+    return ends["min"], ends["max"]
+
+
+def _apart(span: tuple[pa.Scalar, pa.Scalar] | None, bounds: tuple[object | None, object | None]) -> bool:
+    if span is None or bounds[0] is None or bounds[1] is None:
+        return False
+    try:
+        low, high = (pa.scalar(bound, span[0].type) for bound in bounds)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return False
+    return bool(pc.less(high, span[0]).as_py() or pc.greater(low, span[1]).as_py())
 
 
 def _live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:

@@ -1,0 +1,67 @@
+"""A table that a snapshot has read again, and the batch with which that snapshot ends."""
+
+from collections import defaultdict
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import pyarrow as pa
+
+from support.folder_lake import FolderTable, NotedAccess, layout_of
+from support.lake import table_schema
+from tailrace.apply import engine
+from tailrace.apply.divide import Piece, arrived, divide, to_divide
+from tailrace.apply.slice import FinishedSnapshot, TableSlice
+from tailrace.apply.work import Outcome, Work
+from tailrace.changelog.records import ChunkRegistered
+from tailrace.targets.lake.files import write_file, write_files
+from tailrace.targets.lake.model import AppliedState, Commit
+
+SCHEMA = table_schema([("id", "int64")], ["id"])
+LAYOUT = layout_of(SCHEMA)
+CHUNK_ROWS = 50_000
+
+
+def reread(folder: Path, rows: int) -> tuple[FolderTable, Work]:
+    """A table of so many rows, all of which a snapshot has read again but every thousandth, which is gone."""
+    target = FolderTable(folder / "table", SCHEMA)
+    ids = np.arange(rows, dtype=np.int64)
+    written = write_files(target.access, target.location, LAYOUT, [pa.table({"id": ids})])
+    applied = AppliedState("log", 0, 1, schema_version=1, table_id=SCHEMA.table_id)
+    target.commit(Commit(applied, [result.file for result in written]))
+    chunks = []
+    for number, start in enumerate(range(0, rows, CHUNK_ROWS)):
+        some = ids[start : start + CHUNK_ROWS]
+        path = f"{target.location}/chunk-{number}.parquet"
+        read = write_file(target.access, path, LAYOUT, [pa.table({"id": some[some % 1000 != 7]})])
+        assert read is not None
+        chunks.append(
+            ChunkRegistered(
+                snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
+                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=1,
+            )
+        )  # fmt: skip
+    part = TableSlice(
+        applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, 0, 0, 2, False, (), (), tuple(chunks),
+        (FinishedSnapshot("s", 1, 1, tuple(chunks)),), True,
+    )  # fmt: skip
+    return target, Work(part, LAYOUT, target.access, NotedAccess(str(folder)), target.location, target.files)
+
+
+def divided(work: Work) -> list[Outcome]:
+    """What `spread` does, without Spark."""
+    pieces = defaultdict[int, list[Piece]](list)
+    for part, piece in divide(work, to_divide(work)):
+        pieces[part].append(piece)
+    return [engine.do_part(work, part, divided=arrived(work, pieces[part])) for part in range(work.parts)]
+
+
+def seconds(folder: Path, rows: int) -> float:
+    """CPU seconds of the batch; its result is checked."""
+    target, work = reread(folder, rows)
+    begun = process_time()
+    change = engine.build(work, divided)
+    spent = process_time() - begun
+    target.commit(change)
+    assert sum(file.rows - len(file.dead) for file in target.files) == rows - len(range(7, rows, 1000))
+    return spent
