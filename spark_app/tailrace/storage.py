@@ -188,6 +188,19 @@ class Storage:
             found = [(m["path"][skip:], m["size"]) for page in obstore.list(self._store, folder or None) for m in page]
             yield from sorted(entry for entry in found if entry[0].startswith(prefix))
 
+    def aged(self, folder: str) -> Iterator[tuple[str, float]]:
+        """(absolute URI, time of its last change in seconds since the Unix epoch) of every finished object below this
+        folder, in no order. Never in a hot path."""
+        uri = self.uri(folder).rstrip("/")
+        with self.errors(folder):
+            if self.local:
+                for path, changed in storage_local.aged(self._file(folder)):
+                    yield f"{uri}/{path}", changed
+                return
+            key = self._key(uri)
+            for page in obstore.list(self._store, key):
+                yield from ((uri + meta["path"][len(key) :], meta["last_modified"].timestamp()) for meta in page)
+
     def open_input(self, path: str) -> pa.NativeFile:
         """A file for `pyarrow.parquet`: mapped if local, ranged reads if remote."""
         with self.errors(path):

@@ -81,6 +81,16 @@ def walk(root: Path, prefix: str) -> Iterator[tuple[str, int]]:
                     continue
 
 
+def aged(folder: Path) -> Iterator[tuple[str, float]]:
+    """(path relative to the folder, time of its last change) of every finished file below it."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith(TEMPORARY):
+            try:
+                yield path.relative_to(folder).as_posix(), path.stat().st_mtime
+            except FileNotFoundError:
+                continue
+
+
 def unfinished(root: Path, prefix: str) -> list[str]:
     """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that nobody writes any more."""
     found = []

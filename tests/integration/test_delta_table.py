@@ -20,14 +20,13 @@ from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.storage import NotFound, Storage
-from tailrace.targets.lake import delta_log, files
+from tailrace.targets.lake import delta_cleanup, delta_log, delta_schema, files
 from tailrace.targets.lake.compact import Limits, compact
 from tailrace.targets.lake.delta import DeltaTable
 from tailrace.targets.lake.delta_replay import replay
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.locate import locate, take_rows
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile, NewFile
-from tailrace.targets.lake.side_files import KEPT_SECONDS
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -204,9 +203,8 @@ def test_holes_of_any_number_come_back_and_older_lists_of_them_go(target: Target
         assert target.reopen().refresh().holes == holes
     lists = Path(target.location.removeprefix("file://")) / "_tailrace"
     assert len(list(lists.iterdir())) == 1
-    now += KEPT_SECONDS + 1
-    target.table.refresh()
-    target.table.commit(Commit(AppliedState(LOG, 4, 4, frozenset(), 1, SCHEMA.table_id)))
+    assert not target.table.expire(now - 1)
+    assert target.table.expire(now + 1)
     assert list(lists.iterdir()) == []
 
 
@@ -439,3 +437,53 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
     assert (last.operation, last.operationParameters["epochId"]) == ("STREAMING UPDATE", "5")
     assert compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2)) == 0
+
+
+def test_a_table_of_a_former_version_is_bounded_from_its_next_commit_on(
+    target: Target, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_schema, "PROPERTIES", {**delta_schema.PROPERTIES, "delta.checkpointInterval": "3"})
+    monkeypatch.setattr(delta_cleanup, "CHECKPOINT_VERSIONS", 3)
+    with monkeypatch.context() as former:
+        kept = {k: v for k, v in delta_schema.PROPERTIES.items() if k not in delta_schema.HISTORY}
+        former.setattr(delta_schema, "PROPERTIES", kept)
+        former.setattr(delta_schema, "bounded", lambda metadata: None)
+        target = Target(spark, tmp_path)
+        for step in range(1, 6):
+            target.apply(step, dict.fromkeys(range(40), f"{step}"), [100])
+    folder = Path(target.location.removeprefix("file://"))
+    target.table = target.reopen()
+    target.apply(6, {1: "six"})
+    properties = {row.key: row.value for row in target.sql("SHOW TBLPROPERTIES {t}")}
+    assert delta_schema.HISTORY.items() <= properties.items()
+    time.sleep(0.01)
+    assert target.table.expire(time.time())
+    first = min(path.name for path in (folder / "_delta_log").glob("0*.json"))
+    assert int(first[:20]) == 6
+    assert len(list((folder / "data").glob("*.parquet"))) == len(target.table.files()) == 2
+    assert target.rows() == dict.fromkeys(range(40), "5") | {1: "six"} == read_by_delta_rs(target.location)
+    target.table = target.reopen()
+    target.apply(7, {2: "seven"})
+    assert target.rows()[2] == "seven"
+
+
+def test_a_table_whose_own_retention_is_longer_keeps_its_files(target: Target) -> None:
+    target.apply(1, {1: "one"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 7 days')")
+    target.table.refresh()
+    target.apply(2, {1: "two"})
+    assert not target.table.expire(time.time() + 3600)
+    assert target.table.sweep(time.time() + 3600) == 0
+    assert target.table.expire(time.time() + 7 * 86400)
+    assert target.rows() == {1: "two"}
+
+
+def test_a_vacuum_of_ours_leaves_what_another_tool_made_of_the_table(target: Target) -> None:
+    """Rows rewritten by OPTIMIZE lie in files with names of its own; what it replaced goes."""
+    for step in range(1, 4):
+        target.apply(step, {step * 10 + key: f"{step}" for key in range(3)})
+    old = {file.path for file in target.table.files()}
+    target.sql("OPTIMIZE {t}")
+    assert target.table.sweep(time.time() + 1, skew=0.0) == 0, "given up just now, and known by name"
+    assert not any(target.storage.exists(path) for path in old)
+    assert len(target.table.files()) == 1 and len(target.rows()) == 9

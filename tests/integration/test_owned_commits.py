@@ -12,7 +12,6 @@ from support.lake import new_location, table_schema
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Fenced
 from tailrace.storage import Storage
-from tailrace.targets.lake import iceberg
 from tailrace.targets.lake.delta import DeltaTable
 from tailrace.targets.lake.files import write_files
 from tailrace.targets.lake.iceberg import IcebergTable
@@ -76,11 +75,12 @@ def test_a_fenced_driver_commits_nothing_to_delta(spark: SparkSession, tmp_path:
     for change in _changes(state, compact):
         table.refresh()
         _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]
+    table.refresh()
+    _refuses(lambda: table.sweep(2e9), owner)
     assert sorted(path.name for path in log.glob("*.json")) == [f"{number:020d}.json" for number in range(2)]
 
 
-def test_a_fenced_driver_commits_nothing_to_iceberg(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iceberg, "KEPT_VERSIONS", 1)
+def test_a_fenced_driver_commits_nothing_to_iceberg(spark: SparkSession) -> None:
     orders, owner = Orders(spark), Owner()
     for key in range(3):
         orders.apply({key: (None, "a")})
@@ -97,5 +97,6 @@ def test_a_fenced_driver_commits_nothing_to_iceberg(spark: SparkSession, monkeyp
         table.refresh()
         _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]
     table.refresh()
-    _refuses(lambda: table.expire(2e9 * 1000), owner)
+    _refuses(lambda: table.expire(2e9, at_once=1), owner)
+    _refuses(lambda: table.sweep(2e9), owner)
     assert (orders.table.refresh(), len(orders.read())) == before

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +70,19 @@ def test_many_objects_are_deleted_with_one_request_and_missing_ones_are_no_error
 def test_the_store_keeps_its_word_that_what_exists_is_not_created_again(storage: Storage) -> None:
     storage.require_exclusive("probe")
     assert list(storage.list("")) == []
+
+
+def test_objects_of_a_folder_are_listed_with_their_age_and_under_names_that_delete_them(storage: Storage) -> None:
+    before = time.time()
+    for name in ("t/data/a b.parquet", "t/metadata/deep/m%20.avro", "t2/data/c.parquet"):
+        storage.create(name, b"x")
+    found = dict(storage.aged(storage.uri("t")))
+    assert set(found) == {storage.uri("t/data/a b.parquet"), storage.uri("t/metadata/deep/m%20.avro")}
+    assert all(abs(changed - before) < 60 for changed in found.values())
+    assert list(storage.aged(storage.uri("nothing"))) == []
+    storage.delete_many([*found, storage.uri("t/data/.a b.parquet.crc")])
+    assert list(storage.aged(storage.uri("t"))) == []
+    assert storage.exists("t2/data/c.parquet")
 
 
 def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:

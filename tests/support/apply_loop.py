@@ -9,6 +9,7 @@ from tailrace.apply.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.storage import NotFound
+from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable
 
@@ -57,7 +58,8 @@ class Target:
         self.commits: list[Commit] = []
         self.faults = list(faults)
         self.opened = 0
-        self.expired: list[float] = []
+        self.expired: list[tuple[float, bool]] = []
+        self.swept: list[float] = []
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         self.opened += 1
@@ -77,9 +79,13 @@ class Target:
     def arrow_schema(self, schema: TableSchema) -> pa.Schema:
         return pa.schema([pa.field("c1", pa.int64())])
 
-    def expire(self, older_than: float) -> bool:
-        self.expired.append(older_than)
+    def expire(self, older_than: float, chunks: KeptChunks) -> bool:
+        self.expired.append((older_than, chunks.reading))
         return True
+
+    def sweep(self, older_than: float, chunks: KeptChunks) -> int:
+        self.swept.append(older_than)
+        return 0
 
 
 class Engine:

@@ -1,6 +1,7 @@
 """A lake table without a format: Parquet files of a folder and vectors in memory, to test apply against the rule."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tailrace.changelog.records import TableSchema
+from tailrace.storage_local import aged
 from tailrace.targets.lake.layout import Layout, physical_field
 from tailrace.targets.lake.locate import take_rows
 from tailrace.targets.lake.model import AppliedState, Commit, DataFile
@@ -42,6 +44,13 @@ class FolderAccess:
 
     def delete(self, path: str) -> None:
         self._file(path).unlink(missing_ok=True)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+    def aged(self, folder: str) -> Iterator[tuple[str, float]]:
+        return ((f"{folder}/{path}", changed) for path, changed in aged(self._file(folder)))
 
 
 class NotedAccess(FolderAccess):

@@ -1,12 +1,13 @@
 """Lake tests' helpers: a local file access and short ways to make schemas and tables."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.storage_local import aged
 
 
 class LocalFiles:
@@ -32,6 +33,13 @@ class LocalFiles:
 
     def delete(self, path: str) -> None:
         self._file(path).unlink(missing_ok=True)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+    def aged(self, folder: str) -> Iterator[tuple[str, float]]:
+        return ((f"{folder}/{path}", changed) for path, changed in aged(self._file(folder)))
 
     @staticmethod
     def _file(path: str) -> Path:

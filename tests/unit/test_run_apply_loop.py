@@ -13,10 +13,11 @@ from tailrace.apply import worker as worker_module
 from tailrace.apply.applier import TIDY_SECONDS, Applier
 from tailrace.apply.journal import SharedJournal
 from tailrace.apply.progress import Progress
-from tailrace.apply.worker import HISTORY_SECONDS, TableWorker, batch_end
+from tailrace.apply.worker import SWEEP_SECONDS, TableWorker, batch_end
 from tailrace.changelog.records import SnapshotPlanned
 from tailrace.changelog.state import LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
 from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
+from tailrace.targets.lake.kept import HISTORY_SECONDS
 
 
 def applier(
@@ -88,7 +89,7 @@ def test_tables_are_worked_side_by_side() -> None:
     loop.stop()
 
 
-def test_a_table_is_tidied_now_and_then_between_batches_and_keeps_its_versions_while_a_snapshot_is_open() -> None:
+def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_that_is_open() -> None:
     now = [10_000.0]
     running = SnapshotState(
         plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=9, tables={7: SnapshotTable(table_id=7)}
@@ -102,7 +103,7 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_keeps_its_versions_w
     )
     loop.offer(9, patience=5)
     assert [a.applied_record for a in engine.compacted] == [9], "after the batch"
-    assert target.expired == []
+    assert target.expired == [(now[0] - HISTORY_SECONDS, True)]
     journal.state = state
     now[0] += TIDY_SECONDS - 1
     loop.offer(9, patience=5)
@@ -110,7 +111,11 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_keeps_its_versions_w
     now[0] += 1
     loop.offer(9, patience=5)
     assert len(engine.compacted) == 2
-    assert target.expired == [now[0] - HISTORY_SECONDS]
+    assert target.expired[1:] == [(now[0] - HISTORY_SECONDS, False)]
+    assert target.swept == [], "a folder is listed now and then"
+    now[0] += SWEEP_SECONDS
+    loop.offer(9, patience=5)
+    assert target.swept == [now[0] - HISTORY_SECONDS]
     loop.stop()
 
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,19 @@ def test_a_store_that_creates_what_exists_is_refused(storage: Storage, monkeypat
     with pytest.raises(StorageRefused, match="If-None-Match"):
         storage.require_exclusive("journal/probe")
     assert list(storage.list("")) == []
+
+
+def test_objects_of_a_folder_are_listed_with_their_age_and_under_names_that_delete_them(storage: Storage) -> None:
+    before = time.time()
+    for name in ("t/data/a b.parquet", "t/metadata/deep/m%20.avro", "t2/data/c.parquet"):
+        storage.create(name, b"x")
+    found = dict(storage.aged(storage.uri("t")))
+    assert set(found) == {storage.uri("t/data/a b.parquet"), storage.uri("t/metadata/deep/m%20.avro")}
+    assert all(abs(changed - before) < 60 for changed in found.values())
+    assert list(storage.aged(storage.uri("nothing"))) == []
+    storage.delete_many([*found, storage.uri("t/data/.a b.parquet.crc")])
+    assert list(storage.aged(storage.uri("t"))) == []
+    assert storage.exists("t2/data/c.parquet")
 
 
 def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:

@@ -22,13 +22,16 @@ from tailrace.contract.status import Counters
 from tailrace.errors import Retry
 from tailrace.seams import seam
 from tailrace.snapshot.planner import made_up
+from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks, names_of
 from tailrace.targets.lake.layout import Layout
 from tailrace.targets.lake.model import AppliedState, Commit, Generation, LakeTable
 
 log = logging.getLogger(__name__)
 
-HISTORY_SECONDS = 3600.0
-"""Older versions of a target table are forgotten where the format does not do that itself."""
+SWEEP_RECORDS = 20_000
+"""Records of the log after which a changed table's folder is listed for files that nobody names: hours when busy."""
+SWEEP_SECONDS = 24 * 3600.0
+"""The same by time, for tables that rarely change."""
 MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
 MAX_BYTES = 128 << 20
@@ -81,6 +84,8 @@ class TableWorker:
         self._lock = RLock()
         self._applied: AppliedState | None = None
         self._layouts: dict[int, Layout] = {}
+        self._swept: tuple[int, float] | None = None
+        """Part of the log and time of the last sweep."""
 
     def advance(self, state: LogState, through: int) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
@@ -127,17 +132,32 @@ class TableWorker:
             if applied is None or applied.schema_version not in schemas:
                 return  # not open, or the table has come back with a version that the target lacks
             schema = schemas[applied.schema_version]
+            chunks = kept_chunks(log_table, state, applied)
             try:
                 files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
-                # The end of a snapshot reads the keys of its chunk files, also of those that no row lives in any more.
-                forgot = not snapshot_open(log_table, state, applied) and self.table.expire(now - HISTORY_SECONDS)
+                forgot = self.table.expire(now - HISTORY_SECONDS, chunks)
+                swept = self._sweep(applied, now, chunks)
             except BaseException:
                 self._applied = None
                 raise
             if files:
                 log.info("compacted %d files", files, extra={"table": log_table.schema.name})
             if forgot:
-                log.info("forgot versions older than %d s", HISTORY_SECONDS, extra={"table": log_table.schema.name})
+                log.debug("expired versions older than %d s", HISTORY_SECONDS, extra={"table": log_table.schema.name})
+            if swept:
+                log.info("deleted %d files that no version needs", swept, extra={"table": log_table.schema.name})
+
+    def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
+        """Now and then; tables that are opened together take turns by their ids."""
+        turn = (self.table_id * 7919) % 1000 / 1000
+        part = int(applied.applied_record / SWEEP_RECORDS + turn)
+        if self._swept is None:
+            self._swept = (part, now - SWEEP_SECONDS + HISTORY_SECONDS * (1 + turn))
+        before, when = self._swept
+        if part == before and now - when < SWEEP_SECONDS:
+            return 0
+        self._swept = (part, now)
+        return self.table.sweep(now - HISTORY_SECONDS, chunks)
 
     def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
         applied = self._applied or self._open(state, log_table)
@@ -210,6 +230,16 @@ def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bo
     """Whether a snapshot of the table has not ended, or the target does not hold its end yet."""
     running = any(s.ended is None and table.table_id in s.tables for s in state.snapshots.values())
     return running or any(finish.record > applied.applied_record for finish in table.finishes)
+
+
+def kept_chunks(table: TableLog, state: LogState, applied: AppliedState) -> KeptChunks:
+    """Chunk files that the table's clean-up must leave alone: those that a batch will still adopt, and all of them
+    until the target holds the end of their snapshot, which reads their keys once more."""
+    named = [*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)]
+    paths = (logged.chunk.path for logged in named)
+    return KeptChunks(
+        frozenset(names_of(path for path in paths if path is not None)), snapshot_open(table, state, applied)
+    )
 
 
 def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:

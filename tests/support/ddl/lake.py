@@ -20,6 +20,7 @@ from tailrace.apply.work import Work
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage import Storage
+from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.layout import Layout, physical_field
 from tailrace.targets.lake.locate import take_rows
 from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable, belongs
@@ -74,8 +75,11 @@ class QuickTable:
             self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
         self.applied = change.applied
 
-    def expire(self, older_than: float) -> bool:
+    def expire(self, older_than: float, chunks: KeptChunks) -> bool:
         return False
+
+    def sweep(self, older_than: float, chunks: KeptChunks) -> int:
+        return 0
 
     def arrow_schema(self, schema: TableSchema) -> pa.Schema:
         # Columns that are not there yet get the places that the commit will give them.

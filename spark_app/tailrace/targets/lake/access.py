@@ -29,6 +29,10 @@ class FileAccess(Protocol):
 
     def delete(self, path: str) -> None: ...
 
+    def delete_many(self, paths: Sequence[str]) -> None: ...
+
+    def aged(self, folder: str) -> Iterator[tuple[str, float]]: ...
+
 
 class FooterCache:
     """Parquet footers of immutable files, bounded by their bytes in the files (in memory they need some times that);

@@ -3,7 +3,7 @@
 Implements `model.LakeTable`. State that matters lies in the table (`delta_state`); this object only remembers
 the version it last read or wrote and that version's files, which its own commits carry forward without listing.
 
-Between writing files and the commit, dying leaves orphans that VACUUM removes. After the commit, dying loses
+Between writing files and the commit, dying leaves files that the next sweep removes. After the commit, dying loses
 nothing: A, R, H and the log's id are in it.
 """
 
@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,15 +22,16 @@ from tailrace.changelog.records import TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TargetChanged, TargetRefused
 from tailrace.seams import seam
 from tailrace.storage import NotFound
-from tailrace.targets.lake import delta_foreign, delta_schema, delta_state
+from tailrace.targets.lake import delta_cleanup, delta_foreign, delta_schema, delta_state
 from tailrace.targets.lake.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.delta_actions import Action, LiveFile, Plan, new_add, plan, uri_of
+from tailrace.targets.lake.delta_cleanup import Cleaner, Present
 from tailrace.targets.lake.delta_log import DeltaLog, Gap, Snapshot
 from tailrace.targets.lake.delta_replay import State, replay
 from tailrace.targets.lake.delta_state import DOMAIN, Stored
 from tailrace.targets.lake.delta_stats import INDEXED_COLUMNS, file_stats
+from tailrace.targets.lake.kept import NO_CHUNKS, SKEW_SECONDS, KeptChunks, names_of
 from tailrace.targets.lake.model import FIRST, Admit, AppliedState, Commit, DataFile, Generation, always, belongs
-from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import DeltaVector, read_delta
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class DeltaTable:
         self._clock = clock
         self._new_id = new_id
         self._admit = admit
-        self._side_files = SideFiles(access, clock)
+        self._cleaner = Cleaner(access, self.location)
         self._log: DeltaLog | None = None
         self._schema: TableSchema | None = None
         self._log_id = ""
@@ -109,6 +110,8 @@ class DeltaTable:
         at = self._at
         same = at is not None and at.snapshot.version == snapshot.version
         if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
+            # Delta may read it from a newer checkpoint now; log files before that one may go.
+            self._at = replace(at, snapshot=snapshot)
             return at.stored.applied
         state = self._read(snapshot)
         stored = self._stored(state)
@@ -121,9 +124,26 @@ class DeltaTable:
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored, state)
 
-    def expire(self, older_than: float) -> bool:
-        """Delta's log is a file per version, and Delta removes old ones itself when it writes a checkpoint."""
-        return False
+    def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS) -> bool:
+        if not self._cleaner.due(self._version.snapshot.version, older_than):
+            return False
+        return self._cleaner.forget(self._present(), older_than, chunks)
+
+    def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
+        return self._cleaner.sweep(self._present(), older_than, chunks, skew)
+
+    def _present(self) -> Present:
+        """The table as it is now, whoever changed it: nothing is deleted by what we remember, nor by a
+        driver that another has taken over from."""
+        self.refresh()
+        self._admit()
+        at = self._version
+        files = {path for file in at.live.values() for path in delta_cleanup.files_of(file.add, self.location)}
+        if at.stored.holes_file:
+            files.add(at.stored.holes_file)
+        # Our own last commit stays in the log: what came after it is judged again at the next start.
+        newest = min(at.stored.version, at.snapshot.checkpoint())
+        return Present(at.snapshot.version, newest, at.metadata, frozenset(names_of(files)))
 
     def files(self) -> Sequence[DataFile]:
         if self._files is None:
@@ -140,6 +160,7 @@ class DeltaTable:
     def commit(self, change: Commit) -> None:
         at = self._version
         metadata = delta_schema.evolved(at.metadata, change.evolve) if change.evolve else None
+        metadata = delta_schema.bounded(metadata or at.metadata) or metadata
         nonce = self._new_id().hex
         out = self._plan(change, at, metadata or at.metadata)
         for name, data in out.files:
@@ -153,10 +174,9 @@ class DeltaTable:
         version = self._send(at, [*out.actions, *actions], metadata, nonce)
         seam("delta.after-commit")
         self._advance(version, out, stored, at.metadata if metadata is None else None)
-        self._side_files.committed(self._below(at.stored.holes_file), self._below(stored.holes_file))
-
-    def _below(self, path: str | None) -> str | None:
-        return None if path is None else f"{self.location}/{path}"
+        removed = (action["remove"] for action in out.actions if "remove" in action)
+        changed = at.stored.holes_file != stored.holes_file
+        self._cleaner.committed(removed, at.stored.holes_file if changed else None, self._clock())
 
     # --- Reading -----------------------------------------------------------------------------------------------------
 
@@ -199,7 +219,7 @@ class DeltaTable:
 
     def _read(self, snapshot: Snapshot) -> State:
         found = replay(self._access, self.location, snapshot.log_files())
-        return found or State(snapshot.metadata(), snapshot.domains(), list(snapshot.files()))
+        return found or State(snapshot.metadata(), snapshot.domains(), list(snapshot.files()), list(snapshot.removed()))
 
     def _stored(self, state: State) -> Stored | None:
         text = state.domains.get(DOMAIN)
@@ -224,6 +244,7 @@ class DeltaTable:
                 add["stats"] = file_stats(footer_of(self._access, uri), [], tight=True)
             live[uri] = LiveFile(add, self._dead(add))
         self._at, self._files = _Version(snapshot, stored, state.metadata, live), None
+        self._cleaner.opened(snapshot.version, state.removed)
         return stored.applied
 
     def _dead(self, add: Action) -> BitMap64:
@@ -264,6 +285,7 @@ class DeltaTable:
         if snapshot is None:
             raise OutcomeUnknown(f"{self.location} was created but cannot be read")
         self._at, self._files = _Version(snapshot, stored, snapshot.metadata(), {}, ours=True), None
+        self._cleaner.opened(snapshot.version)
         return applied
 
     def _plan(self, change: Commit, at: _Version, metadata: Action) -> Plan:

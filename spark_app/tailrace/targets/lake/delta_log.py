@@ -45,9 +45,20 @@ class Snapshot:
         parts = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
         return [str(part.apply(n).getPath().getName()) for part in parts for n in range(part.size())]
 
+    def checkpoint(self) -> int:
+        """The version of the checkpoint that this one is read from, -1: of none."""
+        return int(self.handle.logSegment().checkpointProvider().version())
+
     def files(self) -> Iterator[Action]:
         """The `add` actions of every live file."""
-        rows = self.handle.allFiles().toJSON().collectAsList()
+        return self._rows(self.handle.allFiles())
+
+    def removed(self) -> Iterator[Action]:
+        """The `remove` actions that the log still carries."""
+        return self._rows(self.handle.tombstones())
+
+    def _rows(self, dataset: Any) -> Iterator[Action]:
+        rows = dataset.toJSON().collectAsList()
         for number in range(rows.size()):
             yield json.loads(rows.get(number))
 

@@ -27,6 +27,7 @@ _ADD = (
     "defaultRowCommitVersion", "clusteringProvider",
 )  # fmt: skip
 """Fields of the protocol; a checkpoint may hold parsed forms of some of them besides."""
+_REMOVE = ("path", "deletionTimestamp", "deletionVector")
 
 
 @dataclass
@@ -36,6 +37,8 @@ class State:
     """Domain -> configuration."""
     files: Sequence[Action] = ()
     """The `add` actions of the live files."""
+    removed: Sequence[Action] = ()
+    """The `remove` actions, as far back as the checkpoint carries them; of a file only its names and the time."""
 
 
 def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | None:
@@ -43,7 +46,7 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
     them, or one is gone or not readable, which Delta then names."""
     if not all(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names):
         return None
-    state, live = State(), dict[tuple[Any, ...], Action]()
+    state, live, removed = State(), dict[tuple[Any, ...], Action](), list[Action]()
     try:
         for name in names:
             uri = f"{location}/_delta_log/{name}"
@@ -53,6 +56,7 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
                         live[_identity(action, location)] = action
                     case "remove":
                         live.pop(_identity(action, location), None)
+                        removed.append(action)
                     case "metaData":
                         state.metadata = action
                     case "domainMetadata" if action.get("removed"):
@@ -63,7 +67,7 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
                         return None
     except (NotFound, ValueError):
         return None
-    state.files = list(live.values())
+    state.files, state.removed = list(live.values()), removed
     return state if state.metadata else None
 
 
@@ -84,8 +88,10 @@ def _checkpoint(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
     # Without the cache of footers: a table that is created anew uses the names of its checkpoints again.
     with access.open_input(uri) as source, pq.ParquetFile(source) as file:
         kinds = [name for name in ("sidecar", "metaData", "domainMetadata") if name in file.schema_arrow.names]
-        table = file.read([*kinds, *(f"add.{name}" for name in _ADD)])
-    for kind in (*kinds, "add"):
+        gone = ["remove"] if "remove" in file.schema_arrow.names else []
+        columns = [f"add.{name}" for name in _ADD] + [f"{kind}.{name}" for kind in gone for name in _REMOVE]
+        table = file.read([*kinds, *columns])
+    for kind in (*kinds, *gone, "add"):
         column = table.column(kind).drop_null()
         for value in column.to_pylist():
             yield kind, _plain(value, column.type)

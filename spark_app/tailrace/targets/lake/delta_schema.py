@@ -32,6 +32,12 @@ _DELTA = {
 }
 _LOGICAL = {delta: logical for logical, delta in _DELTA.items()}
 
+HISTORY = {
+    # For other tools, and for what checkpoints carry of removed files; Tailrace deletes by the same time itself.
+    "delta.logRetentionDuration": "interval 1 hour",
+    "delta.deletedFileRetentionDuration": "interval 1 hour",
+}
+"""How long replaced versions stay readable, in Delta's words; a table that says something else keeps it."""
 PROPERTIES = {
     # A checkpoint costs as much as ten small commits; reading a hundred small log files costs next to nothing.
     "delta.checkpointInterval": "100",
@@ -39,6 +45,7 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.appendOnly": "false",
     "delta.feature.domainMetadata": "supported",
+    **HISTORY,
     # Refuse a concurrent append, too: what we located may not be all there is.
     "delta.isolationLevel": "Serializable",
 }
@@ -112,6 +119,13 @@ def evolved(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any] 
         # Delta enables this by itself for a new table only; it takes the key into the protocol and out of here.
         out["configuration"]["delta.feature.timestampNtz"] = "supported"
     return out
+
+
+def bounded(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The metadata of a table of former versions with the retention that it lacks; None when it says one."""
+    if set(HISTORY) <= set(metadata["configuration"]):
+        return None
+    return dict(metadata) | {"configuration": HISTORY | dict(metadata["configuration"])}
 
 
 def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema) -> pa.Schema:

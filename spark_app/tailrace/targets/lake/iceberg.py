@@ -19,6 +19,7 @@ from tailrace.seams import seam
 from tailrace.targets.lake import iceberg_schema, iceberg_state
 from tailrace.targets.lake.access import FileAccess
 from tailrace.targets.lake.iceberg_catalog import IcebergCatalog, table_location
+from tailrace.targets.lake.iceberg_cleanup import AT_ONCE, Cleaner
 from tailrace.targets.lake.iceberg_commit import Builder, Work, evolve, fill, row_delta, work_out
 from tailrace.targets.lake.iceberg_files import Tracked, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg_java import Conflict, MissingTable, guarded
@@ -27,8 +28,8 @@ from tailrace.targets.lake.iceberg_replace import mirrored
 from tailrace.targets.lake.iceberg_replace import replace as replace_table
 from tailrace.targets.lake.iceberg_schema import Columns
 from tailrace.targets.lake.iceberg_state import Mirror, Snapshot, Stored
+from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
 from tailrace.targets.lake.model import FIRST, Admit, AppliedState, Commit, DataFile, Generation, always, belongs
-from tailrace.targets.lake.side_files import SideFiles
 from tailrace.targets.lake.vectors import puffin_file
 
 
@@ -37,9 +38,6 @@ def _random_id() -> str:
 
 
 log = logging.getLogger(__name__)
-
-KEPT_VERSIONS = 20
-"""Snapshots that stay, however old."""
 
 
 class IcebergTable:
@@ -60,7 +58,6 @@ class IcebergTable:
         self._catalog, self._java, self._access, self._new_id = catalog, catalog.java, access, new_id
         self._admit = admit
         self._identifier = catalog.identifier(schema_name, table_name)
-        self._side_files = SideFiles(access)
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
 
@@ -179,22 +176,21 @@ class IcebergTable:
             self.refresh()
         else:
             self._version = after
-        self._side_files.committed(base.stored.holes_file, stored.holes_file)
 
-    def expire(self, older_than: float) -> bool:
+    def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
         """All snapshots are listed in one metadata file that every commit writes anew: without this it grows for ever.
         The state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
         self._known()
-        reader = self._open()[0]
-        oldest = int(older_than * 1000)
-        with guarded(self.name, "expiring snapshots of"):
-            history = reader.table.history()
-            if history.size() <= KEPT_VERSIONS or int(history.get(0).timestampMillis()) >= oldest:
-                return False
-            self._admit()
-            expiry = reader.table.expireSnapshots().expireOlderThan(oldest).retainLast(KEPT_VERSIONS)
-            expiry.cleanExpiredFiles(True).commit()
-        return True
+        return self._cleaner().expire(older_than, chunks, at_once)
+
+    def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
+        self.refresh()
+        known = self._known()
+        vectors = [tracked.vector.path for tracked in known.files.values() if tracked.vector is not None]
+        return self._cleaner().sweep(older_than, chunks, [*known.files, *vectors], skew)
+
+    def _cleaner(self) -> Cleaner:
+        return Cleaner(self._open()[0], self._access, self.location, self._admit)
 
     def _transact(
         self, base: Version, change: Commit, work: Work, *, vectors: dict[str, Vector], stored: Stored, nonce: str
@@ -208,9 +204,9 @@ class IcebergTable:
             operation = self._operation(transaction, work, base)
             builder = Builder.of(self._java, staged)
             added = fill(operation, builder, work, vectors)
-            operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(
-                iceberg_state.NONCE, nonce
-            ).commit()
+            adopted = sum(name_of(new.path).startswith(CHUNK) for new in work.add)
+            operation.set(iceberg_state.ADOPTED, str(adopted)).set(iceberg_state.NONCE, nonce)
+            operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).commit()
             current = reader.parse(staged.currentSnapshot())
             self._set_properties(transaction, Mirror(stored, current.id, current.sequence), columns, base)
             described = [builder.describe(file) for file in added]

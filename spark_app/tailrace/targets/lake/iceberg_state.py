@@ -20,6 +20,8 @@ STATE = "tailrace.state"
 """Summary entry of a snapshot, and table property (the mirror)."""
 NONCE = "tailrace.commit"
 """Summary entry: tells this very commit from every other when its outcome was unknown."""
+ADOPTED = "tailrace.adopted"
+"""Summary entry: how many chunk files the commit adopted, the only files that are much older than their commit."""
 COLUMNS = "tailrace.columns"
 """Table property: schema version and field id of each source column number, dropped ones included."""
 INLINE_HOLES = 4096

@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import TargetChanged
+from tailrace.targets.lake.kept import KeptChunks
 
 Key = tuple[str, ...]
 """A row's key as the source's text of the key columns, in key order."""
@@ -158,9 +159,14 @@ class LakeTable(Protocol):
         again and locate again). Afterwards `files()` shows the new version."""
         ...
 
-    def expire(self, older_than: float) -> bool:
-        """Forget versions older than this time (seconds since the Unix epoch) where the format keeps all of them in one
-        place that each commit writes again. Changes no row; whether anything was forgotten."""
+    def expire(self, older_than: float, chunks: KeptChunks) -> bool:
+        """Forget versions that were replaced before this time (seconds since the Unix epoch), and delete the files that
+        only they reached. Changes no row; whether anything was forgotten. Cheap when nothing is old."""
+        ...
+
+    def sweep(self, older_than: float, chunks: KeptChunks) -> int:
+        """Delete files older than this that no version reaches, which killed writers and interrupted clean-ups left;
+        how many. Lists the table's folder."""
         ...
 
     def arrow_schema(self, schema: TableSchema) -> object:
