@@ -14,18 +14,19 @@ from tailrace.capture import slots
 from tailrace.capture.decode import stopped
 from tailrace.capture.differences import Action, Difference, as_change, differences
 from tailrace.capture.recorder import Recorder
+from tailrace.capture.rejoin import Rejoin, name_is_free, rejoins
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import ColumnChanges, Tables, compare
 from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableFingerprint, TableRemoved
 from tailrace.changelog.state import TableLog
-from tailrace.errors import NoKey, ReadRefused
+from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import Publication
 
 log = logging.getLogger(__name__)
-_MENDABLE = (NoKey.__name__, ReadRefused.__name__)
+_MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
 _XID_BITS = 0xFFFFFFFF
 
@@ -43,6 +44,8 @@ class Look:
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""
+    rejoins: dict[int, Rejoin]
+    """Tables that are taken in again; they have been published since before the marker."""
 
 
 class CatalogPoll:
@@ -65,9 +68,14 @@ class CatalogPoll:
         fresh = [t for t in found.values() if self._is_fresh(t)]
         if fresh:
             found = self._add({t.oid for t in fresh}, list(found.values()))
-        elif self._place.names.publication_is_ours and not all(map(self._tables.is_captured, publication.members)):
+        due = rejoins(self._recorder.journal.state, self._tables.known, found)
+        if any(self._joins(found[i], publication) for i in due):
+            self._publish(found.values(), [found[i] for i in due])
+            found, _ = self._look()  # their membership is what we have just made
+            due = {i: rejoin for i, rejoin in due.items() if i in found}
+        elif not fresh and not all(self._tables.is_captured(i) or i in due for i in publication.members):
             # A table that lost its key and stayed published could not be updated at the source any more.
-            self._publish(found.values())
+            self._publish(found.values(), [found[i] for i in due])
         if always_mark or (not self._looks and self._differs(found)):
             self._tokens += 1
             content = f"{self._nonce}:{self._tokens}"
@@ -76,7 +84,7 @@ class CatalogPoll:
             new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
-            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions)
+            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, due)
         return self._tokens
 
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
@@ -102,9 +110,15 @@ class CatalogPoll:
             return  # of an earlier process
         self._settle()
         events: list[Event] = []
+        leaving: list[int] = []
         for table_id, known in list(self._tables.known.items()):
-            if known.schema.version == look.versions.get(table_id):
+            if known.schema.version != look.versions.get(table_id):
+                continue
+            if table_id in look.rejoins:
+                leaving.append(table_id)
+            else:
                 events += self._events(table_id, look)
+        events += self._rejoin(leaving, look)
         if events:
             self._recorder.add(*events)
             self._settle()
@@ -113,7 +127,9 @@ class CatalogPoll:
     def _is_fresh(self, table: PgTable) -> bool:
         known = self._recorder.journal.state.tables.get(table.oid)
         if known is None or table.oid not in self._tables.known:
-            return True
+            return name_is_free(self._tables.known, table)
+        if known.schema.name != table.name:
+            return False
         if known.stopped is None or table.stop is not None:
             return False
         # What stood in the way is gone: the table is copied from then on.
@@ -136,22 +152,49 @@ class CatalogPoll:
         edge = slots.edge(self._place.connection)
         last_seq = self._recorder.journal.state.last_seq
         for table in (again[i] for i in sorted(fresh & again.keys())):
-            before = self._recorder.journal.state.tables.get(table.oid)
-            version = 1 if before is None else before.schema.version + 1
-            schema = table.schema.model_copy(update={"version": version})
-            wanted = self._place.replicator.spec.snapshot.initial
-            self._recorder.add(TableAdded(table=schema, edge_xid=edge, snapshot=wanted and table.stop is None))
-            if table.stop is not None:
-                log.warning("%s is not captured: %s", table.name, table.stop)
-                self._recorder.add(stopped(table.oid, last_seq, table.stop))
-            else:
-                log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
-                self._recorder.add(TableFingerprint(table_id=table.oid, parts=table.parts))
-            self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
+            self._recorder.add(*self._added(table, edge, last_seq))
         self._settle()
         return again
 
+    def _added(self, table: PgTable, edge: int, last_seq: int, resync: str | None = None) -> list[Event]:
+        """The table in its present form, from now on."""
+        before = self._recorder.journal.state.tables.get(table.oid)
+        version = 1 if before is None else before.schema.version + 1
+        schema = table.schema.model_copy(update={"version": version})
+        wanted = self._place.replicator.spec.snapshot.initial and table.stop is None and resync is None
+        events: list[Event] = [TableAdded(table=schema, edge_xid=edge, snapshot=wanted, resync=resync)]
+        if table.stop is not None:
+            log.warning("%s is not captured: %s", table.name, table.stop)
+            events.append(stopped(table.oid, last_seq, table.stop))
+        else:
+            log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
+            events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
+        self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
+        return events
+
+    def _joins(self, table: PgTable, publication: Publication) -> bool:
+        """Whether it has still to be published."""
+        return table.stop is None and self._place.names.publication_is_ours and table.oid not in publication.members
+
+    def _rejoin(self, leaving: list[int], look: Look) -> list[Event]:
+        """First all of them end, then those whose name is free begin; the others are new tables to the next look. One
+        record holds it all: dying before it leaves the tables as they were, to be looked at again."""
+        events: list[Event] = []
+        for table_id in leaving:
+            reason = look.rejoins[table_id].reason
+            log.info("%s is taken in again: %s", self._tables.known[table_id].schema.name, reason)
+            self._tables.remove(table_id)
+            events.append(TableRemoved(table_id=table_id, reason=reason))
+        last_seq = self._recorder.journal.state.last_seq
+        for table_id in leaving:
+            now, resync = look.found[table_id], look.rejoins[table_id].resync
+            if name_is_free(self._tables.known, now):
+                events += self._added(now, look.edge, last_seq, resync)
+        return events
+
     def _differs(self, found: dict[int, PgTable]) -> bool:
+        if rejoins(self._recorder.journal.state, self._tables.known, found):
+            return True
         for table_id, known in self._tables.known.items():
             now = found.get(table_id)
             if now is None:

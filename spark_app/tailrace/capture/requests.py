@@ -152,7 +152,7 @@ class Requests:
         state = self._recorder.journal.state
         snapshot = state.snapshots.get(chunk.snapshot_id)
         planned = 0 if snapshot is None else snapshot.record
-        if snapshot is not None and planned < state.tables[table_id].added_record:
+        if snapshot is not None and not snapshot.reads(state.tables[table_id]):
             raise ChunkTooOld(f"table {table_id} was added again since the snapshot was planned", "it has a new one")
         seen = seen_through(state.tables[table_id], request.columns, planned)
         if parse_snapshot(request.snapshot).xmin <= state.tables[table_id].edge_xid:

@@ -69,6 +69,8 @@ class TableLog(Closed):
     generation is replaced (`targets.lake.model.Generation`). 0: from before generations were counted."""
     begin_seq: int = 0
     """The last sequence before the generation."""
+    resync: str | None = None
+    """The snapshot that had the table added."""
     edge_xid: int
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]
@@ -122,6 +124,17 @@ class SnapshotState(Closed):
     suspended: bool = False
     tables: dict[int, SnapshotTable]
     ended: SnapshotEnded | None = None
+
+    def awaits(self, table: TableLog) -> bool:
+        """Whether the table has still to be taken in again for this resync."""
+        part = self.tables[table.table_id]
+        begun = part.started or part.finished is not None
+        asked = self.plan.resync and self.ended is None and not begun
+        return asked and not table.removed and table.resync != self.plan.snapshot_id
+
+    def reads(self, table: TableLog) -> bool:
+        """Whether its chunks are of the table as it was added last: it was planned since, or had it added."""
+        return self.record >= table.added_record or table.resync == self.plan.snapshot_id
 
 
 class TransactionLog(Closed):

@@ -96,8 +96,8 @@ class TableAdded(Closed):
     edge_xid: int
     snapshot: bool = True
     """The initial snapshot is wanted (`spec.snapshot.initial`)."""
-    replace: bool = False
-    """The target begins a new generation, even if it is the same table in the same form (a resync)."""
+    resync: str | None = None
+    """The snapshot that asked for it: the target begins a new generation, even for the same table in the same form."""
 
 
 class TableRemoved(Closed):
@@ -179,6 +179,8 @@ class SnapshotPlanned(Closed):
     Tables pass over them, and over the replacement that their snapshots would have ended with."""
     chunk_rows: int | None = None
     parallelism: int | None = None
+    resync: bool = False
+    """Each table is first taken in again in its present form, also one that is stopped, and its target replaced."""
 
 
 class SnapshotTableStarted(Closed):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import LoggedChunk, LoggedFinish, SnapshotState, SnapshotTable
+from tailrace.changelog.logged import LoggedChunk, LoggedFinish, SnapshotState, SnapshotTable, TableLog
 from tailrace.changelog.records import (
     ChunkRegistered,
     SnapshotEnded,
@@ -36,6 +36,10 @@ def _open_table(work: Folding, snapshot: SnapshotState, table_id: int) -> Snapsh
     if table.finished is not None:
         work.corrupt(f"snapshot {snapshot.plan.snapshot_id} has finished table {table_id}")
     return table
+
+
+def _of_generation(snapshot: SnapshotState, table: TableLog) -> bool:
+    return snapshot.record >= table.generation or snapshot.reads(table)
 
 
 def _update(work: Folding, snapshot: SnapshotState, table: SnapshotTable, **changes: Any) -> None:
@@ -76,7 +80,7 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
         work.corrupt(f"{name} has replay point {event.replay_point}, outside {kept_from}..{work.record.last_seq + 1}")
     if all(s.table.version != event.schema_version for s in log.schemas):
         work.corrupt(f"{name} has the unknown schema version {event.schema_version}")
-    if snapshot.record >= log.generation:
+    if _of_generation(snapshot, log):
         work.update(log, chunks=(*log.chunks, LoggedChunk(record=work.record.number, chunk=event)))
     _update(
         work,
@@ -94,7 +98,7 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
     whole is remembered with the table, for the snapshot itself is forgotten."""
     snapshot = _open_snapshot(work, event.snapshot_id)
     table = _open_table(work, snapshot, event.table_id)
-    ours = snapshot.record >= work.table(event.table_id).generation
+    ours = _of_generation(snapshot, work.table(event.table_id))
     if ours and snapshot.plan.where is None and snapshot.plan.keys is None:
         work.update(work.table(event.table_id), unread=event.error)
     if event.error is None:

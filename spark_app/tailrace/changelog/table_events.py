@@ -56,6 +56,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         added_record=work.record.number,
         generation=work.record.number if kept is None else kept.generation,
         begin_seq=start if kept is None else kept.begin_seq,
+        resync=event.resync,
         edge_xid=event.edge_xid,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
@@ -71,7 +72,7 @@ def _goes_on(before: TableLog, event: TableAdded) -> bool:
     right."""
     old, new = before.schema, event.table
     same = (old.schema_name, old.table_name) == (new.schema_name, new.table_name) and _form(old) == _form(new)
-    return same and not before.removed and not event.replace
+    return same and not before.removed and event.resync is None
 
 
 def _form(schema: TableSchema) -> set[tuple[int, str, str, int | None]]:

@@ -54,12 +54,14 @@ class _Slot:
 def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
     """Why the snapshot can bring the table nothing more; None: it can."""
     name = table.schema.name
+    if snapshot.awaits(table):
+        return None
     if table.stopped is not None and not table.removed:
         return f"{name} is stopped ({table.stopped.error})"
     if table.removed:
         return f"{name} is no longer captured"
     # Its chunks would be of another form, for another target: what called for the table's return called for a snapshot.
-    return f"{name} was added again since" if snapshot.record < table.added_record else None
+    return None if snapshot.reads(table) else f"{name} was added again since"
 
 
 class SnapshotRunner:
@@ -173,6 +175,8 @@ class SnapshotRunner:
         if over is not None and (slot.run.phase is not c.Phase.FINISH or slot.run.fault is None):
             # Also where only the end is still to be recorded: the journal takes none without a fault now.
             self._give_up(slot, "TableGone", over)
+        elif snapshot.awaits(log_table):
+            return  # capture takes it in again at its next look
         paused = snapshot.suspended and slot.run.phase is not c.Phase.FINISH
         while not paused and (work := c.next_work(slot.run, AHEAD)) is not None:
             if isinstance(work, c.Read):
