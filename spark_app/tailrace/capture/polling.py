@@ -7,7 +7,7 @@ poll looked.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from tailrace.capture import slots
@@ -65,17 +65,14 @@ class CatalogPoll:
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
         found, publication = self._look()
-        fresh = [t for t in found.values() if self._is_fresh(t)]
-        if fresh:
-            found = self._add({t.oid for t in fresh}, list(found.values()))
         due = rejoins(self._recorder.journal.state, self._tables.known, found)
-        if any(self._joins(found[i], publication) for i in due):
-            self._publish(found.values(), [found[i] for i in due])
-            found, _ = self._look()  # their membership is what we have just made
+        fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
+        # A table that lost its key and stayed published could not be updated at the source any more.
+        wrong = not all(self._tables.is_captured(i) or i in due for i in publication.members)
+        joins = any(i not in publication.members for i in due if found[i].stop is None)
+        if fresh or (self._place.names.publication_is_ours and (wrong or joins)):
+            found = self._add(fresh, due, found)
             due = {i: rejoin for i, rejoin in due.items() if i in found}
-        elif not fresh and not all(self._tables.is_captured(i) or i in due for i in publication.members):
-            # A table that lost its key and stayed published could not be updated at the source any more.
-            self._publish(found.values(), [found[i] for i in due])
         if always_mark or (not self._looks and self._differs(found)):
             self._tokens += 1
             content = f"{self._nonce}:{self._tokens}"
@@ -135,20 +132,23 @@ class CatalogPoll:
         # What stood in the way is gone: the table is copied from then on.
         return known.stopped.error in _MENDABLE
 
-    def _publish(self, found: Iterable[PgTable], fresh: Sequence[PgTable] = ()) -> None:
+    def _publish(self, found: Iterable[PgTable], fresh: Collection[int]) -> None:
         """Exactly what is captured. A table without a usable key must stay out: its updates would fail at the
         source."""
         names = self._place.names
         if not names.publication_is_ours:
             return
-        fit = [t for t in found if t.stop is None and (t in fresh or self._tables.is_captured(t.oid))]
+        fit = [t for t in found if t.stop is None and (t.oid in fresh or self._tables.is_captured(t.oid))]
         slots.ensure_publication(self._place.connection, names.publication, fit, ours=True)
 
-    def _add(self, fresh: set[int], found: list[PgTable]) -> dict[int, PgTable]:
-        """Take these in. Returns what a new look shows: their membership is what we have just made."""
+    def _add(self, fresh: set[int], due: Collection[int], found: dict[int, PgTable]) -> dict[int, PgTable]:
+        """Publish what is fresh or due, and take the fresh in. Returns what a new look shows: the tables' membership is
+        what we have just made."""
         self._settle()
-        self._publish(found, [t for t in found if t.oid in fresh])
+        self._publish(found.values(), {*fresh, *due})
         again, _ = self._look()
+        if not fresh:
+            return again
         edge = slots.edge(self._place.connection)
         last_seq = self._recorder.journal.state.last_seq
         for table in (again[i] for i in sorted(fresh & again.keys())):
@@ -171,10 +171,6 @@ class CatalogPoll:
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
         self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
         return events
-
-    def _joins(self, table: PgTable, publication: Publication) -> bool:
-        """Whether it has still to be published."""
-        return table.stop is None and self._place.names.publication_is_ours and table.oid not in publication.members
 
     def _rejoin(self, leaving: list[int], look: Look) -> list[Event]:
         """First all of them end, then those whose name is free begin; the others are new tables to the next look. One

@@ -107,14 +107,12 @@ def identifier(schema: TableSchema) -> tuple[Column, ...]:
 def made_for(columns: Columns, present: Sequence["Present"], schema: TableSchema) -> bool:
     """Whether the table's columns can be the log's: before generations were counted, a table that was dropped and made
     again was written into its predecessor's columns, where the numbers happened to be the same."""
-    types = {field.id: field.type.replace(" ", "") for field in present}
+    fields = {field.id: (field.name, field.type.replace(" ", "")) for field in present}
     for column in schema.columns:
         id_ = columns.ids.get(column.attnum)
         if id_ is None:
             continue
-        if columns.names[column.attnum] not in (column.name, f"{column.name}_{id_}"):
-            return False
-        if types.get(id_, "") != iceberg_type(column.type).replace(" ", ""):
+        if fields.get(id_) != (column.name, iceberg_type(column.type).replace(" ", "")):
             return False
     return True
 
