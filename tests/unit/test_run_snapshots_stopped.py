@@ -15,6 +15,7 @@ import pytest
 
 from support.journals import table_schema
 from tailrace.apply.progress import Progress
+from tailrace.capture import rejoin
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import (
     ChunkRegistered,
@@ -88,7 +89,7 @@ class World:
         with self._lock:
             if self.random.random() < 0.35:
                 self.change(self.random.choice([table_id, *TABLES]))
-        if self.random.random() < 0.15:
+        if self.left > 0 and self.random.random() < 0.15:
             raise self.random.choice([Retry("the source went away"), TableGone("t", "it is gone")])
 
     def change(self, table_id: int) -> None:
@@ -97,6 +98,15 @@ class World:
                 self.left -= 1
                 self._change(table_id)
 
+    def look(self) -> None:
+        """Capture's look at the catalog: tables that a resync waits for are taken in again."""
+        with self._lock:
+            for table_id, snapshot_id in rejoin.resyncs(self._writer.state).items():
+                table = self._writer.state.tables[table_id]
+                version = table.schema.model_copy(update={"version": table.schema.version + 1})
+                gone = TableRemoved(table_id=table_id, reason="resync")
+                self._writer.append(5, events=(gone, TableAdded(table=version, edge_xid=10, resync=snapshot_id)))
+
     def _change(self, table_id: int) -> None:
         state = self._writer.state
         table = state.tables[table_id]
@@ -104,14 +114,16 @@ class World:
         stopped = TableStopped(table_id=table_id, seq=0, error="NoKey", message="no key", fix="give it one")
         version = table.schema.model_copy(update={"version": table.schema.version + 1})
         self.edge += 1  # nobody has looked at this one yet
-        again = TableAdded(table=version, edge_xid=self.edge, replace=self.random.random() < 0.5)
+        asking = [key for key, s in state.snapshots.items() if s.plan.resync and s.ended is None and s.awaits(table)]
+        again = TableAdded(table=version, edge_xid=self.edge, resync=next(iter(asking), None))
         running = [key for key, snapshot in state.snapshots.items() if snapshot.ended is None]
         if table.removed or table.stopped is not None:
             choices: list[tuple[Event, ...]] = [(again,), (again,) if table.removed else (gone, again)]
         else:
             choices = [(gone,), (stopped,), (gone, again)]
         choices += [(SnapshotEnded(snapshot_id=key, outcome="stopped"),) for key in running[:1]]
-        asked = SnapshotPlanned(snapshot_id=f"asked-{self.left}", request="r", tables=TABLES)
+        resync = self.random.random() < 0.5
+        asked = SnapshotPlanned(snapshot_id=f"asked-{self.left}", request="r", tables=TABLES, resync=resync)
         self._writer.append(5, events=self.random.choice([*choices, (asked,)]))
 
     # ---- what stands for `source_work` ----
@@ -141,7 +153,7 @@ class World:
         self.disturb(run.table_id)
         table_log = self.refresh().tables[run.table_id]
         snapshot = self.state.snapshots[run.snapshot_id]
-        if table_log.ended_at is not None or snapshot.record < table_log.added_record:
+        if table_log.ended_at is not None or not snapshot.reads(table_log):
             raise Retry("ChunkTooOld: the table is not captured")  # as capture answers
         known = {c.chunk for c in source_work._logged(tools, run).chunks}
         if part.ordinal not in known:
@@ -191,29 +203,41 @@ def runner_over(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return SnapshotRunner(tools, Progress(), Snapshot(parallelism=2), retry_seconds=60)
 
 
-def turn_until_settled(world: World, runner: SnapshotRunner, between: Callable[[], None] = lambda: None) -> None:
-    end = time.monotonic() + 20
-    while not settled(world) and time.monotonic() < end:
+def turn_until(
+    runner: SnapshotRunner, reached: Callable[[], bool], world: World, between: Callable[[], None] = lambda: None
+) -> None:
+    end = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < end, world.state.snapshots
         try:
             runner.turn(0.005)
         except Retry:
             continue  # as the driver's thread does
         between()
-    runner.stop()
-    assert settled(world), world.state.snapshots
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What is left in the end is stopped, or was given up: a resync brings all of it back."""
     world = World(tmp_path, seed)
+    runner = runner_over(world, tmp_path, monkeypatch)
 
     def between() -> None:
         if world.random.random() < 0.05:
             world.change(world.random.choice(TABLES))
+        if world.random.random() < 0.3:
+            world.look()
 
-    turn_until_settled(world, runner_over(world, tmp_path, monkeypatch), between)
+    turn_until(runner, lambda: settled(world), world, between)
+    left = tuple(t.table_id for t in world.state.tables.values() if not t.removed)
+    world.append([SnapshotPlanned(snapshot_id="last", request="r", tables=left, resync=True)])
+    turn_until(runner, lambda: world.refresh().snapshots["last"].ended is not None, world, between)
+    runner.stop()
+    ended = world.state.snapshots["last"].ended
+    assert ended is not None and (not left or ended.outcome == "completed"), ended
+    assert all(world.state.tables[i].ended_at is None for i in left)
 
 
 @pytest.mark.parametrize(
@@ -237,4 +261,5 @@ def test_a_table_that_goes_when_all_its_chunks_are_read_ends_its_snapshot(
         REAL_FINISH(tools, client, run)
 
     monkeypatch.setattr(source_work, "record_finish", finish)
-    turn_until_settled(world, runner)
+    turn_until(runner, lambda: settled(world), world)
+    runner.stop()
