@@ -161,7 +161,10 @@ class CatalogPoll:
         before = self._recorder.journal.state.tables.get(table.oid)
         version = 1 if before is None else before.schema.version + 1
         schema = table.schema.model_copy(update={"version": version})
-        wanted = self._place.replicator.spec.snapshot.initial and table.stop is None and resync is None
+        state = self._recorder.journal.state
+        # What a renewal of the stream has ended was there before: its target is replaced, so its rows must come again.
+        initial = self._place.replicator.spec.snapshot.initial or (state.renewed is not None and before is not None)
+        wanted = initial and table.stop is None and resync is None
         events: list[Event] = [TableAdded(table=schema, edge_xid=edge, snapshot=wanted, resync=resync)]
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)

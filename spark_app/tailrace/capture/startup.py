@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from tailrace.capture import slots
 from tailrace.capture.first_start import FirstStart
 from tailrace.capture.names import Names
-from tailrace.changelog.records import EpochStarted, Origin
+from tailrace.capture.renewal import Renewal
+from tailrace.changelog.records import EpochStarted, Origin, SourceRenewed
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract import ownership
@@ -65,11 +66,16 @@ class Interrupted(Retry):
 def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stopping: threading.Event) -> JournalWriter:
     """`progress` hears what the start waits for (None: nothing)."""
 
+    asked = Renewal.read(place.storage)
+
     def admit(state: LogState) -> None:
         if not state.released:
             _check_owner(place, state.owner)
         # The source is asked after the journal was read: a writer still at work takes both forward.
-        _check_origin(place.of_log(state.origin), state.origin, slots.identify(place.connection), state.position)
+        server = slots.identify(place.connection)
+        origin = _check_origin(place.of_log(state.origin), state.origin, server)
+        if asked is None or asked.id == state.renewed:
+            _check_position(origin, server, state.position)
 
     try:
         started = EpochStarted(owner=ownership.owner(place.replicator))
@@ -77,11 +83,40 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
     except NotFound:
         return _first_start(place, ids, progress, stopping)
     place = place.of_log(journal.state.origin)
+    if asked is not None and asked.id != journal.state.renewed:
+        _renew(place, journal, asked, progress, stopping)
+    if asked is not None:
+        Renewal.forget(place.storage)
     position, slot = journal.state.position, place.names.slot
     check_slot(place, position)
     release_slot(place.connection, slot, place.names.applications, time.sleep)
     log.info("goes on after record %d at %s", journal.state.number, lsn_text(position))
     return journal
+
+
+def _renew(
+    place: Place,
+    journal: JournalWriter,
+    asked: Renewal,
+    progress: Callable[[str | None], None],
+    stopping: threading.Event,
+) -> None:
+    """Begin the stream anew with another slot, as the first start did; the tables follow with the first poll. Dying
+    before the record is safe: the note is still there, and the slot that was made is dropped by the next start."""
+    names, server = place.names, slots.identify(place.connection)
+    tables = [t for t in _fit_tables(place) if t.stop is None]
+    refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
+    tables = [t for t in tables if t.oid not in refused]
+    slots.ensure_publication(place.connection, names.publication, tables, names.publication_is_ours)
+    if names.slot_is_ours and slots.find_slot(place.connection, names.slot) is not None:
+        release_slot(place.connection, names.slot, names.applications, time.sleep)
+        if slots.find_slot(place.connection, names.slot) is not None:
+            slots.drop_slot(place.connection, names.slot)
+    seam("capture.renewal-slot")
+    position = _make_slot(place, progress, stopping) if names.slot_is_ours else _given_slot(place)
+    seam("capture.renewal-record")
+    journal.append(position, events=(SourceRenewed(id=asked.id, timeline=server.timeline),))
+    log.warning("the stream begins anew at %s (%s): every table is read again", lsn_text(position), asked.id)
 
 
 def _first_start(
@@ -250,7 +285,7 @@ def _check_owner(place: Place, owner: str | None) -> None:
     )
 
 
-def _check_origin(place: Place, origin: Origin | None, server: slots.Server, position: int) -> None:
+def _check_origin(place: Place, origin: Origin | None, server: slots.Server) -> Origin:
     if origin is None:
         raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
     wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
@@ -262,6 +297,10 @@ def _check_origin(place: Place, origin: Origin | None, server: slots.Server, pos
                 f"the change log belongs to {name} {a!r}, the manifest leads to {b!r}",
                 "give a new source a new change log (an empty storage.location)",
             )
+    return origin
+
+
+def _check_position(origin: Origin, server: slots.Server, position: int) -> None:
     if server.timeline != origin.timeline:
         raise slots.lost(
             f"the source is on timeline {server.timeline}, the change log was made on {origin.timeline}: after a"

@@ -194,6 +194,8 @@ class LogState(Closed):
     """Whose change log this is; None: nobody's yet."""
     released: bool = False
     """Its owner has left it behind."""
+    renewed: str | None = None
+    """The request by which the stream began anew last."""
     tables: dict[int, TableLog] = Field(default_factory=dict)
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()

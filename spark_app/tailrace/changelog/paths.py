@@ -11,6 +11,8 @@ PARTS = "journal/parts/"
 SEGMENTS = "segments/"
 FIRST_START = "first-start.json"
 """Written before the slot is made: a slot without a journal is ours only where this stands."""
+RENEWAL = "renewal.json"
+"""Written by `tailrace resync --all`: the next start makes a new slot and starts every table over."""
 DROPPED = "dropped.json"
 """Written before tables and change log are deleted: which of them were proven to be this log's. Goes last."""
 _NUMBERED = re.compile(r"(\d{20})\.json")

@@ -299,6 +299,16 @@ class Origin(Closed):
     """Whose change log this is (`tailrace.contract.ownership`); None: nobody's yet, from before logs had owners."""
 
 
+class SourceRenewed(Closed):
+    """The stream begins anew with another slot, at the record's position, which may lie before the last one: the
+    position was lost. What was captured so far is over: every table is removed, to be added again."""
+
+    kind: Literal["source-renewed"] = "source-renewed"
+    id: str
+    """Of the request."""
+    timeline: int
+
+
 class EpochStarted(Closed):
     """A writer took over. Of two writers the one with the lower epoch stops."""
 
@@ -328,6 +338,7 @@ Event = Annotated[
     | TransactionsRemoved
     | Heartbeat
     | Origin
+    | SourceRenewed
     | EpochStarted,
     Field(discriminator="kind"),
 ]

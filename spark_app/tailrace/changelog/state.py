@@ -29,7 +29,7 @@ from tailrace.changelog.logged import (
     TableLog,
     TransactionLog,
 )
-from tailrace.changelog.records import FORMAT_VERSION, EpochStarted, Origin, Record, Segment
+from tailrace.changelog.records import FORMAT_VERSION, EpochStarted, Origin, Record, Segment, SourceRenewed
 from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
 from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog
@@ -94,7 +94,7 @@ def _check_number_and_writer(state: LogState, record: Record) -> None:
 def _check_range(state: LogState, record: Record) -> None:
     if record.first_seq != state.last_seq + 1 or record.last_seq < state.last_seq:
         raise _corrupt(record, f"sequences {record.first_seq}..{record.last_seq} after {state.last_seq}")
-    if record.position < state.position:
+    if record.position < state.position and not any(isinstance(e, SourceRenewed) for e in record.events):
         raise _corrupt(record, f"position {record.position} below {state.position}")
     firsts = record.transactions.first_seqs
     if len(firsts) != len(record.transactions.xids):
@@ -146,6 +146,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "last_seq": record.last_seq,
         "position": record.position,
         "origin": work.origin,
+        "renewed": work.renewed,
         "owner": work.owner,
         "released": work.released,
         "tables": work.tables,

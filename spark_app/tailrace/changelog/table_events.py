@@ -14,6 +14,7 @@ from tailrace.changelog.records import (
     Origin,
     SchemaChanged,
     SegmentsRemoved,
+    SourceRenewed,
     TableAdded,
     TableFingerprint,
     TableRemoved,
@@ -34,6 +35,18 @@ def _epoch_started(work: Folding, event: EpochStarted) -> None:
     """The record itself carries the epoch."""
     work.owner = event.owner if event.owner is not None else work.owner
     work.released = event.released
+
+
+def _source_renewed(work: Folding, event: SourceRenewed) -> None:
+    """Transaction ids of another timeline mean others: none of the known ones may decide a replay point."""
+    if work.origin is None:
+        work.corrupt("the stream begins anew in a log without an origin")
+    work.origin = work.origin.model_copy(update={"timeline": event.timeline})
+    work.renewed = event.id
+    work.transactions = work.transactions.removed(work.record.last_seq)
+    for table in [t for t in work.tables.values() if not t.removed]:
+        work.update(table, removed=True, ended_at=table.ended_at or work.record.written_at)
+    work.applied = True
 
 
 def _nothing(work: Folding, event: object) -> None:
@@ -181,6 +194,7 @@ def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
 
 TABLE_HANDLERS: Mapping[type, Handler] = {
     Origin: _origin,
+    SourceRenewed: _source_renewed,
     EpochStarted: _epoch_started,
     Heartbeat: _nothing,
     TableAdded: _table_added,

@@ -166,12 +166,16 @@ class SnapshotRequestSpec(Model):
     model_config = rules(
         ("!has(self.where) || !has(self.keys)", "give where or keys, not both"),
         ("!has(self.keys) || size(self.tables) == 1", "keys goes with exactly one table"),
+        (
+            "!has(self.resync) || !self.resync || (!has(self.where) && !has(self.keys))",
+            "resync reads whole tables: leave where and keys out",
+        ),
         *(
             (
                 f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
                 f"{name} is immutable, as all of spec but suspend: create another SnapshotRequest",
             )
-            for name in ("replicator", "tables", "where", "keys", "chunkRows", "parallelism")
+            for name in ("replicator", "tables", "where", "keys", "chunkRows", "parallelism", "resync")
         ),
     )
 
@@ -199,6 +203,9 @@ class SnapshotRequestSpec(Model):
     parallelism: Annotated[int, Field(ge=1, le=256)] | None = None
     """Chunks of this snapshot read at the same time: fewer than the Replicator's, which bounds all snapshots together;
     unset: as many."""
+    resync: bool = False
+    """Start the tables over: capture each again in its present form, even if it is stopped, replace its target table
+    (columns and rows), and read all rows."""
     suspend: bool = False
     """Pause the snapshot; chunks being read are finished. The only field that may be changed."""
 
@@ -208,6 +215,8 @@ class SnapshotRequestSpec(Model):
             raise ValueError("give where or keys, not both")
         if self.keys is not None and len(self.tables) != 1:
             raise ValueError("keys goes with exactly one table")
+        if self.resync and (self.where is not None or self.keys is not None):
+            raise ValueError("resync reads whole tables: leave where and keys out")
         return self
 
 

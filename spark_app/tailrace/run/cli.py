@@ -1,4 +1,4 @@
-"""The command line: `tailrace run | status | snapshot | pause | resume | stop | doctor | drop`.
+"""The command line: `tailrace run | status | snapshot | resync | pause | resume | stop | doctor | drop`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or
 target, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other modules of this
@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   tailrace status -f shop.yaml               how far the running process is
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
+  tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped or lost table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; resume and stop likewise
 
 exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or target, 11 authentication,
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     _run(verbs)
     _status(verbs)
     _snapshot(verbs)
+    _resync(verbs)
     for verb, text in (
         ("pause", "pause a snapshot: chunks under way end, no new one begins"),
         ("resume", "go on with a paused snapshot"),
@@ -136,6 +138,16 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
     sub.add_argument("--id", help="name of the request; asking twice with one name and content is one snapshot")
     sub.set_defaults(act=commands.snapshot)
+
+
+def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "resync", "start tables over as they are now: target replaced, all rows read")
+    sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
+    sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
+    sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
+    sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
+    sub.add_argument("--id", help="name of the request; asking twice with one name and content is one resync")
+    sub.set_defaults(act=commands.resync)
 
 
 if __name__ == "__main__":

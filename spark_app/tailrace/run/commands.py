@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -20,7 +22,7 @@ from tailrace.contract.units import seconds
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.run import display
 from tailrace.run.client import DriverClient
-from tailrace.run.folder import RunFolder
+from tailrace.run.folder import NotRunning, RunFolder
 from tailrace.snapshot.planner import request_id
 from tailrace.storage_access import SECRETS_VARIABLE
 
@@ -127,28 +129,63 @@ def snapshot(options: argparse.Namespace) -> int:
     return 0
 
 
+def resync(options: argparse.Namespace) -> int:
+    """Like a snapshot, of the running process; `--all` also where none can run, because the position is lost."""
+    manifest = manifest_of(options)
+    name = name_of(options, manifest)
+    if (options.tables is None) != options.all:
+        raise InvalidManifest("resync needs --tables or --all.", "Give one of them.")
+    try:
+        client = DriverClient.of(RunFolder.of(name, options.run_dir))
+        request = _request(options, name, options.tables or ["*.*"], resync=True)
+        answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
+    except NotRunning:
+        if not options.all:
+            raise
+        return _resync_at_start(options, manifest)
+    print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
+    return 0
+
+
+def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
+    from tailrace.capture.renewal import Renewal  # brings the storage's client
+    from tailrace.storage import Storage
+
+    replicator = manifest.replicator(options.name)
+    made = Renewal(id=options.id or _unique())
+    made.write(Storage.open(replicator.spec.storage))
+    print(f"{made.id}: recorded; the next start makes a new slot and starts every table over")
+    return 0
+
+
 def _from_flags(options: argparse.Namespace, name: str) -> SnapshotRequest:
     keys = None if options.keys is None else tuple(tuple(row) for row in csv.reader(options.keys))
+    return _request(options, name, options.tables, where=options.where, keys=keys)
+
+
+def _request(options: argparse.Namespace, name: str, tables: Sequence[str], **more: Any) -> SnapshotRequest:
     try:
         spec = SnapshotRequestSpec(
             replicator=name,
-            tables=tuple(options.tables),
-            where=options.where,
-            keys=keys,
+            tables=tuple(tables),
             chunk_rows=options.chunk_rows,
             parallelism=options.parallelism,
+            **more,
         )
-        # Without --id every call is a snapshot of its own: a person who asks twice wants it read twice.
-        unique = options.id or f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
         document = {
             "apiVersion": "tailrace.dev/v1alpha1",
             "kind": "SnapshotRequest",
-            "metadata": {"name": unique},
+            "metadata": {"name": options.id or _unique()},
             "spec": spec,
         }
         return SnapshotRequest.model_validate(document)
     except ValidationError as error:
         raise invalid(error, "command line") from error
+
+
+def _unique() -> str:
+    """Without --id every call is a snapshot of its own: a person who asks twice wants it read twice."""
+    return f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
 
 
 def change_snapshot(options: argparse.Namespace) -> int:

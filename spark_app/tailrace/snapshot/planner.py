@@ -136,6 +136,12 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
         raise InvalidManifest(
             f"no captured table matches {', '.join(body.spec.tables)} (captured: {known}).", "Correct tables."
         )
+    if not body.spec.resync and all(t.stopped is not None for t in tables):
+        names = ", ".join(sorted(t.schema.name for t in tables)[:NAMED])
+        raise InvalidManifest(
+            f"{names} stopped: a snapshot cannot bring its changes back.",
+            "Remove the cause, see the status; then ask for a resync (`tailrace resync`, or spec.resync: true).",
+        )
     if body.spec.keys is not None:
         _check_keys(tables, body.spec.keys)
     return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)))
@@ -156,6 +162,7 @@ def _plan_of(snapshot_id: str, body: SnapshotBody, tables: tuple[int, ...]) -> S
         keys=body.spec.keys,
         chunk_rows=body.spec.chunk_rows,
         parallelism=body.spec.parallelism,
+        resync=body.spec.resync,
     )
 
 
@@ -181,7 +188,9 @@ def request_id(request: SnapshotRequest) -> str:
     request; a changed one is a new snapshot."""
     if request.metadata.uid is not None:
         return request.metadata.uid
-    spec = request.spec.model_copy(update={"suspend": False}).model_dump_json()
+    # A field that is not used is left out, or requests from before it existed would be new ones.
+    unused = set() if request.spec.resync else {"resync"}
+    spec = request.spec.model_copy(update={"suspend": False}).model_dump_json(exclude=unused)
     return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
 
 
