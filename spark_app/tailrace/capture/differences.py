@@ -13,7 +13,7 @@ from typing import Literal
 from tailrace.changelog.records import Parts, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
 
-STOP_FIX = "take the table out of tables.include, then in again, to copy it anew in its present form"
+STOP_FIX = "Run `tailrace resync --tables …` (in Kubernetes `spec.resync`): it is copied as it is now."
 
 
 class Action(StrEnum):

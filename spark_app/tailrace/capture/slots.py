@@ -250,8 +250,8 @@ def lost(seen: str) -> PositionLost:
     """With the guided way back."""
     return PositionLost(
         seen,
-        "the changes in between cannot be had any more: start a new change log (an empty storage.location), drop"
-        " the old slot, and let the initial snapshot replace the target's rows; docs/operations.md says how",
+        "The changes in between can no longer be recovered. Run `tailrace resync --all`, then start: with a new slot"
+        " every table is read again (docs/operations.md).",
     )
 
 
