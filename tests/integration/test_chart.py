@@ -181,23 +181,28 @@ def test_two_releases_do_not_meet() -> None:
         assert [rule.get("resourceNames") for rule in only(documents, "Role")["rules"]] == [None, [lease], None]
 
 
-def test_network_policies_protect_the_operator_and_on_request_the_drivers() -> None:
-    assert names(rendered(), "NetworkPolicy") == ["tailrace-operator"]
-    assert of_kind(rendered("--set", "networkPolicy.enabled=false"), "NetworkPolicy") == []
-    only_drivers = rendered("--set", "networkPolicy.enabled=false,networkPolicy.drivers=true")
+def test_network_policies_protect_operator_and_drivers() -> None:
+    assert sorted(names(rendered(), "NetworkPolicy")) == ["tailrace-operator", "tailrace-operator-drivers"]
+    assert of_kind(rendered("--set", "networkPolicy.enabled=false,networkPolicy.drivers=false"), "NetworkPolicy") == []
+    only_drivers = rendered("--set", "networkPolicy.enabled=false")
     assert names(only_drivers, "NetworkPolicy") == ["tailrace-operator-drivers"]
-    documents = rendered("--set", "networkPolicy.drivers=true,watchNamespaces={shop}")
+    documents = rendered("--set", "watchNamespaces={shop}")
     policy = next(d for d in of_kind(documents, "NetworkPolicy") if d["metadata"]["namespace"] == "shop")
     among, http = policy["spec"]["ingress"]
     assert "ports" not in among
     assert http["ports"] == [{"port": 8090, "protocol": "TCP"}]
     selector = only(documents, "Deployment")["spec"]["selector"]["matchLabels"]
     assert http["from"][0]["podSelector"]["matchLabels"] == selector
+    scraped = rendered("--set", "watchNamespaces={shop},metrics.podMonitor.enabled=true")
+    policy = next(d for d in of_kind(scraped, "NetworkPolicy") if d["metadata"]["namespace"] == "shop")
+    among, http = policy["spec"]["ingress"]
+    assert "from" in among and "from" not in http, "whoever scrapes may come from anywhere, to that port alone"
 
 
 def test_the_test_of_the_release_may_ask_whoever_else_may() -> None:
     documents = rendered("--set-json", 'networkPolicy.from=[{"podSelector": {"matchLabels": {"app": "prometheus"}}}]')
-    (rule,) = only(documents, "NetworkPolicy")["spec"]["ingress"]
+    own = next(d for d in of_kind(documents, "NetworkPolicy") if d["metadata"]["name"] == "tailrace-operator")
+    (rule,) = own["spec"]["ingress"]
     hook, prometheus = (peer["podSelector"]["matchLabels"] for peer in rule["from"])
     assert hook.items() <= only(documents, "Pod")["metadata"]["labels"].items()
     assert prometheus == {"app": "prometheus"}

@@ -69,6 +69,15 @@ def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
     assert values["spark.ui.enabled"] == "false"
 
 
+def test_spark_s_processes_authenticate_and_encrypt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    values = session.settings(spec(), tmp_path, {})
+    for name in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
+        assert values[name] == "true"
+    assert values["spark.network.crypto.saslFallback"] == "false"
+    assert not [name for name in values if name.startswith("spark.authenticate.secret")], "Spark makes one in memory"
+
+
 def test_without_executors_the_driver_s_pod_does_the_work_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

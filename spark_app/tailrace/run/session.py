@@ -60,6 +60,18 @@ RPC_PORT, BLOCK_PORT = "7078", "7079"
 """The driver's, on Kubernetes: executors come in through a NetworkPolicy that names them."""
 
 
+AUTHENTICATED = {
+    # Whoever is taken for an executor is sent tasks, and with them the keys of the object store. In local mode Spark
+    # makes the secret itself, for each start and in memory only.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    # What is shuffled and spilled holds rows.
+    "spark.io.encryption.enabled": "true",
+}
+"""A master that is neither `local` nor Kubernetes must be given its secret by whoever names it."""
+
+
 SMALL_STEPS = {
     # Otherwise a worker reads the directory of Spark's jar before each task, see there.
     "spark.python.daemon.module": "tailrace.run.worker_daemon",
@@ -112,8 +124,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     }
     if environment.get(privacy.VARIABLE):
         values[f"spark.executorEnv.{privacy.VARIABLE}"] = environment[privacy.VARIABLE]
-    if master.startswith(KUBERNETES):
-        values |= _on_kubernetes(spec, environment, boot)
+    values |= _on_kubernetes(spec, environment, boot) if master.startswith(KUBERNETES) else AUTHENTICATED
     prefix = "TAILRACE_SPARK_CONF_"
     return values | {k[len(prefix) :].replace("_", "."): v for k, v in environment.items() if k.startswith(prefix)}
 
