@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,8 +17,9 @@ from tailrace.apply import changes, engine
 from tailrace.apply.divide import Piece, arrived, divide, to_divide
 from tailrace.apply.rule import Rule, Target
 from tailrace.apply.slice import cut
-from tailrace.apply.work import Outcome, Work
+from tailrace.apply.work import Outcome, Tangle, Work
 from tailrace.errors import CorruptLog
+from tailrace.targets.lake.model import DataFile
 
 
 def divided(rnd: random.Random, work: Work) -> Iterable[Outcome]:
@@ -99,6 +101,19 @@ def test_a_batch_is_divided_by_its_rows_and_by_its_bytes_before_compression(
 
     engine.build(Work(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files), spread)
     assert asked == ([parts] if parts > 1 else [])
+
+
+def test_what_lies_under_moved_keys_counts_for_the_number_of_parts(tmp_path: Path) -> None:
+    log = RandomLog(random.Random(1), tmp_path, first_schema(composite=False), [(1,), (2,)])
+    log.grow_by_changes(3)
+    table = FolderTable(tmp_path, log.schema)
+    batch = cut(log.state, TABLE, table.applied, log.record)
+    assert batch is not None
+    files = (DataFile("file:///a", 600, 60 << 20), DataFile("file:///b", 400, 40 << 20))  # 100 kB a row
+    work = Work(batch, layout_of(batch.schema), log.access, table.access, table.location, files)
+    moved = Tangle(np.arange(5000), np.zeros(5000, np.int64))
+    assert engine.held_size(work, Tangle()) == 0
+    assert engine.parts_for(5000, engine.held_size(work, moved)) == 12
 
 
 def run(seed: int, composite: bool, divides: bool) -> None:

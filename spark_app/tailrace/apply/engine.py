@@ -21,7 +21,7 @@ from tailrace.apply.newest import Newest, newest
 from tailrace.apply.output import Base, Rows, write_rows
 from tailrace.apply.replaced import Candidates, Own, PartKeys, replaced
 from tailrace.apply.tangle import Knot, Under, find_tangle, moving, untangle, value_rows
-from tailrace.apply.work import Outcome, Work
+from tailrace.apply.work import Outcome, Tangle, Work
 from tailrace.targets.lake.index import IndexCache
 from tailrace.targets.lake.locate import CACHE, Found, locate, read_rows
 from tailrace.targets.lake.model import AppliedState, Commit, NewFile
@@ -31,6 +31,9 @@ PART_BYTES = 128 << 20
 """Log rows, and their bytes before compression, that one part may have on average: keys are divided by a hash. A part
 needs about four times as many bytes of memory. Each part makes a data file or more: smaller ones are not better."""
 
+UNPACKED = 3
+"""Bytes of a row in memory for each of its bytes in a data file, roughly."""
+
 Spread = Callable[[Work], Iterable[Outcome]]
 
 
@@ -38,11 +41,20 @@ def parts_for(rows: int, size: int) -> int:
     return max(1, -(-rows // PART_ROWS), -(-size // PART_BYTES))
 
 
+def held_size(work: Work, tangle: Tangle) -> int:
+    """About how many bytes lie under keys whose values may move to other keys, or that wait to be read again: those
+    rows are held whole; what lies under all others is read while they are written."""
+    keys = len(tangle.words) + len(work.slice.applied.holes)
+    rows, size = sum(file.rows for file in work.files), sum(file.size for file in work.files)
+    return UNPACKED * keys * size // max(1, rows)
+
+
 def build(work: Work, spread: Spread | None = None) -> Commit:
     """The commit of the batch. `spread` works the parts elsewhere when there is more than one."""
     new, chunks = work.slice.new_segments, work.slice.chunks
     rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
-    size = unpacked_size(work, new)
+    tangle = find_tangle(work)
+    size = unpacked_size(work, new) + held_size(work, tangle)
     for finished in work.slice.finished:
         # Only their keys are held, a fraction of a row.
         rows += sum(file.rows for file in work.files if file.path not in finished.own) // 4
@@ -51,7 +63,7 @@ def build(work: Work, spread: Spread | None = None) -> Commit:
         # Divided, the keys of a finished snapshot arrive all at once; one part streams them.
         rows += sum(chunk.rows for finished in work.slice.finished for chunk in finished.chunks) // 4
         parts = parts_for(rows, size)
-    work = replace(work, parts=parts, tangle=find_tangle(work))
+    work = replace(work, parts=parts, tangle=tangle)
     if work.parts > 1 and spread is not None:
         outcomes = list(spread(work))
     else:

@@ -72,9 +72,11 @@ def online_migration(catalog: Catalog, rnd: Random) -> Lines:
         return None
     new, old = catalog.fresh("n"), catalog.fresh("old")
     names = ", ".join(c.name for c in table.free)
-    return [f"CREATE TABLE s.{new} ({table.definition()}, extra int)",
-            f"INSERT INTO s.{new} ({names}) SELECT {names} FROM ONLY {table.name}",
-            f"BEGIN; ALTER TABLE {table.name} RENAME TO {old}; ALTER TABLE s.{new} RENAME TO {table.table}; COMMIT"]
+    return [
+        f"CREATE TABLE s.{new} ({table.definition()}, extra int)",
+        f"INSERT INTO s.{new} ({names}) SELECT {names} FROM ONLY {table.name}",
+        f"BEGIN; ALTER TABLE {table.name} RENAME TO {old}; ALTER TABLE s.{new} RENAME TO {table.table}; COMMIT",
+    ]
 
 
 @kind
