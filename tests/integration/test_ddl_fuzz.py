@@ -1,0 +1,34 @@
+"""Random DDL of every kind between random DML, snapshots, stops and kills: a few rounds of the DDL fuzzer.
+
+`tests/soak/test_soak_ddl.py` runs it for an hour.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.ddl.fuzz import Rounds
+from support.ddl.nursery import Nursery
+from support.postgres import PostgresServer
+
+SEEDS = range(4)
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.postgres(18)
+def test_random_ddl_is_followed_or_stops_the_table_by_name(
+    postgres: PostgresServer, nursery: Nursery, tmp_path: Path
+) -> None:
+    rounds = Rounds(postgres, nursery, tmp_path)
+    for seed in SEEDS:
+        failed = rounds.play(seed, operations=20)
+        assert failed is None, failed
+    assert len(rounds.kinds) > 20

@@ -1,0 +1,62 @@
+"""The DDL fuzzer for as long as wanted, and all directed scenarios at all timings.
+
+`TAILRACE_SOAK_DDL_SECONDS` (default 3600) of random scripts from seed `TAILRACE_SOAK_DDL_SEED` (default 0) on; server
+versions alternate. A failed seed is told as the shortest script that shows it, for `support.ddl.replay`; the others go
+on, and the test fails at its end.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.ddl.fuzz import Rounds
+from support.ddl.nursery import Nursery
+from support.ddl.quick import quick
+from support.ddl.scenarios import TIMINGS, packs, read
+from support.ddl.script import run
+from support.postgres import PostgresServer
+
+SECONDS = float(os.environ.get("TAILRACE_SOAK_DDL_SECONDS", "3600"))
+SEED = int(os.environ.get("TAILRACE_SOAK_DDL_SEED", "0"))
+PER_SERVER = 10
+"""Rounds on one server: its catalog grows."""
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(SECONDS + 1800)
+def test_random_ddl_is_followed_or_stops_the_table_by_name(nursery: Nursery, tmp_path: Path) -> None:
+    end, seed, failed, kinds = time.monotonic() + SECONDS, SEED, list[str](), set[str]()
+    while time.monotonic() < end:
+        with PostgresServer((18, 14)[seed // PER_SERVER % 2]) as server:
+            rounds = Rounds(server, nursery, tmp_path / str(seed), shrink_seconds=120)
+            for _ in range(PER_SERVER):
+                told = rounds.play(seed, operations=30)
+                if told is not None:
+                    print(told)
+                    failed.append(told)
+                seed += 1
+            kinds |= rounds.kinds
+            print(f"{seed - SEED} rounds, {len(kinds)} kinds, {len(failed)} failed", flush=True)
+    assert not failed, f"{len(failed)} of {seed - SEED} rounds failed; the first:\n{failed[0]}"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("major", [14, 18])
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_all_scenarios_at_all_timings(nursery: Nursery, tmp_path: Path, timing: str, major: int) -> None:
+    wrong: list[str] = []
+    with PostgresServer(major) as server:
+        for number, pack in enumerate(packs(read(), timing)):
+            with quick(server, nursery, tmp_path, f"ddl{number}", **pack.spec) as one:
+                outcome = run(one, list(pack.script(timing)), strict=major >= 15, fix=pack.fix)
+            wrong += pack.by_scenario(outcome.wrong)
+    assert not wrong, "\n".join(wrong)
