@@ -43,5 +43,5 @@ def test_a_table_stays_as_large_as_what_is_kept(
     # Delta: a commit's file each, what waits for the next checkpoint, two checkpoints. Iceberg: a list and some four
     # manifests each, and twenty former states.
     assert size.log < (KEPT + 130 if walk is AgedDeltaWalk else 8 * KEPT)
-    assert size.data < size.live + 8 * (KEPT + 40)
+    assert size.data < size.live + 3 * (KEPT + 40)
     assert size.tombstones < (20 * KEPT if walk is AgedDeltaWalk else KEPT + 40)

@@ -359,7 +359,8 @@ class DeltaWalk(Walk):
     def size(self) -> "Size":
         log = [path for path in (local(self.location) / "_delta_log").iterdir() if path.suffix != ".crc"]
         points = sorted(path for path in log if path.name.endswith(".checkpoint.parquet"))
-        removed = pq.read_table(points[-1], columns=["remove.path"])["remove"].drop_null() if points else []
+        last = pq.ParquetFile(points[-1]).read(columns=["remove.path"])
+        removed = last["remove"].combine_chunks().drop_null() if "remove" in last.column_names else []
         return Size(len(log), len(self.on_disk()), len(removed), len(self.table.files()))
 
 
