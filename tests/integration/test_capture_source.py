@@ -194,6 +194,28 @@ def test_a_chunk_with_a_new_column_is_not_replayed_from_before_it(capture: Captu
     assert point == 3
 
 
+@pytest.mark.postgres(18)
+def test_a_chunk_that_was_read_before_a_re_read_was_called_for_is_refused(capture: CaptureRun) -> None:
+    """Registered behind the re-read's chunks, it would bring back what those have replaced."""
+    server = started(capture, TABLE + "; INSERT INTO t VALUES (1, 'a')")
+    (table_id,) = {e["table"]["table_id"] for e in capture.events("table-added")}
+    with capture.client() as client:
+        plan = SnapshotPlanned(snapshot_id="s", tables=(table_id,))
+        client.append(
+            [plan, SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("1",), estimated_rows=1)]
+        )
+        client.begin_chunk("s", table_id, 0)
+        snapshot, high = read_chunk(server)
+        server.execute("ALTER TABLE t ALTER v TYPE text USING v || ' silent'")
+        (changed,) = eventually(lambda: capture.events("schema-changed"), "the rewrite is seen")
+        assert changed["reread"]
+        with pytest.raises(ChunkTooOld, match="read again"):
+            client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
+        client.begin_chunk("s", table_id, 0)
+        snapshot, high = read_chunk(server)
+        client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
+
+
 @pytest.mark.postgres(14)
 def test_transaction_ids_stay_long_across_their_wraparound(capture: CaptureRun) -> None:
     server = capture.server
