@@ -13,7 +13,7 @@ from support.postgres import PostgresServer
 from tailrace.capture import slots
 from tailrace.capture.first_start import FirstStart
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import record_path
+from tailrace.changelog.paths import RENEWAL, record_path
 from tailrace.changelog.records import Applied, Event, Origin, TableAdded
 from tailrace.contract.ownership import made_name
 from tailrace.contract.resources import LogStorage
@@ -280,6 +280,7 @@ def test_with_data_the_tables_that_carry_this_logs_id_and_the_change_log_go_and_
     path = manifest(tmp_path, postgres, storage={"location": f"file://{tmp_path}/{storage}"})
     with connect(config_of(postgres)) as admin:
         journal(tmp_path / storage, admin, *applied_tables())
+    storage_of(tmp_path / storage).put(RENEWAL, b"{}")
     for table, log_id in (("t1", "log"), ("t2", "log"), ("t3", "of another log")):
         delta_table(tmp_path, table, log_id)
     assert drop(path) == 0

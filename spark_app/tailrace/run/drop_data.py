@@ -25,6 +25,8 @@ from tailrace.targets.lake.iceberg_state import STATE
 
 OURS = (paths.SEGMENTS, PROBES, paths.JOURNAL)
 """What lies at a change log's location. The journal goes after everything that it alone names."""
+NOTES = (paths.FIRST_START, paths.RENEWAL, paths.DROPPED)
+"""The one that makes the deletion repeatable goes last."""
 Line = tuple[str, Literal["dropped", "kept", "absent"], str]
 
 
@@ -71,8 +73,8 @@ def drop(known: Known, storage: Storage, run_dir: Path) -> Iterator[Line]:
         for path, _ in storage.list(folder):
             storage.delete(path)
         storage.prune(folder)
-    storage.delete(paths.FIRST_START)
-    storage.delete(paths.DROPPED)
+    for note in NOTES:
+        storage.delete(note)
     yield f"change log {storage.root}", "dropped", ""
 
 
