@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 import time
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any, TextIO
 
 from tailrace import privacy
@@ -60,11 +62,15 @@ class _StandardError(logging.StreamHandler[TextIO]):
         raise AttributeError("the stream follows sys.stderr")
 
 
-def configure(form: str, level: str = "INFO") -> None:
-    """Send the log of `tailrace` to standard error in `text` or `json`; libraries speak up from warnings on.
-    Tracebacks, those of errors that nobody catches as well, hold no values of rows."""
+FILE_BYTES = 32 << 20
+"""Of a log file before it is moved aside, to take the place of the one before it: a process runs for years."""
+
+
+def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
+    """Send the log of `tailrace` to standard error, or to a file and its predecessor, in `text` or `json`; libraries
+    speak up from warnings on. Tracebacks, those of errors that nobody catches as well, hold no values of rows."""
     privacy.guard_tracebacks()
-    handler = _StandardError()
+    handler = _StandardError() if file is None else RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tailrace").setLevel(level.upper())

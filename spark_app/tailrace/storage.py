@@ -24,7 +24,7 @@ from tailrace import storage_local
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import InvalidManifest, OutcomeUnknown, Retry, TailraceError
 from tailrace.storage_access import Access, StorageRefused, hadoop_options, iceberg_options, obstore_options, resolve
-from tailrace.storage_files import LocalOutput, Output, RemoteInput, RemoteOutput
+from tailrace.storage_files import PART_SIZE, PARTS_AT_ONCE, LocalOutput, Output, RemoteInput, RemoteOutput
 
 __all__ = [
     "AlreadyExists",
@@ -36,7 +36,15 @@ __all__ = [
     "iceberg_options",
 ]
 
-CLIENT_OPTIONS = {"connect_timeout": "5s", "timeout": "60s"}
+CONNECT_TIMEOUT = "5s"
+ANSWER_SECONDS = 60
+"""A request without an answer, or an answer that stands still, for longer has failed."""
+SLOWEST = 128 << 10
+"""Bytes a second: an upload may take longer by what its size takes at this rate, or a large one would never succeed on
+a slow line. (The client knows no idle timeout for what it sends.)"""
+LONGEST_ANSWER = "24h"
+SMALL = 20
+"""Uploads of up to 2^20 bytes share a client, then those of each power of two."""
 RETRY_SECONDS = 20.0
 """How long one request to an object store is repeated after server and connection errors before the caller hears."""
 BULK = 1000
@@ -62,6 +70,8 @@ class Storage:
     def __init__(self, access: Access, retry_seconds: float = RETRY_SECONDS) -> None:
         self.access = access
         self.retry_seconds = retry_seconds
+        self._uploads: dict[int, Any] = {}
+        """Clients by the power of two of the sizes that they send."""
 
     @classmethod
     def open(
@@ -97,7 +107,8 @@ class Storage:
             if self.local:
                 storage_local.write(self._file(path), data, exclusive=True)
             else:
-                obstore.put(self._store, self._key(path), data, mode="create", use_multipart=False)
+                store = self._upload_store(len(data))
+                obstore.put(store, self._key(path), data, mode="create", use_multipart=False)
 
     def require_exclusive(self, path: str) -> None:
         """`StorageRefused` unless the store keeps its word that what exists is not created again: some that speak S3
@@ -120,7 +131,7 @@ class Storage:
             if self.local:
                 storage_local.write(self._file(path), data, exclusive=False)
             else:
-                obstore.put(self._store, self._key(path), data)
+                obstore.put(self._upload_store(len(data)), self._key(path), data)
 
     def get(self, path: str) -> bytes:
         with self.errors(path):
@@ -220,7 +231,7 @@ class Storage:
             if self.local:
                 output = LocalOutput(self._file(path), errors)
             else:
-                output = RemoteOutput(self._store, self._key(path), errors)
+                output = RemoteOutput(self._upload_store(PARTS_AT_ONCE * PART_SIZE), self._key(path), errors)
         try:
             yield output
         except BaseException:
@@ -255,7 +266,22 @@ class Storage:
 
     @cached_property
     def _store(self) -> Any:
-        options: dict[str, Any] = {**CLIENT_OPTIONS, "allow_http": self.access.plain_http}
+        """For everything but uploads: an answer of any size may go on while it moves."""
+        return self._client({"timeout": LONGEST_ANSWER, "read_timeout": f"{ANSWER_SECONDS}s"})
+
+    def _upload_store(self, size: int) -> Any:
+        """For uploads of so many bytes, of which the client sends several parts at once."""
+        power = max(SMALL, (size - 1).bit_length())
+        if power not in self._uploads:
+            self._uploads[power] = self._client({"timeout": f"{ANSWER_SECONDS + (1 << power) // SLOWEST}s"})
+        return self._uploads[power]
+
+    def _client(self, timeouts: Mapping[str, str]) -> Any:
+        options: dict[str, Any] = {
+            "connect_timeout": CONNECT_TIMEOUT,
+            **timeouts,
+            "allow_http": self.access.plain_http,
+        }
         common: dict[str, Any] = {
             "client_options": options,
             "retry_config": {"max_retries": 10, "retry_timeout": timedelta(seconds=self.retry_seconds)},

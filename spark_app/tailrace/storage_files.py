@@ -15,6 +15,8 @@ import obstore
 
 from tailrace import storage_local
 
+PARTS_AT_ONCE = 8
+"""Of an upload, sent side by side."""
 PART_SIZE = 8 << 20
 """Bytes of one part of an upload; smaller files go up in one request."""
 Errors = Callable[[], AbstractContextManager[None]]
@@ -86,7 +88,7 @@ class RemoteOutput(Output):
 
     def __init__(self, store: Any, key: str, errors: Errors) -> None:
         super().__init__(errors)
-        self._writer = obstore.open_writer(store, key, buffer_size=PART_SIZE)
+        self._writer = obstore.open_writer(store, key, buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE)
 
     def _write(self, data: Any) -> None:
         # The writer takes bytes objects and Python buffers, but no Arrow buffer.

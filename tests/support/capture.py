@@ -43,6 +43,7 @@ class CaptureRun:
     include: tuple[str, ...] = ("public.*",)
     source: dict[str, Any] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,6 +81,7 @@ class CaptureRun:
             str(self.folder / "c.sock"),
             "--heartbeat",
             "0.5",
+            *self.arguments,
         ]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(

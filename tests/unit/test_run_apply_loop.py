@@ -97,24 +97,31 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     engine, target = Engine(), Target()
     state = log(table(7, 3))
     journal = Journal(state.model_copy(update={"snapshots": {"r": running}}))
-    worker = TableWorker(7, target, engine, Progress())
+    progress = Progress()
+    worker = TableWorker(7, target, engine, progress)
     loop = Applier(
-        cast(SharedJournal, journal), Progress(), lambda _: worker, lambda: None, retry_seconds=60, clock=lambda: now[0]
+        cast(SharedJournal, journal), progress, lambda _: worker, lambda: None, retry_seconds=60, clock=lambda: now[0]
     )
     loop.offer(9, patience=5)
+    loop.offer(9, patience=5)
+    loop.tidy_up(5)
     assert [a.applied_record for a in engine.compacted] == [9], "after the batch"
     assert target.expired == [(now[0] - HISTORY_SECONDS, True)]
-    journal.state = state
+    journal.state = log(table(7, 3, 12), number=14)
     now[0] += TIDY_SECONDS - 1
-    loop.offer(9, patience=5)
+    for _ in range(2):
+        loop.offer(14, patience=5)
+        loop.tidy_up(5)
     assert len(engine.compacted) == 1
     now[0] += 1
-    loop.offer(9, patience=5)
+    loop.offer(14, patience=5)
+    loop.tidy_up(5)
     assert len(engine.compacted) == 2
     assert target.expired[1:] == [(now[0] - HISTORY_SECONDS, False)]
     assert target.swept == [], "a folder is listed now and then"
     now[0] += SWEEP_SECONDS
-    loop.offer(9, patience=5)
+    loop.offer(14, patience=5)
+    loop.tidy_up(5)
     assert target.swept == [now[0] - HISTORY_SECONDS]
     loop.stop()
 

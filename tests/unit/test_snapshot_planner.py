@@ -1,11 +1,15 @@
+from random import Random
+
 import pytest
 
+from support.journals import Journal, table_schema
 from tailrace.changelog.records import (
     ChunkRegistered,
     Column,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
+    TableAdded,
     TableSchema,
 )
 from tailrace.changelog.state import (
@@ -176,3 +180,26 @@ def test_chunks_grow_and_shrink_towards_the_wanted_time() -> None:
     assert planner.next_chunk_rows(None, 20_000, 100, 10) == 5_000
     assert planner.next_chunk_rows(None, 20_000, 20, 10) == 10_000
     assert planner.next_chunk_rows(500, 20_000, 20, 10) == 500
+
+
+def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> None:
+    """Ten thousand keys of each of a hundred ended snapshots stayed in the state and in every roll-up."""
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5),))
+    keys = [[str(number)] for number in range(99)]
+    asked = SnapshotBody.model_validate(
+        {"name": "again", "spec": {"replicator": "shop", "tables": ["public.t1"], "keys": keys}}
+    )
+    plan = planner.request_plan(journal.state, "id", asked)
+    journal.plain(events=(plan,))
+    assert planner.is_plan_of(journal.state.snapshots["id"], "id", asked)
+    journal.plain(events=(SnapshotEnded(snapshot_id="id", outcome="stopped"),))
+    ended = journal.state.snapshots["id"]
+    assert ended.plan.keys == ()
+    assert planner.is_plan_of(ended, "id", asked)
+    other = asked.model_copy(update={"spec": asked.spec.model_copy(update={"keys": (("1",),)})})
+    whole = asked.model_copy(update={"spec": asked.spec.model_copy(update={"keys": None})})
+    assert not planner.is_plan_of(ended, "id", other)
+    assert not planner.is_plan_of(ended, "id", whole)
+    assert LogState.model_validate_json(journal.state.model_dump_json()) == journal.state

@@ -30,7 +30,11 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process whoever meets them."""
 TIDY_SECONDS = 30.0
-"""Between two looks at whether a table should be compacted."""
+"""Between two looks at whether a table should be compacted, while it is written to."""
+IDLE_TIDY_SECONDS = 3600.0
+"""A table that is no longer written to is looked at once more after this time, when its old versions may go, ..."""
+REST_TIDY_SECONDS = 86_400.0
+"""... and then so often. Each look may ask an object store for lists, and there may be thousands of tables."""
 
 
 @dataclass
@@ -47,6 +51,11 @@ class _Slot:
     due: float = 0.0
     failed_since: float | None = None
     tidied: float = 0.0
+    """When last, or when the table would have been for the last time if it were written to."""
+    tidied_record: int | None = None
+    """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
+    rests: bool = False
+    """It was looked at again after the last commit had become old."""
 
 
 class Applier:
@@ -74,6 +83,9 @@ class Applier:
         self._fatal: TailraceError | None = None
         self.turned = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
+        # Of its own: however long tables are tidied, changes find the other threads free.
+        self._tidying: Future[None] | None = None
+        self._tidy_pool = ThreadPoolExecutor(1, "tidy", initializer=in_pool)
         self.lost_chunks: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path; the planner has them read again."""
 
@@ -94,6 +106,8 @@ class Applier:
             started = [future for future in map(self._enter, live) if future is not None]
         if patience and started:
             wait(started, patience)
+        if not self._stopping and (self._tidying is None or self._tidying.done()):
+            self._tidying = self._tidy_pool.submit(self._tidy_all)
 
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
@@ -126,17 +140,31 @@ class Applier:
         if self._stopping or slot.running is not None or self._clock() < slot.due:
             return slot.running
         progress = self._progress.of(table.table_id)
-        if not self._untidy(slot):
-            if progress.applied_record >= self._through:
-                return None
-            if _passes_by(slot, table, progress):
-                self._progress.put(table.table_id, replace(progress, applied_record=self._through))
-                return None
+        if progress.applied_record >= self._through and progress.fault is None:
+            return None
+        if _passes_by(slot, table, progress):
+            self._progress.put(table.table_id, replace(progress, applied_record=self._through))
+            return None
         slot.running = self._pool.submit(self._run, slot)
         return slot.running
 
-    def _untidy(self, slot: _Slot) -> bool:
-        return self._clock() - slot.tidied >= TIDY_SECONDS
+    def _overdue(self, slot: _Slot) -> float:
+        """Seconds since the table should have been tidied; negative: it need not be yet."""
+        table_id, worker, now = slot.table.table_id, slot.worker, self._clock()
+        if slot.tidied_record is None and worker is not None and worker.found_record is not None:
+            # What this process finds is as tidy as the one before it has left it; its own first commit counts at once.
+            slot.tidied, slot.tidied_record = now - TIDY_SECONDS, worker.found_record
+        every = TIDY_SECONDS
+        if self._progress.of(table_id).committed_record == slot.tidied_record:
+            # Tables that were opened together take turns.
+            every = REST_TIDY_SECONDS if slot.rests else IDLE_TIDY_SECONDS * (1 + table_id * 7919 % 1000 / 1000)
+        return now - slot.tidied - every
+
+    def tidy_up(self, patience: float) -> None:
+        """At the end of a short run: tables that it wrote to are tidied, for as long as `patience` allows."""
+        tidying = self._tidying
+        if tidying is not None:
+            wait([tidying], patience)
 
     def worker(self, table_id: int) -> TableWorker | None:
         """The worker of the table's present generation."""
@@ -148,6 +176,7 @@ class Applier:
         """Let the commits under way end, begin none."""
         self._stopping = True
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._tidy_pool.shutdown(wait=True, cancel_futures=True)
 
     # ---- on the pool's threads ----
 
@@ -157,15 +186,34 @@ class Applier:
             worker = slot.worker = slot.worker or self._make(slot.table)
             while not self._stopping and worker.advance(self._journal.refresh(), self._through):
                 pass
-            if not self._stopping and self._untidy(slot):
-                slot.tidied = self._clock()
-                worker.tidy(self._journal.state, slot.tidied)
             slot.pause, slot.due, slot.failed_since, slot.refused = FIRST_PAUSE, 0.0, None, None
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(slot, error, begun)
         finally:
             with self._lock:
                 slot.running = None
+
+    def _tidy_all(self) -> None:
+        """On the thread of its own: all tables whose time has come, the one that waits longest first."""
+        overdue = [(self._overdue(slot), slot) for slot in list(self._slots.values())]
+        for late, slot in sorted(overdue, key=_late, reverse=True):
+            worker = slot.worker
+            if self._stopping or late < 0:
+                return
+            if worker is not None and worker.opened and slot.running is None:  # else its changes come first
+                self._tidy(slot, worker)
+
+    def _tidy(self, slot: _Slot, worker: TableWorker) -> None:
+        committed = self._progress.of(slot.table.table_id).committed_record
+        slot.tidied, slot.rests = self._clock(), committed == slot.tidied_record
+        begun = self._through
+        try:
+            worker.tidy(self._journal.state, slot.tidied)
+        except Exception as error:  # the boundary of one table, as in `_run`
+            slot.tidied_record = -1
+            self._failed(slot, error, begun)
+            return
+        slot.tidied_record = committed
 
     def _failed(self, slot: _Slot, error: Exception, record: int) -> None:
         now = self._clock()
@@ -184,6 +232,10 @@ class Applier:
         self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
+
+
+def _late(one: tuple[float, _Slot]) -> float:
+    return one[0]
 
 
 def _one_place(one: TableLog, other: TableLog) -> bool:

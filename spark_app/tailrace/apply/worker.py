@@ -83,6 +83,8 @@ class TableWorker:
         self._progress = progress
         self._lock = RLock()
         self._applied: AppliedState | None = None
+        self.found_record: int | None = None
+        """The applied record of the target when this worker first opened it; None: it has not yet."""
         self._layouts: dict[int, Layout] = {}
         self._swept: tuple[int, float] | None = None
         """Part of the log and time of the last sweep."""
@@ -210,6 +212,8 @@ class TableWorker:
         applied = self.table.ensure(first, state.origin.log_id, generation)
         # A target from before generations were counted hears of its own with the next commit.
         self._applied = replace(applied, generation=generation.number)
+        if self.found_record is None:
+            self.found_record = self._applied.applied_record
         # What was covered without a commit is known only to this process; the target's record alone counts now.
         self._progress.put(
             self.table_id, replace(self._progress.of(self.table_id), applied_record=self._applied.applied_record)

@@ -109,6 +109,7 @@ class Capture:
             while not stopping.is_set():
                 self._turn(self._log)
             self.settle()
+            self._retention.finish()
         finally:
             error = Retry("capture ends")
             self._requests.refuse(error)

@@ -2,7 +2,8 @@
 
 Started and watched by the driver. It ends with the exit code of the error that ended it (see `tailrace.errors`), and
 leaves that error as `capture-fault.json` in the run directory. SIGTERM: what is finished is recorded and acknowledged
-first.
+first. It outlives a driver that starts again, but not for ever: of a driver that was killed for good it would fill the
+storage, trimmed by nobody, so after an hour without one it ends in the same way, and the source keeps its log again.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +35,7 @@ log = logging.getLogger("tailrace.capture")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    logs.configure(options.log_format, options.log_level)
+    logs.configure(options.log_format, options.log_level, options.log_file)
     stopping = threading.Event()
     inbox, board = Inbox(), Board()
     run_dir: Path = options.run_dir
@@ -70,6 +72,8 @@ def capture(
     socket = options.socket or options.run_dir / "capture.sock"
     server = Server(socket, inbox, board)
     server.start()
+    watch = (server, options.without_driver, stopping, inbox)
+    threading.Thread(target=end_without_driver, args=watch, name="driver-watch", daemon=True).start()
     try:
         catalog = f"tailrace catalog {replicator.metadata.name}"[:MAX_IDENTIFIER]
         config = PgConfig.of(replicator.spec.source, catalog, options.secrets)
@@ -91,6 +95,16 @@ def capture(
         server.stop()
 
 
+def end_without_driver(server: Server, patience: float, stopping: threading.Event, inbox: Inbox) -> None:
+    """Tell capture to end when no driver has asked for anything for `patience` seconds."""
+    while not stopping.wait(min(patience / 4, 5.0)):
+        silent = time.monotonic() - server.heard
+        if silent > patience:
+            log.warning("no driver has asked for anything for %d s; capture ends, the source keeps its log", silent)
+            stopping.set()
+            inbox.wake()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tailrace-capture", description=__doc__)
     parser.add_argument("--manifest", type=Path, required=True)
@@ -99,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--socket", type=Path, help="default: the run directory's")
     parser.add_argument("--secrets", type=Path, help="folder of mounted Secrets (Kubernetes)")
     parser.add_argument("--heartbeat", type=float, default=10.0, help="seconds between records of an idle source")
+    parser.add_argument("--without-driver", type=float, default=3600.0, help="seconds to go on without a driver")
+    parser.add_argument("--log-file", type=Path, help="where to log instead of to standard error; two files of 32 MiB")
     parser.add_argument("--log-format", choices=logs.FORMS, default="text")
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info")
     return parser

@@ -4,6 +4,7 @@ import itertools
 import logging
 import socket
 import threading
+import time
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,6 +28,8 @@ class Server:
         self._numbers = itertools.count(1)
         self._socket: socket.socket | None = None
         self._inode = 0
+        self.heard = time.monotonic()
+        """When somebody last asked for something: a driver that lives does so every second."""
 
     def start(self) -> None:
         """Only this user may connect. A socket left by a dead capture is replaced."""
@@ -59,6 +62,7 @@ class Server:
         try:
             with connection, connection.makefile("rb") as lines:
                 while line := lines.readline(MAX_LINE):
+                    self.heard = time.monotonic()
                     answer = self._answer(line, number)
                     connection.sendall(answer.model_dump_json(exclude_none=True).encode() + b"\n")
         except OSError as error:

@@ -4,6 +4,8 @@ The state round-trips through JSON (roll-ups), so all of it is closed models. Va
 copies what a record touches. Import the names from `tailrace.changelog.state`.
 """
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -124,6 +126,13 @@ class SnapshotState(Closed):
     suspended: bool = False
     tables: dict[int, SnapshotTable]
     ended: SnapshotEnded | None = None
+    keys_digest: str | None = None
+    """Of the plan's keys, which an ended snapshot no longer lists; None: it goes on, or has no keys, or ended before
+    keys were left out."""
+
+
+def keys_digest(keys: Iterable[Iterable[str]]) -> str:
+    return hashlib.sha256(json.dumps([list(key) for key in keys]).encode()).hexdigest()
 
     def awaits(self, table: TableLog) -> bool:
         """Whether the table has still to be taken in again for this resync."""
@@ -199,6 +208,8 @@ class LogState(Closed):
     tables: dict[int, TableLog] = Field(default_factory=dict)
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()
+    forgotten_tables: tuple[tuple[str, str], ...] = ()
+    """Schema and name of the forgotten tables whose targets still stand under these names: all that deletion needs."""
     forgotten_plan: int = -1
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""

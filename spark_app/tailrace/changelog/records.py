@@ -274,6 +274,14 @@ class TransactionsRemoved(Closed):
     through_seq: int
 
 
+class TableForgotten(Closed):
+    """Retention: a removed table of which the log holds nothing any more leaves the state. Should it come back, it is a
+    new table to the log."""
+
+    kind: Literal["table-forgotten"] = "table-forgotten"
+    table_id: int
+
+
 class Heartbeat(Closed):
     """The source was idle for captured tables; the record moves only the position."""
 
@@ -336,6 +344,7 @@ Event = Annotated[
     | Applied
     | SegmentsRemoved
     | TransactionsRemoved
+    | TableForgotten
     | Heartbeat
     | Origin
     | SourceRenewed

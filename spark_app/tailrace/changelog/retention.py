@@ -13,11 +13,11 @@ Transactions are known back to where a replay point may still fall: the last two
 below is visible to every snapshot still to be registered: what one snapshot of the primary sees, every later one sees.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 
-from tailrace.changelog.records import SegmentsRemoved, TransactionsRemoved
+from tailrace.changelog.records import SegmentsRemoved, TableForgotten, TransactionsRemoved
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 
 
@@ -46,7 +46,7 @@ class Ages:
 class Removal:
     """`events` must be durable before `paths` are deleted."""
 
-    events: tuple[SegmentsRemoved | TransactionsRemoved, ...]
+    events: tuple[SegmentsRemoved | TransactionsRemoved | TableForgotten, ...]
     paths: tuple[str, ...]
     size: int
     """Bytes."""
@@ -54,7 +54,7 @@ class Removal:
 
 def removal(state: LogState, pins: Pins, ages: Ages) -> Removal:
     """What may go from the log as it is."""
-    events: list[SegmentsRemoved | TransactionsRemoved] = []
+    events: list[SegmentsRemoved | TransactionsRemoved | TableForgotten] = []
     paths: list[str] = []
     size = 0
     for table in state.tables.values():
@@ -65,10 +65,21 @@ def removal(state: LogState, pins: Pins, ages: Ages) -> Removal:
         going = table.segments[: table.segments.ended_through(through)]
         paths += [logged.segment.path for logged in going]
         size += sum(logged.segment.size for logged in going)
+    events += forgotten(state, ages)
     below = transactions_floor(state, pins) - 1
     if state.transactions.rows.find(1, below + 1):
         events.append(TransactionsRemoved(through_seq=below))
     return Removal(tuple(events), tuple(paths), size)
+
+
+def forgotten(state: LogState, ages: Ages) -> Iterator[TableForgotten]:
+    """Removed tables of which the log holds nothing, after the time in which they might have come back as they were.
+    Not while a snapshot covers one: its end still names the table."""
+    covered = {table_id for s in state.snapshots.values() if s.ended is None for table_id in s.tables}
+    for table in state.tables.values():
+        old = table.ended_at is not None and ages.now - table.ended_at > max(ages.retry, ages.retention)
+        if table.removed and old and not (table.segments or table.truncates or table.table_id in covered):
+            yield TableForgotten(table_id=table.table_id)
 
 
 def floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> int:

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import LoggedChunk, LoggedFinish, SnapshotState, SnapshotTable, TableLog
+from tailrace.changelog.logged import (
+    LoggedChunk,
+    LoggedFinish,
+    SnapshotState,
+    SnapshotTable,
+    TableLog,
+    keys_digest,
+)
 from tailrace.changelog.records import (
     ChunkRegistered,
     SnapshotEnded,
@@ -133,7 +140,11 @@ def _ended(work: Folding, event: SnapshotEnded) -> None:
     }
     # Ended snapshots stand in the order in which they ended, so that the oldest are forgotten first.
     del work.snapshots[event.snapshot_id]
-    work.snapshots[event.snapshot_id] = snapshot.model_copy(update={"ended": event, "tables": tables})
+    # Thousands of keys, of which a digest tells whether the same is asked again.
+    keys = snapshot.plan.keys
+    plan = snapshot.plan if keys is None else snapshot.plan.model_copy(update={"keys": ()})
+    over = {"ended": event, "tables": tables, "plan": plan, "keys_digest": None if keys is None else keys_digest(keys)}
+    work.snapshots[event.snapshot_id] = snapshot.model_copy(update=over)
 
 
 def _suspended(work: Folding, event: SnapshotSuspended) -> None:

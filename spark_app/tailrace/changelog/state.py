@@ -6,6 +6,7 @@ does not fit never gets into the journal. The cost of a record is its own size p
 What is forgotten, and when no reader can need it any more:
 * chunks and finishes of a table: once `Applied` says that its target holds their record;
 * segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
+* removed tables: by `TableForgotten`, once nothing of them is kept; of their names those under which targets stand;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
 * ended snapshots: all but the newest `KEPT_SNAPSHOTS`, of requests and of Tailrace's own.
@@ -153,6 +154,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "snapshots": work.snapshots,
         "transactions": work.transactions,
         "forgotten_plan": work.forgotten_plan,
+        "forgotten_tables": work.forgotten_tables,
         "commit_times": work.commit_times,
     }
     if record.commit_time is not None:

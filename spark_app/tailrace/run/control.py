@@ -128,7 +128,7 @@ class DriverControl:
                 record = client.append([plan, *suspended])
                 # Dying here loses no request: it is asked again under the same id and meets its own plan.
                 seam("snapshot.after-plan")
-            elif planner.is_plan_of(known.plan, snapshot_id, body):
+            elif planner.is_plan_of(known, snapshot_id, body):
                 plan, record = known.plan, known.record
             else:
                 raise Conflict(f"snapshot {snapshot_id} exists with another content.", "Use another name.")

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
 START_LOOK_SECONDS = 0.2
+TIDY_UP_SECONDS = 20.0
+"""That `--once` grants the compaction of what it wrote: a table that only short runs write to has no other time."""
 SHORTEST_TAIL = 0.05
 """Between two looks for a new record, however short the apply interval is."""
 
@@ -216,6 +218,7 @@ class Driver:
                 verdict = once.look(state, control.progress.all(), requests.open)
                 if verdict.done:
                     self._keep_applying(parts, state.number)  # raises what all tables were refused with just now
+                    parts.applier.tidy_up(TIDY_UP_SECONDS)
                     return self._ended(verdict)
                 if verdict.waits_for != waits_for:
                     log.debug("--once: %s", verdict.waits_for)

@@ -112,6 +112,8 @@ def capture_process(settings: Settings) -> CaptureProcess:
         command += ["--secrets", str(settings.secrets)]
     # On a terminal the live display has the screen.
     output = folder.path / "capture.log" if display.on_terminal(settings.json) else None
+    if output is not None:
+        command += ["--log-file", str(output)]  # what Python itself prints goes there too, see `supervise`
     return CaptureProcess(command, folder.path, lambda: not changed and _answers(folder.socket), output=output)
 
 

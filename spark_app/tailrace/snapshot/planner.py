@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailrace import privacy
+from tailrace.changelog.logged import keys_digest
 from tailrace.changelog.records import ChunkRegistered, SnapshotEnded, SnapshotPlanned
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.errors import InvalidManifest
@@ -80,6 +81,7 @@ def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[S
             snapshot_id=f"lost-{table_id}-{state.number}", reason="repair", tables=(table_id,), makes_up_for=tuple(new)
         )
         for table_id, pairs in by_table.items()
+        if table_id in state.tables
         # What the target has passed by is made up for, whether or not the state remembers it.
         if (new := sorted(pairs & _unapplied(state.tables[table_id]) - made_up(state, table_id)))
     )
@@ -147,9 +149,13 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
     return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)))
 
 
-def is_plan_of(plan: SnapshotPlanned, snapshot_id: str, body: SnapshotBody) -> bool:
+def is_plan_of(known: SnapshotState, snapshot_id: str, body: SnapshotBody) -> bool:
     """Whether this was asked. Tables that match may have come and gone since; what was asked counts."""
-    return plan == _plan_of(snapshot_id, body, plan.tables)
+    asked = _plan_of(snapshot_id, body, known.plan.tables)
+    if known.keys_digest is None:
+        return known.plan == asked
+    same = asked.keys is not None and keys_digest(asked.keys) == known.keys_digest
+    return same and known.plan == asked.model_copy(update={"keys": known.plan.keys})
 
 
 def _plan_of(snapshot_id: str, body: SnapshotBody, tables: tuple[int, ...]) -> SnapshotPlanned:

@@ -1,0 +1,34 @@
+"""Where log lines go."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace import logs
+
+
+@pytest.fixture
+def root() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in root.handlers:
+        if handler not in handlers:
+            handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_log_file_is_moved_aside_before_it_grows_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: None
+) -> None:
+    """`capture.log` grew as long as the driver ran."""
+    monkeypatch.setattr(logs, "FILE_BYTES", 10_000)
+    file = tmp_path / "capture.log"
+    logs.configure("text", "info", file)
+    for number in range(2_000):
+        logging.getLogger("tailrace.test").info("line %d", number)
+    assert "line 1999" in file.read_text()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 20_000
