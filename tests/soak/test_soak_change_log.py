@@ -19,6 +19,7 @@ SEGMENTS = int(os.environ.get("TAILRACE_SOAK_SEGMENTS", "1000000"))
 RUNS = int(os.environ.get("TAILRACE_SOAK_RUNS", "1000"))
 BYTES_PER_SEGMENT = 60
 HEAD_PER_TABLE = 6_000
+STORED_PER_SEGMENT = 60
 OBJECTS = 400
 RUN_RECORDS = 8
 
@@ -32,7 +33,7 @@ def test_a_million_segments(tmp_path: Path) -> None:
     print(found)
     assert found["bytes_per_segment"] < BYTES_PER_SEGMENT
     assert found["last_head"] < HEAD_PER_TABLE * found["tables"]
-    assert found["last_head"] < 1.3 * found["first_head"], "the head is that of the tables, not of the log"
+    assert found["part_bytes"] < STORED_PER_SEGMENT * found["segments"]
 
 
 def test_a_thousand_short_runs(tmp_path: Path) -> None:
