@@ -56,7 +56,7 @@ def drop(known: Known, storage: Storage, run_dir: Path) -> Iterator[Line]:
     try:
         proven = dict.fromkeys(before.tables if before is not None else ())
         if origin is not None and known.log is not None:
-            for name in _applied(known.log.tables.values()):
+            for name in dict.fromkeys([*_applied(known.log.tables.values()), *known.log.forgotten_tables]):
                 kept = None if name in proven else _unproven(lake, name, origin.log_id)
                 if kept is None:
                     proven[name] = None
