@@ -130,10 +130,6 @@ class SnapshotState(Closed):
     """Of the plan's keys, which an ended snapshot no longer lists; None: it goes on, or has no keys, or ended before
     keys were left out."""
 
-
-def keys_digest(keys: Iterable[Iterable[str]]) -> str:
-    return hashlib.sha256(json.dumps([list(key) for key in keys]).encode()).hexdigest()
-
     def awaits(self, table: TableLog) -> bool:
         """Whether the table has still to be taken in again for this resync."""
         part = self.tables[table.table_id]
@@ -144,6 +140,10 @@ def keys_digest(keys: Iterable[Iterable[str]]) -> str:
     def reads(self, table: TableLog) -> bool:
         """Whether its chunks are of the table as it was added last: it was planned since, or had it added."""
         return self.record >= table.added_record or table.resync == self.plan.snapshot_id
+
+
+def keys_digest(keys: Iterable[Iterable[str]]) -> str:
+    return hashlib.sha256(json.dumps([list(key) for key in keys]).encode()).hexdigest()
 
 
 class TransactionLog(Closed):
