@@ -97,3 +97,13 @@ def test_every_make_target_and_path_in_the_documents_exists() -> None:
             assert target in targets, f"{path.name}: make {target}"
         for name in re.findall(r"`((?:docs|tests|tools|examples|charts|manifests|crds|argocd)/[\w./-]+)`", text):
             assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+def test_decisions_are_numbered_without_gaps_and_cited_by_numbers_that_exist() -> None:
+    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [record.name[:4] for record in records]
+    assert numbers == [f"{n:04d}" for n in range(1, len(records) + 1)]
+    assert [record.read_text()[:7] for record in records] == [f"# {number} " for number in numbers]
+    sources = [*DOCS, *records, *(ROOT / "spark_app").rglob("*.py"), *(ROOT / "spark_app").rglob("*.java")]
+    cited = {n for source in sources for n in re.findall(r"docs/decisions/(\d{4})", source.read_text())}
+    assert cited <= set(numbers)

@@ -1,4 +1,4 @@
-"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0010).
+"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0014).
 
 Delta takes log stores as Java classes by name. Ours is one source file, compiled by the compiler that Spark carries for
 its generated code, so neither a JDK nor a build of jars is needed. The session's settings name the class; `install`
