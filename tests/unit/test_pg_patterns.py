@@ -138,6 +138,6 @@ def test_a_pattern_that_matches_no_table_is_told() -> None:
     options = [TableOptions(match="public.users"), TableOptions(match="public.usres", columns=("id",))]
     found = [("public", "users"), ("public", "items")]
     assert idle(tables, options, found) == [
-        "tables.include sales.ordrs matches no table",
-        "options[].match public.usres matches no table",
+        "tables.include: pattern sales.ordrs matches no table yet",
+        "options[].match: pattern public.usres matches no table yet",
     ]

@@ -113,7 +113,7 @@ class TableCounts(Model):
     failing: Count = 0
     """Retried after an error."""
     stopped: Count = 0
-    """Given up; need a person."""
+    """Stopped; requires manual action."""
     worst: Annotated[tuple[TableSummary, ...], Field(max_length=MAX_WORST)] = ()
     """Stopped, failing and lagging tables, worst first, at most 20."""
     truncated: bool = False

@@ -184,7 +184,7 @@ def _fit_tables(place: Place) -> tuple[PgTable, ...]:
         if finding.level == "warn" or finding.name == "tables":
             log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
     for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
-        log.warning("%s: correct it, unless such tables are to come", text)
+        log.warning("%s; ignore this if the tables will be created later", text)
     preflight.refuse(f for f in findings if f.name != "tables")
     return tables
 
@@ -326,5 +326,5 @@ def check_slot(place: Place, position: int) -> None:
     if slot.confirmed > position:
         raise slots.lost(
             f"slot {name!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
-            f" {lsn_text(position)}: it was made anew or moved forward by somebody else"
+            f" {lsn_text(position)}: it was re-created, or another client advanced it"
         )

@@ -77,17 +77,17 @@ class Source(Model):
     username: Text
     """Role that reads; it needs REPLICATION and SELECT."""
     credentials: Credentials | None = None
-    """Where the password lies. Unset: no password is sent (trust, peer or certificate authentication)."""
+    """Where to find the password. Unset: no password is sent (trust, peer or certificate authentication)."""
     password_file: Text | None = None
     """Short form of `credentials: {file: …}`."""
     tls: Tls = Tls()
     """Transport security."""
     slot: Identifier | None = None
-    """Replication slot; unset: Tailrace makes one, `tailrace_<name>_<8 digits>`. One named here must exist; it is kept.
-    Immutable."""
+    """Replication slot; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`. One named here must exist;
+    it is kept. Immutable."""
     publication: Identifier | None = None
-    """Publication; unset: Tailrace makes one, `tailrace_<name>_<8 digits>`, and keeps it up to date. One named here is
-    used as it is. Immutable."""
+    """Publication; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`, and keeps it up to date. One
+    named here is used as it is. Immutable."""
 
     @model_validator(mode="after")
     def _one_password(self) -> "Source":

@@ -106,7 +106,7 @@ def _verb(
     sub.add_argument("--name", help="the Replicator, when the files hold several")
     sub.add_argument("--run-dir", type=Path, help="run directory (default: ~/.local/state/tailrace/<name>)")
     sub.add_argument("--log-format", choices=logs.FORMS, default="text", help="form of the log on standard error")
-    sub.add_argument("--log-level", choices=logs.LEVELS, default="info", help="what is logged at least")
+    sub.add_argument("--log-level", choices=logs.LEVELS, default="info", help="minimum log level")
     return sub
 
 

@@ -81,7 +81,7 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
         asked = ", ".join(spec.tables.include)
         lines.append(Line("fail", "tables", f"no table matches {asked}", "correct tables.include"))
     names = [(table.schema_name, table.table_name) for table in tables]
-    fix = "correct it, unless such tables are to come"
+    fix = "ignore this if the tables will be created later"
     lines += [Line("warn", "patterns", text, fix) for text in idle(spec.tables, spec.options, names) if tables]
     return lines, [column for table in tables for column in preflight.columns(table)]
 

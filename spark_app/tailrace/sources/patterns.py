@@ -33,11 +33,12 @@ def selected(tables: Tables, schema: str, table: str) -> bool:
 
 
 def idle(tables: Tables, options: Iterable[TableOptions], found: Collection[tuple[str, str]]) -> list[str]:
-    """Sentences about patterns that match none of the tables (schema, table) found: nothing wrong where such tables are
-    to come, and a slip of the pen elsewhere."""
+    """Sentences about patterns that match none of the tables (schema, table) found: right where such tables will be
+    created later, and a slip of the pen elsewhere."""
     given = [("tables.include", pattern) for pattern in tables.include]
     given += [("options[].match", one.match) for one in options]
-    return [f"{field} {p} matches no table" for field, p in given if not any(matches(p, *table) for table in found)]
+    unmet = [(field, p) for field, p in given if not any(matches(p, *table) for table in found)]
+    return [f"{field}: pattern {p} matches no table yet" for field, p in unmet]
 
 
 def options_of(options: Iterable[TableOptions], schema: str, table: str) -> TableOptions | None:
