@@ -45,7 +45,7 @@ class SimRecord:
 
 
 class Capture:
-    """The methods that mutants override are the ones with a rule of DESIGN §3 or §4 in their name or docstring."""
+    """What mutants override has a rule in docs/design.md#the-chunk-rule or docs/design.md#what-the-log-keeps."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -147,7 +147,7 @@ class Capture:
         return replay_point(chunk.seen, TransactionLog.of(xids, first_seqs), self.durable_seq + 1)
 
     def floors(self, applied_seq: int, applied_record: int) -> list[int]:
-        """The log may lose what lies below the smallest of these (DESIGN §4, retention)."""
+        """The log may lose what lies below the smallest of these (docs/design.md#what-the-log-keeps)."""
         reading = [self.replay_point(chunk) for chunk in self.reading]
         waiting = [c.replay_point for s in self.snapshots for c in s.chunks.values() if self._open(c, applied_record)]
         return [applied_seq + 1, *reading, *waiting, *self.floor_now()]

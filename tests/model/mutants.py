@@ -1,4 +1,4 @@
-"""Wrong rules, one broken sentence each: the checker must find every one of them (DESIGN §3 to §5, counterexamples)."""
+"""Wrong rules, one broken sentence each: the checker must find every one of them (docs/design.md#the-apply-rule)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -16,7 +16,7 @@ from tailrace.errors import TailraceError
 from tailrace.run import cli, metrics
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEVER_SHOWN = {
     "AlreadyExists", "CaptureGone", "Conflict", "Gap", "Interrupted", "MissingTable", "NotFound", "ProgramFailed",
     "RecordRefused", "ServerFailed", "Stop", "TableStop", "TailraceError", "Unknown",
@@ -87,6 +87,22 @@ def test_every_link_between_the_documents_leads_somewhere() -> None:
     for path in DOCS:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
             assert target.startswith("http") or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_section_that_is_cited_exists() -> None:
+    anchors = {path: set(map(anchor, re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE))) for path in DOCS}
+    for path in DOCS:
+        for target, section in re.findall(r"\]\(([^)#]*)#([^)]+)\)", path.read_text()):
+            page = (path.parent / target).resolve() if target else path
+            assert page not in anchors or section in anchors[page], f"{path.name}: {target}#{section}"
+    sources = [*(ROOT / "spark_app").rglob("*.py"), *(ROOT / "operator").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    cited = {s for source in sources for s in re.findall(r"docs/design\.md#([a-z-]+)", source.read_text())}
+    assert cited and cited <= anchors[ROOT / "docs" / "design.md"]
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def test_every_make_target_and_path_in_the_documents_exists() -> None:

@@ -1,4 +1,6 @@
-"""Which chunk row decides each key of a batch's chunks (DESIGN §5: of several the greatest replay point).
+"""Which chunk row decides each key of a batch's chunks: of several the one with the greatest replay point.
+
+The rule is in docs/design.md#the-apply-rule.
 
 Reads the key columns of the part's share of the chunk files; called by `apply.engine`.
 """

@@ -1,4 +1,6 @@
-"""The apply rule (DESIGN §5), one change after the other, as plain as it can be written. Pure; values are opaque.
+"""The apply rule, one change after the other, as plain as it can be written. Pure; values are opaque.
+
+The same in words: docs/design.md#the-apply-rule.
 
 Two callers: `apply.engine` for the few keys whose values move between keys (everything else it does with arrays), and
 the tests, for which this text is the reference (`tests/model` checks it against a simulated source). `Rule.apply`
@@ -100,7 +102,7 @@ Rows = dict[K, Row]
 
 
 class Rule(Generic[K]):
-    """The rule; every method is one sentence of DESIGN §5."""
+    """The rule; every method is one sentence of docs/design.md#the-apply-rule."""
 
     def __init__(self, columns: int) -> None:
         self.unknown = Row((UNKNOWN,) * columns)

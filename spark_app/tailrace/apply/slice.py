@@ -1,4 +1,4 @@
-"""Cut from the log what one batch of one table consists of (DESIGN §5). Pure.
+"""Cut from the log what one batch of one table consists of (docs/design.md#the-apply-rule). Pure.
 
 A table's worker calls `cut` with the folded log and the target's applied state; `apply.engine` turns the slice into a
 commit. A slice is defined by file names and sequences, so cutting again after a crash gives the same rows.

@@ -143,7 +143,7 @@ def _truncated(work: Folding, event: Truncated) -> None:
 
 
 def _applied(work: Folding, event: Applied) -> None:
-    """Chunks at or below the applied record are in the target and nobody applies them again (DESIGN §5)."""
+    """Chunks at or below the applied record are in the target, none is applied again (docs/design.md#invariants)."""
     table = work.table(event.table_id)
     if event.applied_record > work.record.number or event.applied_seq > work.record.last_seq:
         work.corrupt(f"table {table.schema.name} has applied record {event.applied_record}, which is still to come")

@@ -1,4 +1,6 @@
-"""The replay point of a chunk: from which sequence the log must be applied again over the chunk's rows (DESIGN §3).
+"""The replay point of a chunk: from which sequence the log must be applied again over the chunk's rows.
+
+The rule is in docs/design.md#the-chunk-rule.
 
 Capture calls both when it registers a chunk, with the snapshot that the chunk was read under and the transactions that
 the journal still holds: the greater of `replay_point` and what follows `seen_through` counts. Pure; 64-bit transaction

@@ -1,4 +1,4 @@
-"""Chunks: where they end, and reading one exactly as DESIGN §3 asks (snapshot, rows, then the log's end).
+"""Chunks: where they end, and reading one exactly as docs/design.md#the-chunk-rule asks.
 
 Called by the snapshot planner (`at_most`, `max_key`, `boundary`, `estimated_rows`, `edge_passed`) and, on executors, by
 the chunk reader (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.

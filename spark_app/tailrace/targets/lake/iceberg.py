@@ -1,7 +1,8 @@
 """`LakeTable` on Apache Iceberg format 3: one target table, written by its single writer through Iceberg's Java API.
 
 Apply opens one per source table. Rows are changed by deletion vectors and new files, never by a Spark job; the state
-(A, R, H, the log's id) is in each commit. See DESIGN §5 and `iceberg_state` for how it is found again.
+(A, R, H, the log's id) is in each commit. See docs/design.md#the-commit, and `iceberg_state` for how it is
+found again.
 """
 
 import hashlib

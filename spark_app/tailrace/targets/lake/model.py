@@ -27,7 +27,7 @@ def always() -> None:
 
 @dataclass(frozen=True)
 class AppliedState:
-    """A, R, H and the log's id, stored in the target in the same commit as the data (DESIGN §5)."""
+    """A, R, H and the log's id, stored in the target in the same commit as the data (docs/design.md#the-commit)."""
 
     log_id: str
     applied_seq: int = 0
