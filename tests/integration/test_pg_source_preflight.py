@@ -139,7 +139,7 @@ def test_a_standby_a_lost_slot_and_an_old_server_are_refused(postgres: PostgresS
         facts = facts_of(connection, postgres)
     assert facts.slot is not None and failures(facts) == {}
     worse = replace(facts, in_recovery=True, version=130005, slot=replace(facts.slot, wal_status="lost"))
-    assert {name for name, _ in failures(worse)} == {"primary", "version", "slot"}
+    assert {name for name, _ in failures(worse)} == {"primary", "version", "slot_log"}
 
 
 def test_each_column_is_judged(postgres: PostgresServer) -> None:

@@ -59,7 +59,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setattr(slots, "ensure_publication", source.note("publication"))
     monkeypatch.setattr(slots, "unpublishable", lambda *_: {})
     monkeypatch.setattr(publication, "look", lambda *_: source.publication)
-    monkeypatch.setattr(startup, "_fit_tables", lambda _: ())
+    monkeypatch.setattr(startup, "_fit_tables", lambda *_, **__: ())
     monkeypatch.setattr(startup, "release_slot", source.note("released"))
     return source
 

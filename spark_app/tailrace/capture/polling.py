@@ -24,6 +24,7 @@ from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import Publication
+from tailrace.sources.postgresql.replication import lost
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
@@ -89,7 +90,7 @@ class CatalogPoll:
         spec, names = self._place.replicator.spec, self._place.names
         seen = look(self._place.connection, spec.tables, spec.options, names.publication)
         if seen.publication is None:
-            raise slots.lost(f"publication {names.publication!r} is missing")
+            raise lost(f"publication {names.publication!r} is missing")
         found = dict(seen.tables)
         fit = [t for t in found.values() if t.stop is None]
         stops = {t.oid: seen.publication.stop(t) for t in fit if seen.publication.membership(t)}

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from tailrace.capture.transactions import MARKER_PREFIX
-from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
+from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.replication import lsn_value
@@ -244,15 +244,6 @@ def type_name(connection: Connection, oid: int, modifier: int) -> str:
         row = connection.execute("SELECT pg_catalog.format_type(%s::oid, %s)", (oid, modifier)).fetchone()
     assert row is not None
     return str(row[0])
-
-
-def lost(seen: str) -> PositionLost:
-    """With the guided way back."""
-    return PositionLost(
-        seen,
-        "The changes in between can no longer be recovered. Run `tailrace resync --all`, then start: with a new slot"
-        " every table is read again (docs/operations.md).",
-    )
 
 
 def snapshot(connection: Connection) -> str:

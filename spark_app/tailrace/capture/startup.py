@@ -29,7 +29,7 @@ from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.postgresql.replication import lsn_text, release_slot
+from tailrace.sources.postgresql.replication import lost, lsn_text, release_slot
 from tailrace.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def _renew(
     """Begin the stream anew with another slot, as the first start did; the tables follow with the first poll. Dying
     before the record is safe: the note is still there, and the slot that was made is dropped by the next start."""
     names, server = place.names, slots.identify(place.connection)
-    tables = [t for t in _fit_tables(place) if t.stop is None]
+    tables = [t for t in _fit_tables(place, renewing=True) if t.stop is None]
     refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
     tables = [t for t in tables if t.oid not in refused]
     slots.ensure_publication(place.connection, names.publication, tables, names.publication_is_ours)
@@ -174,9 +174,9 @@ def _first_start(
     return journal
 
 
-def _fit_tables(place: Place) -> tuple[PgTable, ...]:
+def _fit_tables(place: Place, renewing: bool = False) -> tuple[PgTable, ...]:
     """All that the patterns select, on a source that has passed the preflight. What concerns one table only stops that
-    table, at the first poll; and tables may come later."""
+    table, at the first poll; and tables may come later. `renewing`: a slot of ours without its log is replaced."""
     source, spec = place.replicator.spec.source, place.replicator.spec
     tables = discover(place.connection, spec.tables, spec.options)
     findings = preflight.check(observe(place.connection, source, place.names.made, tables))
@@ -185,7 +185,8 @@ def _fit_tables(place: Place) -> tuple[PgTable, ...]:
             log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
     for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
         log.warning("%s; ignore this if the tables will be created later", text)
-    preflight.refuse(f for f in findings if f.name != "tables")
+    spared = {"tables", preflight.SLOT_LOG} if renewing and place.names.slot_is_ours else {"tables"}
+    preflight.refuse(f for f in findings if f.name not in spared)
     return tables
 
 
@@ -302,12 +303,12 @@ def _check_origin(place: Place, origin: Origin | None, server: slots.Server) -> 
 
 def _check_position(origin: Origin, server: slots.Server, position: int) -> None:
     if server.timeline != origin.timeline:
-        raise slots.lost(
+        raise lost(
             f"the source is on timeline {server.timeline}, the change log was made on {origin.timeline}: after a"
             " failover or a restore nothing proves that it still holds what was captured"
         )
     if server.insert_position < position:
-        raise slots.lost(
+        raise lost(
             f"the source's log ends at {lsn_text(server.insert_position)}, before the journal's position"
             f" {lsn_text(position)}: it was put back to an older state"
         )
@@ -318,13 +319,13 @@ def check_slot(place: Place, position: int) -> None:
     name = place.names.slot
     slot = slots.find_slot(place.connection, name)
     if slot is None:
-        raise slots.lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
+        raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
     if slot.wal_status == "lost":
-        raise slots.lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
+        raise lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
     if slot.plugin != slots.PLUGIN or slot.database != place.config.database or slot.confirmed is None:
-        raise slots.lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
+        raise lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
     if slot.confirmed > position:
-        raise slots.lost(
+        raise lost(
             f"slot {name!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
             f" {lsn_text(position)}: it was re-created, or another client advanced it"
         )

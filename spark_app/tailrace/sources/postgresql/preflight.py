@@ -19,6 +19,9 @@ Level = Literal["ok", "warn", "fail"]
 OLDEST, NEWEST = 14, 18
 SMALL_KEEP = 1024
 """Megabytes: less kept log than this is written in minutes by a busy server."""
+SLOT_LOG = "slot_log"
+"""Of the finding that a renewal of the stream puts right by itself, if the slot is Tailrace's own."""
+RESYNC = "run `tailrace resync -f <manifest> --all`, then start: every table is read again"
 NEEDED = frozenset({"insert", "update", "delete", "truncate"})
 
 
@@ -125,10 +128,17 @@ def slot(facts: Facts) -> Iterator[Finding]:
         message = f"the slot {name} is of {found.plugin} in database {found.database}, not pgoutput in {facts.database}"
         yield Finding("slot", "fail", message, "name another slot in source.slot")
     elif found.wal_status == "lost":
-        drop = f"SELECT pg_drop_replication_slot('{name}'), and start a new change log"
-        yield Finding("slot", "fail", f"the server has removed log that the slot {name} needs", drop)
+        message = f"the server has removed log that the slot {name} needs"
+        yield Finding(SLOT_LOG, "fail", message, _slot_again(name) if facts.slot_given else RESYNC)
     else:
         yield Finding("slot", "ok", f"the slot {name} exists")
+
+
+def _slot_again(name: str) -> str:
+    return (
+        f"SELECT pg_drop_replication_slot('{name}'); SELECT pg_create_logical_replication_slot('{name}', 'pgoutput');"
+        f" then {RESYNC}"
+    )
 
 
 def senders(facts: Facts) -> Iterator[Finding]:

@@ -123,10 +123,7 @@ class LogConnection:
         result = self._pgconn.get_result()
         message = " ".join((result.get_error_message() if result is not None else "").split())
         if "publication" in message and "does not exist" in message:
-            raise PositionLost(
-                f"the log stream ended: {message}; what was written without it cannot be read any more",
-                "see docs/operations.md, position lost",
-            )
+            raise lost(f"the log stream ended: {message}")
         raise Retry(f"the server ended the log stream: {message or 'no reason given'}")
 
     def acknowledge(self, position: int | None = None) -> None:
@@ -164,11 +161,20 @@ def _broken(error: psycopg.Error) -> Retry:
     return Retry(f"the log connection broke: {error_text(error)}")
 
 
+def lost(seen: str) -> PositionLost:
+    """With the guided way back."""
+    return PositionLost(
+        f"{seen}; the changes in between can no longer be recovered",
+        "Run `tailrace resync -f <manifest> --all`, then start: with a new slot every table is read again"
+        " (docs/operations.md).",
+    )
+
+
 def _start_error(slot: str, message: str) -> Exception:
     if "does not exist" in message and "publication" not in message:
-        return PositionLost(f"slot {slot!r}: {message}", "see docs/operations.md, position lost")
+        return lost(f"slot {slot!r}: {message}")
     if "no longer" in message or "has been invalidated" in message or "obsolete" in message:
-        return PositionLost(f"slot {slot!r}: {message}", "see docs/operations.md, position lost")
+        return lost(f"slot {slot!r}: {message}")
     if "is active for" in message:
         return Retry(f"slot {slot!r}: {message}")
     if "permission" in message or "publication" in message:
