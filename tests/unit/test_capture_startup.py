@@ -10,6 +10,7 @@ import pytest
 
 from tailrace.capture import slots, startup
 from tailrace.capture.names import Names
+from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import EpochStarted, Heartbeat, Origin
@@ -179,6 +180,16 @@ def test_a_slot_that_an_interrupted_start_left_is_made_anew(source: Source, tmp_
     assert journal.state.position == 5
     assert source.done == ["released", "slot dropped", "publication", "slot made"]
     assert not at.storage.exists(FIRST_START)
+
+
+def test_a_first_start_reads_everything_so_it_removes_the_note_of_a_resync(source: Source, tmp_path: Path) -> None:
+    source.slot, at = None, place(tmp_path)
+    Renewal(id="early").write(at.storage)
+    start(at)
+    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.done.clear()
+    assert start(at).state.renewed is None
+    assert source.done == ["released"], "the second start keeps the slot"
 
 
 def at_once_broken(*_: object) -> int:

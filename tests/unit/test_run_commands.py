@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from support.resources import replicator, request
+from tailrace.capture.renewal import Renewal
+from tailrace.changelog.records import EpochStarted, Origin
+from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.manifest import load
+from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.errors import InvalidManifest
 from tailrace.run import cli, launch
@@ -17,6 +21,7 @@ from tailrace.run.client import DriverClient
 from tailrace.run.control import DriverControl
 from tailrace.run.folder import RunFolder
 from tailrace.run.server import Server
+from tailrace.storage import Storage
 
 
 def written(folder: Path, name: str, *documents: object) -> str:
@@ -135,3 +140,79 @@ def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
         proxy.shutdown()
         proxy.server_close()
     assert HEARD == []
+
+
+def change_log(folder: Path, owner: str) -> JournalWriter:
+    """One that this owner made."""
+    origin = Origin(
+        log_id="l", system_identifier="7", timeline=1, database="d", slot="tailrace_shop_1", publication="p",
+        slot_created=True, owner=owner,
+    )  # fmt: skip
+    return JournalWriter.create(Storage.open(StorageConfig(location=(folder / "log").as_uri())), origin, 5, "n")
+
+
+def resync_all(folder: Path, name: str = "shop", **metadata: str) -> int:
+    """While no process runs."""
+    document = replicator(name, storage={"location": (folder / "log").as_uri()})
+    document["metadata"] |= metadata
+    path = written(folder, "m.yaml", document)
+    return cli.main(["resync", "-f", path, "--run-dir", str(folder / "run"), "--all"])
+
+
+def noted(folder: Path) -> bool:
+    return Renewal.read(Storage.open(StorageConfig(location=(folder / "log").as_uri()))) is not None
+
+
+@pytest.mark.parametrize(
+    ("owner", "metadata"),
+    [
+        ("shop", {"uid": "u1"}),
+        ("team/shop@u1", {"namespace": "other"}),
+        ("team/shop@u1", {"namespace": "team", "uid": "u2"}),
+        ("team/cart@u1", {}),
+        ("cart", {}),
+    ],
+)
+def test_a_resync_of_everything_is_not_noted_in_the_change_log_of_another_owner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], owner: str, metadata: dict[str, str]
+) -> None:
+    change_log(tmp_path, owner)
+    assert resync_all(tmp_path, **metadata) == 10
+    text = capsys.readouterr().err
+    assert f"SourceRefused: the change log at file://{tmp_path}/log belongs to Replicator '{owner}'" in text
+    assert "Fix:" in text and not noted(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("owner", "metadata"),
+    [
+        ("shop", {}),
+        # Outside Kubernetes the manifest of an object there does not hold its uid.
+        ("team/shop@u1", {}),
+        ("team/shop@u1", {"namespace": "team"}),
+        ("team/shop@u1", {"namespace": "team", "uid": "u1"}),
+    ],
+)
+def test_a_resync_of_everything_is_noted_in_its_own_change_log_and_says_what_becomes_of_the_slot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], owner: str, metadata: dict[str, str]
+) -> None:
+    change_log(tmp_path, owner)
+    assert resync_all(tmp_path, **metadata) == 0
+    text = capsys.readouterr().out
+    assert "drops the slot tailrace_shop_1, even a healthy one" in text and noted(tmp_path)
+
+
+def test_a_resync_of_everything_is_noted_in_a_log_that_its_owner_released(tmp_path: Path) -> None:
+    change_log(tmp_path, "cart")
+    storage = Storage.open(StorageConfig(location=(tmp_path / "log").as_uri()))
+    JournalWriter.claim(storage, "dropper", started=EpochStarted(owner="cart", released=True))
+    assert resync_all(tmp_path) == 0 and noted(tmp_path)
+
+
+def test_without_a_change_log_a_resync_of_everything_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert resync_all(tmp_path) == 2
+    text = capsys.readouterr().err
+    assert f"there is no change log at file://{tmp_path}/log" in text and "storage.location" in text
+    assert not noted(tmp_path)

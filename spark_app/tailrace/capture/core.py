@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailrace.capture import slots
+from tailrace.capture.admission import check_slot
 from tailrace.capture.decode import Decoder
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.meter import Meter
@@ -24,7 +25,7 @@ from tailrace.capture.requests import Requests
 from tailrace.capture.retain import Retention
 from tailrace.capture.server import refuse_all
 from tailrace.capture.spill import Spill
-from tailrace.capture.startup import Place, check_slot
+from tailrace.capture.startup import Place
 from tailrace.capture.tables import Tables
 from tailrace.capture.transactions import Assembler
 from tailrace.changelog.writer import JournalWriter
@@ -103,7 +104,7 @@ class Capture:
             config = config.bound_to(self._origin.system_identifier, self._origin.timeline)
             self._log = LogConnection(config, names.slot, names.publication, position)
             # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
-            check_slot(self._place, position)
+            check_slot(self._place.connection, names.slot, config.database, position)
             log.info("reads the log of %s", self._place.config.place)
             self._meter.measure(position)
             while not stopping.is_set():

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tailrace.capture import slots
+from tailrace.capture import admission, slots
 from tailrace.capture.first_start import FirstStart
 from tailrace.capture.names import Names
 from tailrace.capture.renewal import Renewal
@@ -21,7 +21,7 @@ from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.errors import PositionLost, Retry, SourceRefused
+from tailrace.errors import Retry, SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
 from tailrace.sources.postgresql import preflight, publication
@@ -29,7 +29,7 @@ from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.postgresql.replication import lost, lsn_text, release_slot
+from tailrace.sources.postgresql.replication import lsn_text, release_slot
 from tailrace.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
@@ -69,13 +69,8 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
     asked = Renewal.read(place.storage)
 
     def admit(state: LogState) -> None:
-        if not state.released:
-            _check_owner(place, state.owner)
-        # The source is asked after the journal was read: a writer still at work takes both forward.
-        server = slots.identify(place.connection)
-        origin = _check_origin(place.of_log(state.origin), state.origin, server)
-        if asked is None or asked.id == state.renewed:
-            _check_position(origin, server, state.position)
+        renewing = asked is not None and asked.id != state.renewed
+        admission.check_source(place.replicator, place.storage.root, state, place.connection, renewing)
 
     try:
         started = EpochStarted(owner=ownership.owner(place.replicator))
@@ -88,7 +83,7 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
     if asked is not None:
         Renewal.forget(place.storage)
     position, slot = journal.state.position, place.names.slot
-    check_slot(place, position)
+    admission.check_slot(place.connection, slot, place.config.database, position)
     release_slot(place.connection, slot, place.names.applications, time.sleep)
     log.info("goes on after record %d at %s", journal.state.number, lsn_text(position))
     return journal
@@ -126,7 +121,7 @@ def _first_start(
     place.storage.require_exclusive(f"probe-{ids.nonce}")
     left = FirstStart.read(place.storage)
     if left is not None:
-        _check_owner(place, left.owner)
+        admission.check_owner(place.replicator, place.storage.root, left.owner)
     # The id of a start that was interrupted is kept: its half-made slot is held under that name.
     log_id = (left.log_id if left is not None else None) or ids.log_id
     names = Names.of(place.replicator, log_id)
@@ -166,6 +161,8 @@ def _first_start(
         publication_created=names.publication_is_ours,
         owner=owner,
     )
+    # A first start reads every table anyway; left until after record 0, the note would cost the next start its slot.
+    Renewal.forget(place.storage)
     log.info("new change log %s from %s with slot %s", log_id, lsn_text(position), names.slot)
     journal = JournalWriter.create(place.storage, origin, position, ids.nonce)
     # Dying here leaves a log without tables: the first poll after any start adds those that are missing.
@@ -271,61 +268,3 @@ def _given_slot(place: Place) -> int:
         raise SourceRefused(f"slot {name!r} has lost its log", "drop it and create it anew")
     release_slot(place.connection, name, place.names.applications, time.sleep)
     return found.confirmed
-
-
-def _check_owner(place: Place, owner: str | None) -> None:
-    """A copied manifest must not take a stream over: the log goes to its owner, to whoever its owner left it to, or to
-    the one who says by name whom it takes it from."""
-    asking, adopt = ownership.owner(place.replicator), place.replicator.spec.storage.adopt
-    if owner in (None, asking, adopt):
-        return
-    raise SourceRefused(
-        f"the change log at {place.storage.root} belongs to Replicator {owner!r}, this is {asking!r}",
-        "give this Replicator a storage.location of its own; or, if it replaces that one, which must not run any more:"
-        f" set storage.adopt to {owner!r}",
-    )
-
-
-def _check_origin(place: Place, origin: Origin | None, server: slots.Server) -> Origin:
-    if origin is None:
-        raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
-    wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
-    found = (server.system_identifier, server.database, place.names.slot, place.names.publication)
-    what = ("system identifier", "database", "slot", "publication")
-    for name, a, b in zip(what, wanted, found, strict=True):
-        if a != b:
-            raise SourceRefused(
-                f"the change log belongs to {name} {a!r}, the manifest leads to {b!r}",
-                "give a new source a new change log (an empty storage.location)",
-            )
-    return origin
-
-
-def _check_position(origin: Origin, server: slots.Server, position: int) -> None:
-    if server.timeline != origin.timeline:
-        raise lost(
-            f"the source is on timeline {server.timeline}, the change log was made on {origin.timeline}: after a"
-            " failover or a restore nothing proves that it still holds what was captured"
-        )
-    if server.insert_position < position:
-        raise lost(
-            f"the source's log ends at {lsn_text(server.insert_position)}, before the journal's position"
-            f" {lsn_text(position)}: it was put back to an older state"
-        )
-
-
-def check_slot(place: Place, position: int) -> None:
-    """`PositionLost` unless the slot still gives everything after the journal's position."""
-    name = place.names.slot
-    slot = slots.find_slot(place.connection, name)
-    if slot is None:
-        raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
-    if slot.wal_status == "lost":
-        raise lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
-    if slot.plugin != slots.PLUGIN or slot.database != place.config.database or slot.confirmed is None:
-        raise lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
-    if slot.confirmed > position:
-        raise lost(
-            f"slot {name!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
-            f" {lsn_text(position)}: it was re-created, or another client advanced it"
-        )

@@ -148,13 +148,27 @@ def resync(options: argparse.Namespace) -> int:
 
 
 def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
-    from tailrace.capture.renewal import Renewal  # brings the storage's client
+    from tailrace.capture.admission import check_manifest  # brings the clients of database and storage
+    from tailrace.capture.renewal import Renewal
+    from tailrace.changelog.journal import JournalReader
     from tailrace.storage import Storage
 
     replicator = manifest.replicator(options.name)
+    storage = Storage.open(replicator.spec.storage)
+    state = JournalReader.open(storage).state
+    if state.origin is None:
+        raise InvalidManifest(
+            f"there is no change log at {storage.root}",
+            "Correct storage.location; a first start reads every table anyway.",
+        )
+    if not state.released:
+        check_manifest(replicator, storage.root, state.owner)
     made = Renewal(id=options.id or _unique())
-    made.write(Storage.open(replicator.spec.storage))
-    print(f"{made.id}: recorded; the next start makes a new slot and starts every table over")
+    made.write(storage)
+    slot = state.origin.slot
+    drops = replicator.spec.source.slot is None
+    does = f"drops the slot {slot}, even a healthy one, makes a new one" if drops else f"continues with the slot {slot}"
+    print(f"{made.id}: recorded; the next start {does} and starts every table over")
     return 0
 
 

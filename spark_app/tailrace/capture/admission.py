@@ -1,0 +1,93 @@
+"""May this Replicator continue this change log, from this source, with this slot? Reads only; each refusal is an error.
+
+`startup` asks before it takes anything over, `tailrace doctor` asks the same without taking it, and
+`tailrace resync --all` asks for the owner before it leaves its note.
+"""
+
+from tailrace.capture import slots
+from tailrace.capture.names import Names
+from tailrace.changelog.records import Origin
+from tailrace.changelog.state import LogState
+from tailrace.contract import ownership
+from tailrace.contract.resources import Replicator
+from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.postgresql.connect import Connection
+from tailrace.sources.postgresql.replication import lost, lsn_text
+
+
+def check_owner(replicator: Replicator, root: str, owner: str | None) -> None:
+    """A copied manifest must not take a stream over: the log goes to its owner, to whoever its owner left it to, or to
+    the one who says by name whom it takes it from."""
+    if not ownership.goes_to(owner, replicator):
+        raise _foreign(replicator, root, owner)
+
+
+def check_manifest(replicator: Replicator, root: str, owner: str | None) -> None:
+    """The same for a command: the manifest that it reads may be the one that was applied in Kubernetes, without uid."""
+    if not ownership.may_go_to(owner, replicator):
+        raise _foreign(replicator, root, owner)
+
+
+def _foreign(replicator: Replicator, root: str, owner: str | None) -> SourceRefused:
+    return SourceRefused(
+        f"the change log at {root} belongs to Replicator {owner!r}, this is {ownership.owner(replicator)!r}",
+        "give this Replicator a storage.location of its own; or, if it replaces that one, which must not run any more:"
+        f" set storage.adopt to {owner!r}",
+    )
+
+
+def check_source(
+    replicator: Replicator, root: str, state: LogState, connection: Connection, renewing: bool = False
+) -> None:
+    """All that concerns owner, origin and position. `renewing`: the position is given up anyway."""
+    if not state.released:
+        check_owner(replicator, root, state.owner)
+    # The source is asked after the journal was read: a writer still at work takes both forward.
+    server = slots.identify(connection)
+    origin = check_origin(Names.of_log(replicator, state.origin), state.origin, server)
+    if not renewing:
+        check_position(origin, server, state.position)
+
+
+def check_origin(names: Names, origin: Origin | None, server: slots.Server) -> Origin:
+    if origin is None:
+        raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
+    wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
+    found = (server.system_identifier, server.database, names.slot, names.publication)
+    what = ("system identifier", "database", "slot", "publication")
+    for name, a, b in zip(what, wanted, found, strict=True):
+        if a != b:
+            raise SourceRefused(
+                f"the change log belongs to {name} {a!r}, the manifest leads to {b!r}",
+                "give a new source a new change log (an empty storage.location)",
+            )
+    return origin
+
+
+def check_position(origin: Origin, server: slots.Server, position: int) -> None:
+    if server.timeline != origin.timeline:
+        raise lost(
+            f"the source is on timeline {server.timeline}, the change log was made on {origin.timeline}: after a"
+            " failover or a restore nothing proves that it still holds what was captured"
+        )
+    if server.insert_position < position:
+        raise lost(
+            f"the source's log ends at {lsn_text(server.insert_position)}, before the journal's position"
+            f" {lsn_text(position)}: it was put back to an older state"
+        )
+
+
+def check_slot(connection: Connection, name: str, database: str, position: int) -> None:
+    """`PositionLost` unless the slot still gives everything after the journal's position."""
+    slot = slots.find_slot(connection, name)
+    if slot is None:
+        raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
+    if slot.wal_status == "lost":
+        raise lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
+    if slot.plugin != slots.PLUGIN or slot.database != database or slot.confirmed is None:
+        raise lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
+    if slot.confirmed > position:
+        raise lost(
+            f"slot {name!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
+            f" {lsn_text(position)}: it was re-created, or another client advanced it"
+        )
