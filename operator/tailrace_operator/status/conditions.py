@@ -87,7 +87,7 @@ class Claim:
 class Verdict:
     """How ready an object is: the one input of Ready, Reconciling and Stalled.
 
-    `progress`: the operator is on its way and expects to arrive. `stuck`: it is not and needs a person.
+    `progress`: the operator is on its way and expects to arrive. `stuck`: it is not: manual action is required.
     """
 
     ready: Truth
