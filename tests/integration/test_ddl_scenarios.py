@@ -39,7 +39,7 @@ def _parameters() -> Iterator[object]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("pack", "timing"), _parameters())
+@pytest.mark.parametrize(("pack", "timing"), list(_parameters()))
 def test_source_and_target_are_equal_or_the_table_is_stopped_by_name(
     server: PostgresServer, nursery: Nursery, tmp_path: Path, pack: Pack, timing: str
 ) -> None:
