@@ -147,6 +147,65 @@ def test_who_took_a_log_over_drops_it_and_its_former_owner_does_not(postgres: Po
         assert there(admin) == (set(), set())
 
 
+@pytest.mark.parametrize("data", [(), ("--data",)])
+def test_naming_another_in_adopt_without_ever_having_started_drops_nothing_of_it(
+    postgres: PostgresServer, tmp_path: Path, data: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its start was refused, or it never had one: the healthy owner goes on."""
+    asker = manifest(tmp_path, postgres, OTHER, storage={"adopt": OWNER})
+    with connect(config_of(postgres)) as admin:
+        make(postgres, admin, MADE)
+        journal(tmp_path / "log", admin, *applied_tables())
+        delta_table(tmp_path, "t1", "log")
+        before = files(tmp_path)
+        assert drop(asker, *data) == 0
+        assert there(admin) == ({MADE}, {MADE})
+    assert files(tmp_path) == before, "nor is the owner fenced"
+    assert f"slot {MADE}: kept: the change log at file://{tmp_path}/log belongs to {OWNER}" in capsys.readouterr().out
+
+
+def test_a_first_start_of_another_that_is_named_in_adopt_is_left_alone(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    note = FirstStart(slot="half_made", publication=None, log_id="l", owner=OWNER)
+    note.write(storage_of(tmp_path / "log"))
+    with connect(config_of(postgres)) as admin:
+        make(postgres, admin, "half_made")
+        assert drop(manifest(tmp_path, postgres, OTHER, storage={"adopt": OWNER}), "--data") == 0
+        assert there(admin)[0] == {"half_made"}
+    assert FirstStart.read(storage_of(tmp_path / "log")) == note
+
+
+@pytest.mark.parametrize("wait", ["0s", "30s"])
+def test_a_storage_that_does_not_answer_proves_no_name(
+    postgres: PostgresServer,
+    tmp_path: Path,
+    wait: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Another has taken the log over meanwhile, and reads the slot, which bears the former owner's uid in its name."""
+    path, log = manifest(tmp_path, postgres), tmp_path / "log"
+    monkeypatch.setattr("tailrace.run.commands.DROP_PAUSE", 0.1)
+    with connect(config_of(postgres)) as admin:
+        make(postgres, admin, MADE)
+        journal(log, admin, owner=f"team/web-shop@{OTHER}")
+        log.rename(tmp_path / "aside")
+        log.write_text("no folder: the storage refuses")
+
+        def comes_back(_: float) -> None:
+            if log.is_file():
+                log.unlink()
+                (tmp_path / "aside").rename(log)
+
+        monkeypatch.setattr("tailrace.run.commands.time.sleep", comes_back)
+        assert (drop(path, "--wait", wait) == 0) == (wait == "30s")
+        assert there(admin) == ({MADE}, {MADE})
+    said = capsys.readouterr()
+    assert f"slot {MADE}: kept: the change log cannot be read" in said.out, "what stays is named"
+    assert ("belongs to" in said.out) == (wait == "30s")
+
+
 def test_a_journal_from_before_logs_had_owners_is_dropped_by_its_rightful_user_only(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -216,11 +275,11 @@ def test_a_storage_that_cannot_be_read_keeps_everything_that_it_alone_could_prov
 ) -> None:
     path = manifest(tmp_path, postgres)
     with connect(config_of(postgres)) as admin:
-        make(postgres, admin, "tailrace_web_shop")
+        make(postgres, admin, "tailrace_web_shop", MADE)
         journal(tmp_path / "log", admin, slot="tailrace_web_shop", publication="tailrace_web_shop")
         storage_of(tmp_path / "log").put(record_path(0), b"not json")
         assert drop(path, "--data") == 1
-        assert there(admin) == ({"tailrace_web_shop"}, {"tailrace_web_shop"})
+        assert there(admin) == ({"tailrace_web_shop", MADE}, {"tailrace_web_shop", MADE})
 
 
 def test_a_source_that_refuses_the_password_is_told_by_its_exit_code(

@@ -35,9 +35,10 @@ class Known:
     left: FirstStart | None = None
 
     @property
-    def asking(self) -> tuple[str | None, ...]:
-        """Names under which a change log is the asker's: its own, and the one that it says it takes over."""
-        return ownership.owner(self.replicator), self.replicator.spec.storage.adopt
+    def owner(self) -> str:
+        """Under which a change log is the asker's. `storage.adopt` proves nothing here: a start takes a log over and
+        writes itself into it; one that never started has made nothing."""
+        return ownership.owner(self.replicator)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def foreign(known: Known) -> str | None:
     if log is None or log.origin is None:
         return None
     if log.owner is not None:
-        return None if log.owner in known.asking else f"the change log at {known.root} belongs to {log.owner}"
+        return None if log.owner == known.owner else f"the change log at {known.root} belongs to {log.owner}"
     # From before change logs had owners: the names say whose it is, as they did then.
     names = Names.of_log(known.replicator, log.origin)
     if names.made == (log.origin.slot, log.origin.publication):
@@ -100,7 +101,7 @@ def _of_note(known: Known, left: FirstStart, kind: Kind) -> Claim:
     names = Names.of(known.replicator, left.log_id or "")
     here = (known.system_identifier, known.database)
     why = None
-    if left.owner not in (None, *known.asking):
+    if left.owner not in (None, known.owner):
         why = f"the start that made it was of {left.owner}"
     elif left.system_identifier is not None and (left.system_identifier, left.database) != here:
         why = _elsewhere((left.system_identifier, left.database), here)

@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -53,21 +53,24 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
     """Does it and tells each step. The source first: a slot left behind fills its disk."""
     storage = Storage.open(replicator.spec.storage)
     found = _read(storage)
-    state, left = found if not isinstance(found, TailraceError) else (None, None)
     config = PgConfig.of(replicator.spec.source, "tailrace drop", secrets)
     with connect(config) as connection:
         server = slots.identify(connection)
-        known = Known(replicator, storage.root, server.system_identifier, server.database, state, left)
+        here = Known(replicator, storage.root, server.system_identifier, server.database)
+        if isinstance(found, TailraceError):
+            # Another may have taken the log over, and the slot with its name: only the log says so. Tried again later.
+            yield from _named(connection, here, found)
+            raise found
+        state, left = found
+        known = replace(here, log=state, left=left)
         # A publication whose slot is still read would end that stream.
         for claim in (*claims.claims(known, "slot"), *claims.claims(known, "publication")):
             yield _drop_claim(connection, claim)
-    if isinstance(found, TailraceError):
-        raise found  # what bears this Replicator's uid has been dropped; all else needs the change log's word
     if data:
         yield from (Step(*step) for step in drop_data.drop(known, storage, run_dir))
     elif state is not None and claims.foreign(known) is None and not state.released:
         _release(storage, ownership.owner(replicator))
-    if left is not None and left.owner in (None, *known.asking):
+    if left is not None and left.owner in (None, known.owner):
         # Dying before this line: the note still says what was made, and all of it is gone.
         FirstStart.forget(storage)
 
@@ -102,12 +105,22 @@ def _read(storage: Storage) -> tuple[LogState | None, FirstStart | None] | Tailr
         return error
 
 
-def _drop_claim(connection: Connection, claim: Claim) -> Step:
+def _named(connection: Connection, known: Known, error: TailraceError) -> Iterator[Step]:
+    """What stays for as long as the change log cannot be read."""
+    for claim in (*claims.claims(known, "slot"), *claims.claims(known, "publication")):
+        if _there(connection, claim):
+            why = claim.kept if claim.kept == claims.GIVEN else f"the change log cannot be read ({error.message})"
+            yield Step(claim.what, "kept", why)
+
+
+def _there(connection: Connection, claim: Claim) -> bool:
     if claim.kind == "slot":
-        there = slots.find_slot(connection, claim.name) is not None
-    else:
-        there = publication.look(connection, claim.name) is not None
-    if not there:
+        return slots.find_slot(connection, claim.name) is not None
+    return publication.look(connection, claim.name) is not None
+
+
+def _drop_claim(connection: Connection, claim: Claim) -> Step:
+    if not _there(connection, claim):
         return Step(claim.what, "absent")
     if claim.kept is not None:
         return Step(claim.what, "kept", claim.kept)

@@ -42,7 +42,7 @@ class Proven(Closed):
 def drop(known: Known, storage: Storage, run_dir: Path) -> Iterator[Line]:
     before = _noted(storage)
     why = claims.foreign(known)
-    if why is None and before is not None and before.owner not in known.asking:
+    if why is None and before is not None and before.owner != known.owner:
         why = f"{before.owner} began to delete it"
     if why is not None:
         yield f"change log {storage.root}", "kept", why
