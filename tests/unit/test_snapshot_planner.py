@@ -6,10 +6,13 @@ from support.journals import Journal, table_schema
 from tailrace.changelog.records import (
     ChunkRegistered,
     Column,
+    SchemaChanged,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     TableAdded,
+    TableForgotten,
+    TableRemoved,
     TableSchema,
 )
 from tailrace.changelog.state import (
@@ -79,7 +82,7 @@ def test_a_rewrite_of_the_table_calls_for_reading_it_again() -> None:
     changed = old.model_copy(
         update={"schemas": (*old.schemas, LoggedSchema(record=5, after_seq=9, table=newer, reread=True))}
     )
-    assert [(p.snapshot_id, p.reason) for p in planner.wanted(log(changed), {})] == [("schema-7-2", "schema")]
+    assert [(p.snapshot_id, p.reason) for p in planner.wanted(log(changed), {})] == [("schema-7-2-5", "schema")]
 
 
 def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_applied() -> None:
@@ -203,3 +206,48 @@ def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> Non
     assert not planner.is_plan_of(ended, "id", other)
     assert not planner.is_plan_of(ended, "id", whole)
     assert LogState.model_validate_json(journal.state.model_dump_json()) == journal.state
+
+
+def reread(journal: Journal, version: int) -> None:
+    schema = table_schema(1).model_copy(update={"version": version})
+    journal.plain(events=(SchemaChanged(table=schema, seq=journal.state.last_seq, reread=True, edge_xid=7),))
+
+
+def wanted(journal: Journal) -> list[str]:
+    return [p.snapshot_id for p in planner.wanted(journal.state, {})]
+
+
+def plan_and_end(journal: Journal, snapshot_id: str) -> None:
+    end = SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped")
+    journal.plain(events=(SnapshotPlanned(snapshot_id=snapshot_id, reason="schema", tables=(1,)), end))
+
+
+def test_a_table_that_was_forgotten_and_comes_back_is_read_again_whenever_it_is_rewritten() -> None:
+    """Its schema versions begin anew, while the snapshots of its first time are still remembered."""
+    journal = Journal(Random(1))
+    journal.origin()
+    added = TableAdded(table=table_schema(1), edge_xid=5, snapshot=False)
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    (first,) = wanted(journal)
+    plan_and_end(journal, first)
+    journal.plain(events=(TableRemoved(table_id=1, reason="excluded"), TableForgotten(table_id=1)))
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    (second,) = wanted(journal)
+    plan_and_end(journal, second)
+    assert wanted(journal) == []
+
+
+def test_a_re_read_that_was_planned_under_an_id_without_record_counts_for_its_own_change_only() -> None:
+    journal = Journal(Random(1))
+    journal.origin()
+    added = TableAdded(table=table_schema(1), edge_xid=5, snapshot=False)
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    plan_and_end(journal, "schema-1-2")
+    assert wanted(journal) == []
+    journal.plain(events=(TableRemoved(table_id=1, reason="excluded"), TableForgotten(table_id=1)))
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    assert wanted(journal) == [f"schema-1-2-{journal.state.number}"]

@@ -47,7 +47,7 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
     since = state.forgotten_plan
     owed = [
         SnapshotPlanned(snapshot_id=snapshot_id, reason=reason, tables=(table_id,))
-        for snapshot_id, reason, table_id in _calls(live, since)
+        for snapshot_id, reason, table_id in _calls(live, since, state.snapshots)
         if snapshot_id not in state.snapshots
     ]
     repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
@@ -93,14 +93,21 @@ def _unapplied(table: TableLog) -> set[tuple[str, int]]:
     return {(logged.chunk.snapshot_id, logged.chunk.chunk) for logged in needed}
 
 
-def _calls(tables: Iterable[TableLog], since: int) -> Iterator[tuple[str, Literal["initial", "schema"], int]]:
+def _calls(
+    tables: Iterable[TableLog], since: int, known: Mapping[str, SnapshotState]
+) -> Iterator[tuple[str, Literal["initial", "schema"], int]]:
     """Tables that call for a snapshot for good: its id, why, and the table's id."""
     for table in tables:
         if table.initial_snapshot and table.added_record >= since:
             yield f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id
         newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
         if newest is not None:
-            yield f"schema-{table.table_id}-{newest.table.version}", "schema", table.table_id
+            # Versions begin anew with a table that was forgotten: only the record tells two changes apart. Journals of
+            # versions without it in the id hold plans of the first form.
+            first_form = f"schema-{table.table_id}-{newest.table.version}"
+            answer = known.get(first_form)
+            if answer is None or answer.record < newest.record:
+                yield f"{first_form}-{newest.record}", "schema", table.table_id
 
 
 def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
