@@ -16,7 +16,17 @@ from tailrace.capture.polling import CatalogPoll
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import Tables
-from tailrace.changelog.records import Column, Origin, Parts, TableSchema, TableStored, Transactions, Truncated
+from tailrace.changelog.records import (
+    Column,
+    Origin,
+    Parts,
+    SnapshotEnded,
+    SnapshotPlanned,
+    TableSchema,
+    TableStored,
+    Transactions,
+    Truncated,
+)
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
@@ -60,7 +70,8 @@ class World:
         patch.setattr(slots, "ensure_publication", self.publish)
         patch.setattr(slots, "edge", lambda _: 9 + len(self.emitted))
         patch.setattr(slots, "emit", lambda _, content, transactional: self.emitted.append(content))
-        spec = SimpleNamespace(tables=None, options=(), snapshot=SimpleNamespace(initial=True))
+        self.initial = SimpleNamespace(initial=True)
+        spec = SimpleNamespace(tables=None, options=(), snapshot=self.initial)
         names = SimpleNamespace(publication="p", publication_is_ours=True)
         place = SimpleNamespace(connection=None, replicator=SimpleNamespace(spec=spec), names=names)
         self._place = cast(Place, place)
@@ -323,3 +334,33 @@ def test_a_column_that_is_new_to_us_and_older_than_the_last_look_has_its_rows_re
     world.marker_returns()
     assert [c.name for c in world.journal.state.tables[1].schema.columns] == ["id", "w", "v"]
     assert world.rereads() == ["public.a"]
+
+
+@pytest.mark.parametrize("begins", ["renamed", "mended"])
+def test_a_known_table_that_begins_again_is_read_also_without_initial_snapshots(world: World, begins: str) -> None:
+    world.initial.initial = False
+    if begins == "renamed":
+        world.catalog = [table(1, "c"), table(2, "b")]
+        world.poll.poll()
+    else:
+        world.catalog = [table(1, "a", stop=NoKey("public.a", "no key")), table(2, "b")]
+        world.poll.poll()
+        world.marker_returns()
+        world.catalog = [table(1, "a", "v"), table(2, "b")]
+        world.poll.poll()
+    world.marker_returns()
+    assert world.journal.state.tables[1].added_record > world.journal.state.tables[2].added_record
+    assert world.journal.state.tables[1].initial_snapshot
+    world.catalog.append(table(3, "d"))
+    world.poll.poll()
+    assert not world.journal.state.tables[3].initial_snapshot, "it was never here"
+
+
+def test_a_resync_that_is_stopped_before_the_marker_empties_no_target(world: World) -> None:
+    plan = SnapshotPlanned(snapshot_id="r", request="r", tables=(1,), resync=True)
+    world.journal.append(5, events=(plan,))
+    world.poll.poll()
+    before = world.journal.state.tables[1].generation
+    world.journal.append(5, events=(SnapshotEnded(snapshot_id="r", outcome="stopped"),))
+    world.marker_returns()
+    assert world.journal.state.tables[1].generation == before

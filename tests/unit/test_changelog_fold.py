@@ -340,3 +340,55 @@ def test_a_fingerprint_takes_the_place_of_the_files_of_older_versions_and_ends_w
     state = fold(state, good(state, events=(TableRemoved(table_id=table_id, reason=""),)))
     with pytest.raises(CorruptLog, match="no longer captured"):
         fold(state, good(state, events=(TableFingerprint(table_id=table_id, parts={}),)))
+
+
+def stop(snapshot_id: str) -> SnapshotEnded:
+    return SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="stopped by request")
+
+
+def joined(*later: Event) -> LogState:
+    """Table 2 is taken in again for the resync "r", then follows what is given."""
+    state = start()
+    asked = planned("r", (2,)).model_copy(update={"resync": True, "request": "r"})
+    state = fold(state, good(state, events=(asked,)))
+    added = TableAdded(table=table_schema(2, 2), edge_xid=60, snapshot=False, resync="r")
+    state = fold(state, good(state, events=(TableRemoved(table_id=2, reason="resync"), added)))
+    for event in later:
+        state = fold(state, good(state, events=(event,)))
+    return state
+
+
+def test_a_resync_that_is_stopped_after_it_emptied_the_target_leaves_a_word() -> None:
+    unread = joined(stop("r")).tables[2].unread
+    assert unread == "snapshot r ended before it had read the whole table: stopped by request"
+
+
+@pytest.mark.parametrize("reason", ["initial", "schema", "repair"])
+def test_a_snapshot_that_tailrace_ordered_is_not_stopped_without_a_word(reason: str) -> None:
+    state = joined(planned("own", (2,)).model_copy(update={"reason": reason}), stop("r"))
+    assert state.tables[2].unread is None, "another one is to read the table"
+    state = fold(state, good(state, events=(stop("own"),)))
+    assert state.tables[2].unread is not None
+
+
+def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:
+    state = start()
+    state = fold(state, good(state, events=(planned("q", (2,)).model_copy(update={"request": "q"}),)))
+    assert fold(state, good(state, events=(stop("q"),))).tables[2].unread is None
+
+
+def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_failed() -> None:
+    chunk = ChunkRegistered(
+        snapshot_id="old", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
+        replay_point=11, high=1,
+    )  # fmt: skip
+    state = joined(
+        stop("r"),
+        planned("old", (2,)),
+        SnapshotTableStarted(snapshot_id="old", table_id=2, max_key=None, estimated_rows=9),
+        chunk,
+        planned("new", (2,)),
+        SnapshotTableFinished(snapshot_id="new", table_id=2, chunks=0, complete=False, error="no right"),
+        SnapshotTableFinished(snapshot_id="old", table_id=2, chunks=1, complete=True),
+    )
+    assert state.tables[2].unread == "no right"

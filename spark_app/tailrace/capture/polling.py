@@ -14,7 +14,7 @@ from tailrace.capture import slots
 from tailrace.capture.decode import stopped
 from tailrace.capture.differences import Action, Difference, as_change, differences
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.rejoin import Rejoin, name_is_free, rejoins
+from tailrace.capture.rejoin import Rejoin, name_is_free, rejoins, resyncs
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import ColumnChanges, Tables, compare
 from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableFingerprint, TableRemoved
@@ -109,11 +109,14 @@ class CatalogPoll:
         self._settle()
         events: list[Event] = []
         leaving: list[int] = []
+        asked = resyncs(self._recorder.journal.state)
         for table_id, known in list(self._tables.known.items()):
             if known.schema.version != look.versions.get(table_id):
                 continue
             if table_id in look.rejoins:
-                leaving.append(table_id)
+                # A resync that was stopped since has nobody left who would read the rows: the next look decides.
+                if look.rejoins[table_id].resync in (None, asked.get(table_id)):
+                    leaving.append(table_id)
             else:
                 events += self._events(table_id, look)
         events += self._rejoin(leaving, look)
@@ -162,9 +165,8 @@ class CatalogPoll:
         before = self._recorder.journal.state.tables.get(table.oid)
         version = 1 if before is None else before.schema.version + 1
         schema = table.schema.model_copy(update={"version": version})
-        state = self._recorder.journal.state
-        # What a renewal of the stream has ended was there before: its target is replaced, so its rows must come again.
-        initial = self._place.replicator.spec.snapshot.initial or (state.renewed is not None and before is not None)
+        # A table that was here before begins behind a gap or with a target that is replaced: its rows must come again.
+        initial = self._place.replicator.spec.snapshot.initial or before is not None
         wanted = initial and table.stop is None and resync is None
         events: list[Event] = [TableAdded(table=schema, edge_xid=edge, snapshot=wanted, resync=resync)]
         if table.stop is not None:

@@ -100,14 +100,36 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
     )
 
 
+def _later(work: Folding, snapshot: SnapshotState, table: TableLog) -> list[bool]:
+    """Of each snapshot of the whole table that was planned later: whether it has read it, or may still. One that was
+    stopped and that the table can do without does not count."""
+    known = work.snapshots.values()
+    later = [s for s in known if s.record > snapshot.record and _whole(s) and table.table_id in s.tables]
+    parts = [(s, s.tables[table.table_id].finished) for s in later if _of_generation(s, table)]
+    told = [(s, finished) for s, finished in parts if finished or s.ended is None or _needed(s, table)]
+    return [s.ended is None if finished is None else finished.error is None for s, finished in told]
+
+
+def _needed(snapshot: SnapshotState, table: TableLog) -> bool:
+    """Whether rows are missing without it: something called for it, or the table was emptied for it."""
+    return snapshot.plan.request is None or table.resync == snapshot.plan.snapshot_id
+
+
+def _whole(snapshot: SnapshotState) -> bool:
+    return snapshot.plan.where is None and snapshot.plan.keys is None
+
+
 def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
     """A table that failed brings no finish: what its chunks brought stays, nothing is replaced. That it was not read
     whole is remembered with the table, for the snapshot itself is forgotten."""
     snapshot = _open_snapshot(work, event.snapshot_id)
     table = _open_table(work, snapshot, event.table_id)
-    ours = _of_generation(snapshot, work.table(event.table_id))
-    if ours and snapshot.plan.where is None and snapshot.plan.keys is None:
-        work.update(work.table(event.table_id), unread=event.error)
+    log = work.table(event.table_id)
+    ours = _of_generation(snapshot, log)
+    if ours and _whole(snapshot):
+        # What a later snapshot was to read, this one has not; what a later one has read, this one need not.
+        told = any(_later(work, snapshot, log)) if event.error is not None else not all(_later(work, snapshot, log))
+        work.update(log, unread=log.unread if told else event.error)
     if event.error is None:
         if event.chunks != len(table.chunks) or not table.chunks:
             work.corrupt(
@@ -133,8 +155,21 @@ def _finish(number: int, event: SnapshotTableFinished, table: SnapshotTable) -> 
     )
 
 
+def _left_unread(work: Folding, snapshot: SnapshotState, event: SnapshotEnded) -> None:
+    """A snapshot that some table cannot do without ends before it has read it: its own call will not come again."""
+    for table_id, part in snapshot.tables.items():
+        table = work.tables.get(table_id)
+        if part.finished is not None or table is None or not _of_generation(snapshot, table):
+            continue
+        if _needed(snapshot, table) and _whole(snapshot) and not any(_later(work, snapshot, table)):
+            why = f"snapshot {event.snapshot_id} ended before it had read the whole table"
+            work.update(table, unread=f"{why}: {event.message}" if event.message else why)
+
+
 def _ended(work: Folding, event: SnapshotEnded) -> None:
     snapshot = _open_snapshot(work, event.snapshot_id)
+    if event.outcome != "completed":
+        _left_unread(work, snapshot, event)
     tables = {
         key: table.model_copy(update={"chunks": (), "chunk_records": ()}) for key, table in snapshot.tables.items()
     }

@@ -56,7 +56,8 @@ class Snapshot(Model):
     """Defaults of every snapshot."""
 
     initial: bool = True
-    """Read the present rows of each table when it is first captured."""
+    """Read the present rows of each table when it is first captured. Tables that begin again (renamed, mended, taken in
+    again) are read whatever this says."""
     chunk_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Chunk size aims at this many seconds of reading."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
