@@ -5,12 +5,14 @@
 """
 
 from tailrace.capture import slots
+from tailrace.capture.first_start import FirstStart
 from tailrace.capture.names import Names
 from tailrace.changelog.records import Origin
 from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.replication import lost, lsn_text
 
@@ -36,17 +38,37 @@ def _foreign(replicator: Replicator, root: str, owner: str | None) -> SourceRefu
     )
 
 
-def check_source(
-    replicator: Replicator, root: str, state: LogState, connection: Connection, renewing: bool = False
-) -> None:
-    """All that concerns owner, origin and position. `renewing`: the position is given up anyway."""
-    if not state.released:
-        check_owner(replicator, root, state.owner)
+def check_source(replicator: Replicator, state: LogState, connection: Connection, renewing: bool = False) -> None:
+    """Origin and position. `renewing`: the position is given up anyway."""
     # The source is asked after the journal was read: a writer still at work takes both forward.
     server = slots.identify(connection)
     origin = check_origin(Names.of_log(replicator, state.origin), state.origin, server)
     if not renewing:
         check_position(origin, server, state.position)
+
+
+def check_free(replicator: Replicator, root: str, names: Names, left: FirstStart | None, db: Connection) -> None:
+    """Before a first start: of our names nothing may exist that an interrupted start of this very change log did not
+    leave. Any other slot is kept: a namesake's, or our own whose change log is not where the manifest says."""
+    if names.slot_is_ours:
+        made = left is not None and left.made_slot(names.slot, ownership.owner(replicator))
+        if not made and slots.find_slot(db, names.slot) is not None:
+            raise of_somebody_else(names.slot, root)
+    # With a slot given, ours by name may be a namesake's publication, whose tables we would take out.
+    elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
+        raise SourceRefused(
+            f"publication {names.publication!r} exists, and {root} holds no change log that made it",
+            "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",
+        )
+
+
+def of_somebody_else(slot: str, root: str) -> SourceRefused:
+    return SourceRefused(
+        f"slot {slot!r} exists, and {root} holds no change log that reads it",
+        "correct storage.location, or give the namesake of another Replicator a slot and a publication of its own"
+        " (source.slot, source.publication); a slot that nobody needs any more goes with"
+        f" SELECT pg_drop_replication_slot('{slot}')",
+    )
 
 
 def check_origin(names: Names, origin: Origin | None, server: slots.Server) -> Origin:
@@ -77,9 +99,8 @@ def check_position(origin: Origin, server: slots.Server, position: int) -> None:
         )
 
 
-def check_slot(connection: Connection, name: str, database: str, position: int) -> None:
-    """`PositionLost` unless the slot still gives everything after the journal's position."""
-    slot = slots.find_slot(connection, name)
+def check_slot(slot: slots.Slot | None, name: str, database: str, position: int) -> None:
+    """`PositionLost` unless the slot, as it was found, still gives everything after the journal's position."""
     if slot is None:
         raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
     if slot.wal_status == "lost":

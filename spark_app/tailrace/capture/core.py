@@ -104,7 +104,8 @@ class Capture:
             config = config.bound_to(self._origin.system_identifier, self._origin.timeline)
             self._log = LogConnection(config, names.slot, names.publication, position)
             # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
-            check_slot(self._place.connection, names.slot, config.database, position)
+            found = slots.find_slot(self._place.connection, names.slot)
+            check_slot(found, names.slot, config.database, position)
             log.info("reads the log of %s", self._place.config.place)
             self._meter.measure(position)
             while not stopping.is_set():

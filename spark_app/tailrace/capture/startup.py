@@ -70,7 +70,9 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
 
     def admit(state: LogState) -> None:
         renewing = asked is not None and asked.id != state.renewed
-        admission.check_source(place.replicator, place.storage.root, state, place.connection, renewing)
+        if not state.released:
+            admission.check_owner(place.replicator, place.storage.root, state.owner)
+        admission.check_source(place.replicator, state, place.connection, renewing)
 
     try:
         started = EpochStarted(owner=ownership.owner(place.replicator))
@@ -83,7 +85,7 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
     if asked is not None:
         Renewal.forget(place.storage)
     position, slot = journal.state.position, place.names.slot
-    admission.check_slot(place.connection, slot, place.config.database, position)
+    admission.check_slot(slots.find_slot(place.connection, slot), slot, place.config.database, position)
     release_slot(place.connection, slot, place.names.applications, time.sleep)
     log.info("goes on after record %d at %s", journal.state.number, lsn_text(position))
     return journal
@@ -127,10 +129,9 @@ def _first_start(
     names = Names.of(place.replicator, log_id)
     place = replace(place, names=names)
     owner = ownership.owner(place.replicator)
+    admission.check_free(place.replicator, place.storage.root, names, left, place.connection)
     if names.slot_is_ours:
-        _clear_slot_name(place, left)
-    elif names.publication_is_ours:
-        _clear_publication_name(place, left)
+        _clear_slot_name(place)
     tables = [t for t in _fit_tables(place) if t.stop is None]
     made = publication.look(place.connection, names.publication)
     outside = [t for t in tables if made is None or not made.membership(t)]
@@ -187,38 +188,15 @@ def _fit_tables(place: Place, renewing: bool = False) -> tuple[PgTable, ...]:
     return tables
 
 
-def _clear_slot_name(place: Place, left: FirstStart | None) -> None:
-    """Drop what an interrupted start of this very change log left. Any other slot of the name is kept: a namesake's, or
-    our own whose change log is not where the manifest says."""
+def _clear_slot_name(place: Place) -> None:
+    """Drop what an interrupted start of this very change log left."""
     name = place.names.slot
     if slots.find_slot(place.connection, name) is None:
         return
-    if left is None or not left.made_slot(name, ownership.owner(place.replicator)):
-        raise _of_somebody_else(place)
     release_slot(place.connection, name, place.names.applications, time.sleep)
     log.warning("slot %s was left by a start that was interrupted: made anew", name)
     if slots.find_slot(place.connection, name) is not None:  # half made, it went with its maker
         slots.drop_slot(place.connection, name)
-
-
-def _of_somebody_else(place: Place) -> SourceRefused:
-    name = place.names.slot
-    return SourceRefused(
-        f"slot {name!r} exists, and {place.storage.root} holds no change log that reads it",
-        "correct storage.location, or give the namesake of another Replicator a slot and a publication of its own"
-        " (source.slot, source.publication); a slot that nobody needs any more goes with"
-        f" SELECT pg_drop_replication_slot('{name}')",
-    )
-
-
-def _clear_publication_name(place: Place, left: FirstStart | None) -> None:
-    """With a slot given, ours by name may be a namesake's publication, whose tables we would take out."""
-    name = place.names.publication
-    if publication.look(place.connection, name) is not None and left is None:
-        raise SourceRefused(
-            f"publication {name!r} exists, and {place.storage.root} holds no change log that made it",
-            "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",
-        )
 
 
 def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: threading.Event) -> int:
@@ -249,7 +227,7 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
     if isinstance(result[0], slots.SlotExists):
         # A namesake was faster: the slot is not ours to drop, now or at the next start.
         FirstStart.forget(place.storage)
-        raise _of_somebody_else(place)
+        raise admission.of_somebody_else(name, place.storage.root)
     if isinstance(result[0], BaseException):
         raise result[0]
     return result[0]
