@@ -131,7 +131,9 @@ def _needed(result: TableSlice) -> list[int]:
 
 
 def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedState) -> int:
-    """The last sequence of the record; of an older one, the last that concerns the table: nothing lies between."""
+    """The last sequence of the record; of an older one, the last that concerns the table: nothing lies between. What
+    the log no longer has is passed over in this batch, with a gap: the next one must not take it for a gap of its own,
+    which a snapshot that began before that batch would not fill."""
     if through_record >= log.number:
         end = log.last_seq
     else:
@@ -139,7 +141,8 @@ def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedSt
         seqs = [] if last is None else [last]
         seqs += [t.seq for t in table.truncates if t.record <= through_record]
         end = max([applied.applied_seq, *seqs])
-    return end if table.stopped is None else max(applied.applied_seq, min(end, table.stopped.seq))
+    end = end if table.stopped is None else max(applied.applied_seq, min(end, table.stopped.seq))
+    return max(end, table.removed_through)
 
 
 def _schema(table: TableLog, through_record: int) -> LoggedSchema:
@@ -196,13 +199,24 @@ def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
     short = [seq for seq in _needed(result) if seq <= removed]
     chunks = tuple(chunk for chunk in result.chunks if result.replayed_from(chunk) > removed)
     finished = tuple(finish for finish in result.finished if finish.replay_point > removed)
-    came_back = 0 < applied < table.added_record  # and was not captured for a while
-    gap = applied if short or came_back or table.forgotten_record > applied else result.applied.gap
-    if result.clear:
-        gap = None  # what is lacking came before the TRUNCATE
+    gap = None if result.clear else _gap(table, result.applied, bool(short))  # a TRUNCATE removes what is lacking
     if gap is not None and not any(record > gap for record in rereads):
-        what = f"the target lacks what came after record {gap}, and the snapshot that was to read it again did not end"
+        what = "the target lacks rows that are no longer in the log, and no snapshot that was planned after record"
+        what += f" {gap} has brought them or is bringing them"
         if short:
             what = f"changes from sequence {min(short)} on are needed, those up to {removed} are no longer in the log"
         raise LogTrimmed(name, what, fix)
     return replace(result, chunks=chunks, finished=finished, gap=gap)
+
+
+def _gap(table: TableLog, applied: AppliedState, short: bool) -> int | None:
+    """The record after which a snapshot must have been planned to bring all that the target lacks."""
+    before = applied.applied_record
+    gaps = [] if applied.gap is None else [applied.gap]
+    if short:
+        gaps.append(before)
+    if 0 < before < table.added_record:
+        gaps.append(table.added_record - 1)  # not captured for a while, and chunks from before it are gone
+    if table.forgotten_record > before:
+        gaps.append(table.forgotten_record)
+    return max(gaps, default=None)
