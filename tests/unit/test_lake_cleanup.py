@@ -91,6 +91,21 @@ def test_a_removed_file_gives_up_its_data_and_its_vector_file() -> None:
     }
 
 
+def test_of_a_file_given_up_several_times_the_newest_time_counts(tmp_path: Path) -> None:
+    """A data file has a tombstone for each vector that was replaced, a file of vectors one for each data file; in a
+    checkpoint they stand in any order."""
+    old = {"path": "data/a.parquet", "deletionTimestamp": 1000_000}
+    new = {"path": "data/a.parquet", "deletionTimestamp": 9000_000}
+    for order in ([old, new], [new, old]):
+        assert removed_by(order, "file:///t") == {"file:///t/data/a.parquet": 9000.0}
+        cleaner = delta_cleanup.Cleaner(LocalFiles(), "file:///t")
+        for action in order:
+            cleaner.opened(5, [action])
+        assert cleaner.removed == {"file:///t/data/a.parquet": 9000.0}
+    cleaner.committed([old], "data/a.parquet", 1.0)
+    assert cleaner.removed == {"file:///t/data/a.parquet": 9000.0}
+
+
 def test_chunk_files_stay_while_the_change_log_or_a_snapshot_needs_them() -> None:
     names = ["chunk-s-000001-x.parquet", "chunk-s-000002-x.parquet", "other.parquet"]
     found = [(f"file:///t/data/{name}", 1.0) for name in names]

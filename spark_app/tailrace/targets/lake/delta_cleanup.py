@@ -59,15 +59,19 @@ class Cleaner:
 
     def opened(self, version: int, removed: Iterable[Action] = ()) -> None:
         """The table was read at this version; its log carries these `remove` actions."""
-        self.removed |= removed_by(removed, self._location)
+        self._given_up(removed_by(removed, self._location))
         if self._log_cleaned is None:
             self._log_cleaned = version
 
     def committed(self, removed: Iterable[Action], side_file: str | None, now: float) -> None:
         """A commit of ours gave up these files, and this list of holes."""
-        self.removed |= removed_by(removed, self._location)
+        self._given_up(removed_by(removed, self._location))
         if side_file is not None:
-            self.removed[f"{self._location}/{side_file}"] = now
+            self._given_up({f"{self._location}/{side_file}": now})
+
+    def _given_up(self, removed: Mapping[str, float]) -> None:
+        for path, when in removed.items():
+            self.removed[path] = max(when, self.removed.get(path, when))
 
     def due(self, version: int, older_than: float) -> bool:
         """Whether there may be something to delete; a table without commits costs nothing."""
@@ -89,7 +93,7 @@ class Cleaner:
         found = (entry for entry in self._access.aged(self._location) if _OURS.search(entry[0]))
         gone = cleanup.abandoned(found, needed, before=older - skew, chunks=chunks)
         if any(_HOLES in path for path in gone):
-            # Named by content, so their age says nothing: any version that can be read may name them.
+            # Commits name the same one while H stays, so its age says nothing: any readable version may name it.
             named = side_files(self._access, (path for path, _ in self._log()))
             gone = [path for path in gone if name_of(path) not in named]
         return len(gone) if cleanup.remove(self._access, gone, self._location) else 0
@@ -136,10 +140,14 @@ def files_of(action: Action, location: str) -> Iterator[str]:
 
 
 def removed_by(actions: Iterable[Action], location: str) -> dict[str, float]:
-    """Files that these `remove` actions give up, and when. A file may still be live under another vector."""
-    return {
-        uri: (remove.get("deletionTimestamp") or 0) / 1000 for remove in actions for uri in files_of(remove, location)
-    }
+    """Files that these `remove` actions give up, and when last: a data file has one for each vector that was replaced,
+    a file of vectors one for each data file, in any order. A file may still be live under another vector."""
+    found: dict[str, float] = {}
+    for remove in actions:
+        when = (remove.get("deletionTimestamp") or 0) / 1000
+        for uri in files_of(remove, location):
+            found[uri] = max(when, found.get(uri, when))
+    return found
 
 
 def outdated(log: Iterable[tuple[str, float]], older_than: float, newest: int) -> list[str]:
