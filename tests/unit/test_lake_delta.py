@@ -179,6 +179,17 @@ def test_applied_state_comes_back_with_few_and_with_many_holes() -> None:
         delta_state.decode('{"logId": 1}', saved.__getitem__)
 
 
+def test_a_list_of_holes_is_never_named_like_one_that_was_given_up() -> None:
+    """Else a clean-up that has stalled since, perhaps another driver's, may delete what a commit has just named."""
+    many = AppliedState("log", holes=frozenset((f"{number}",) for number in range(20_000)))
+    _, first = delta_state.encode(delta_state.Stored(many, 1, "n"), lambda *_: None)
+    _, none = delta_state.encode(delta_state.Stored(AppliedState("log"), 2, "m", first), lambda *_: None)
+    _, again = delta_state.encode(delta_state.Stored(many, 3, "o", none), lambda *_: None)
+    assert first and again and not none and first != again
+    _, kept = delta_state.encode(delta_state.Stored(many, 4, "p", again), lambda *_: pytest.fail("written again"))
+    assert kept == again
+
+
 def test_a_lost_list_of_holes_stops_the_table_by_name(tmp_path: Path) -> None:
     text = {"logId": "l", "appliedSeq": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
     text |= {"version": 1, "nonce": "n", "holesFile": "_tailrace/holes-1.json"}

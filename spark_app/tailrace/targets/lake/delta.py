@@ -318,10 +318,7 @@ class DeltaTable:
         return Stored(applied, stored.version, nonce, holes_file), [_domain(text), {"txn": transaction}]
 
     def _save(self, path: str, data: bytes) -> None:
-        """A side file is named by its content: one that is there is the same."""
-        uri = f"{self.location}/{path}"
-        if not self._access.exists(uri):
-            self._access.create(uri, data)
+        self._access.create(f"{self.location}/{path}", data)
 
     def _send(self, at: _Version, actions: Sequence[Action], metadata: Action | None, nonce: str) -> int:
         try:

@@ -33,9 +33,13 @@ def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str
     holes = json.dumps(sorted(applied.holes), ensure_ascii=False)
     path = None
     if len(holes.encode()) > INLINE_HOLES:
-        # Named by content: written once however often the same H is committed. A folder with `_` survives VACUUM.
-        path = f"_tailrace/holes-{hashlib.sha256(holes.encode()).hexdigest()}.json"
-        if path != stored.holes_file:
+        # The last commit's is kept while H stays the same. Any other has a name of its own, by the commit's nonce: one
+        # that was given up is never named again, so whoever deletes it, however late, takes it from no newer version.
+        # A folder with `_` survives VACUUM.
+        content = f"_tailrace/holes-{hashlib.sha256(holes.encode()).hexdigest()}"
+        path = stored.holes_file
+        if path is None or not path.startswith(content):
+            path = f"{content}-{stored.nonce}.json"
             save(path, holes.encode())
     document = {
         "logId": applied.log_id,
