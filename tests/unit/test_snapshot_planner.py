@@ -3,6 +3,7 @@ from random import Random
 import pytest
 
 from support.journals import Journal, table_schema
+from tailrace.capture.rejoin import resyncs
 from tailrace.changelog.records import (
     ChunkRegistered,
     Column,
@@ -10,6 +11,7 @@ from tailrace.changelog.records import (
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
+    SnapshotTableStarted,
     TableAdded,
     TableForgotten,
     TableRemoved,
@@ -251,3 +253,54 @@ def test_a_re_read_that_was_planned_under_an_id_without_record_counts_for_its_ow
     journal.plain(events=(added,))
     reread(journal, 2)
     assert wanted(journal) == [f"schema-1-2-{journal.state.number}"]
+
+
+def turn(journal: Journal) -> list[str]:
+    """As the runner plans; returns what is not over."""
+    journal.plain(events=planner.wanted(journal.state, {}))
+    journal.plain(events=planner.endings(journal.state))
+    return [key for key, snapshot in journal.state.snapshots.items() if snapshot.ended is None]
+
+
+def test_re_reads_of_a_table_do_not_pile_up_and_the_first_that_has_begun_goes_on() -> None:
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5, snapshot=False),))
+    for version in range(2, 8):
+        reread(journal, version)
+        (newest,) = turn(journal)
+        assert newest.startswith(f"schema-1-{version}-")
+    for version in range(8, 12):
+        started = SnapshotTableStarted(snapshot_id=newest, table_id=1, max_key=None, estimated_rows=9)
+        journal.plain(events=(started,))
+        reread(journal, version)
+        first, newest = turn(journal)
+        assert (first.split("-")[2], newest.split("-")[2]) == ("7", str(version))
+    assert journal.state.tables[1].unread is None
+
+
+def join(journal: Journal) -> bool:
+    """Capture's look, and the marker's return."""
+    due = resyncs(journal.state)
+    if due:
+        version = journal.state.tables[1].schema.version + 1
+        schema = table_schema(1).model_copy(update={"version": version})
+        added = TableAdded(table=schema, edge_xid=5, snapshot=False, resync=due[1])
+        journal.plain(events=(TableRemoved(table_id=1, reason="resync"), added))
+    return bool(due)
+
+
+def test_two_resyncs_of_a_table_are_served_by_one_beginning() -> None:
+    """They used to undo each other at every look until one could begin."""
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5, snapshot=False),))
+    for name in ("r1", "r2"):
+        journal.plain(events=(SnapshotPlanned(snapshot_id=name, request=name, tables=(1,), resync=True),))
+    assert [join(journal) for _ in range(3)] == [True, False, False]
+    known = journal.state.tables[1]
+    assert all(journal.state.snapshots[name].reads(known) for name in ("r1", "r2"))
+    journal.plain(events=(SnapshotPlanned(snapshot_id="r3", request="r3", tables=(1,), resync=True),))
+    assert [join(journal) for _ in range(3)] == [True, False, False], "a later one begins anew, once"
+    known = journal.state.tables[1]
+    assert [journal.state.snapshots[name].reads(known) for name in ("r1", "r2", "r3")] == [False, False, True]

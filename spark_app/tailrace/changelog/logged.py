@@ -73,6 +73,8 @@ class TableLog(Closed):
     """The last sequence before the generation."""
     resync: str | None = None
     """The snapshot that had the table added."""
+    serves: tuple[str, ...] = ()
+    """The resyncs that were waiting for the table to be added: `resync` and those that it was added for as well."""
     edge_xid: int
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]
@@ -132,14 +134,20 @@ class SnapshotState(Closed):
 
     def awaits(self, table: TableLog) -> bool:
         """Whether the table has still to be taken in again for this resync."""
+        return self.unserved(table) and not table.removed
+
+    def unserved(self, table: TableLog) -> bool:
+        """A resync that was planned before another had the table added does not undo that one: two would take turns."""
         part = self.tables[table.table_id]
         begun = part.started or part.finished is not None
         asked = self.plan.resync and self.ended is None and not begun
-        return asked and not table.removed and table.resync != self.plan.snapshot_id
+        return asked and (table.resync is None or self.record > table.added_record)
 
     def reads(self, table: TableLog) -> bool:
-        """Whether its chunks are of the table as it was added last: it was planned since, or had it added."""
-        return self.record >= table.added_record or table.resync == self.plan.snapshot_id
+        """Whether its chunks are of the table as it was added last: it was planned since, or had it added, or waited
+        for that, so that nothing of it can be older."""
+        own = self.plan.snapshot_id
+        return self.record >= table.added_record or table.resync == own or own in table.serves
 
 
 def keys_digest(keys: Iterable[Iterable[str]]) -> str:

@@ -73,6 +73,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         generation=work.record.number if kept is None else kept.generation,
         begin_seq=start if kept is None else kept.begin_seq,
         resync=event.resync,
+        serves=() if before is None or event.resync is None else _waiting(work, before),
         edge_xid=event.edge_xid,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
@@ -80,6 +81,11 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         applied_seq=0 if kept is None else kept.applied_seq,
         applied_record=0 if kept is None else kept.applied_record,
     )
+
+
+def _waiting(work: Folding, before: TableLog) -> tuple[str, ...]:
+    snapshots = ((key, s) for key, s in work.snapshots.items() if before.table_id in s.tables)
+    return tuple(key for key, snapshot in snapshots if snapshot.unserved(before))
 
 
 def _goes_on(before: TableLog, event: TableAdded) -> bool:

@@ -208,8 +208,9 @@ def request_id(request: SnapshotRequest) -> str:
 
 
 def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
-    """Snapshots whose last table is finished and that lack their end record."""
-    events: list[SnapshotEnded] = []
+    """Snapshots whose last table is finished and that lack their end record; and re-reads that newer ones make up
+    for."""
+    events = [*_superseded(state)]
     for snapshot in state.snapshots.values():
         finished = [t.finished for t in snapshot.tables.values()]
         if snapshot.ended is not None or not all(finished):
@@ -223,6 +224,24 @@ def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
             )
         )
     return tuple(events)
+
+
+def _superseded(state: LogState) -> Iterator[SnapshotEnded]:
+    """Tables may be rewritten faster than they are read. Of a table's re-reads the newest covers all; the oldest goes
+    on once it has begun, or a table that is rewritten all the time would never be read to the end."""
+    running: dict[int, list[SnapshotState]] = {}
+    for snapshot in state.snapshots.values():
+        plan = snapshot.plan
+        if plan.reason == "schema" and plan.request is None and snapshot.ended is None:
+            running.setdefault(plan.tables[0], []).append(snapshot)
+    for table_id, several in running.items():
+        *older, newest = sorted(several, key=lambda s: s.record)
+        if older and older[0].tables[table_id].started:
+            del older[0]
+        for snapshot in older:
+            if snapshot.tables[table_id].finished is None:
+                message = f"superseded by {newest.plan.snapshot_id}"
+                yield SnapshotEnded(snapshot_id=snapshot.plan.snapshot_id, outcome="stopped", message=message)
 
 
 def next_chunk_rows(fixed: int | None, rows: int, last_seconds: float, aim_seconds: float) -> int:
