@@ -13,7 +13,8 @@ import re
 from urllib.parse import quote
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_.-]")
-_ESCAPE = re.compile(r"!([0-9a-f]{2})")
+ESCAPE = "!"
+_ESCAPED = re.compile(rf"{ESCAPE}([0-9a-f]{{2}})")
 _RESERVED = {"_delta_log"}
 """A folder of this name would make a Delta table of the one that holds it."""
 _FORMERLY_SAFE = " !$&'()+,;=@[]{}^"
@@ -24,7 +25,7 @@ def encode(name: str) -> str:
     data = name.encode()
     last = len(data) - 1
     return "".join(
-        chr(byte) if _stands(bytes([byte]), at in (0, last), at == 0 and name in _RESERVED) else f"!{byte:02x}"
+        chr(byte) if _stands(bytes([byte]), at in (0, last), at == 0 and name in _RESERVED) else f"{ESCAPE}{byte:02x}"
         for at, byte in enumerate(data)
     )
 
@@ -36,7 +37,7 @@ def _stands(char: bytes, outer: bool, reserved: bool) -> bool:
 
 def decode(part: str) -> str:
     """The name that `encode` made this of; ValueError if it made none of it."""
-    name = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), part).encode("latin-1").decode()
+    name = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), part).encode("latin-1").decode()
     if encode(name) != part:
         raise ValueError(f"{part!r} is not an encoded name")
     return name

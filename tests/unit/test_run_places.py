@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tailrace.run import drop_data
 from tailrace.run.claims import Known
 from tailrace.run.targets import location, require_no_former_place
 from tailrace.storage import Storage
+from tailrace.targets.lake.model import AppliedState, Generation, belongs
 
 ORIGIN = Origin(
     log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
@@ -52,6 +54,18 @@ def test_a_table_that_an_older_version_wrote_elsewhere_is_refused_by_name(
     with pytest.raises(TargetRefused, match="public/a!25b!20!c3!b6") as refused:
         require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
     assert f"{tmp_path}/public/{former}" in refused.value.message
+
+
+def test_a_former_table_that_lies_where_another_s_folder_is_now_is_refused_and_not_replaced() -> None:
+    """`a!20b` had its folder by that very name, which is now the one of `a b`."""
+    now, former = _table("a b").schema, AppliedState("l", applied_record=5, table_id=2)
+    for told in (former, replace(former, applied_record=0)):
+        with pytest.raises(TargetRefused, match=r"public/a!20b .* table 2"):
+            belongs(Generation(7), told, now, now.name)
+    assert not belongs(Generation(7), replace(former, generation=3), now, now.name), "the same folder's former table"
+    assert belongs(Generation(3), replace(former, table_id=1), now, now.name)
+    plain = _table("orders").schema
+    assert not belongs(Generation(7), former, plain, plain.name), "no other name ever lay there"
 
 
 def _table(name: str) -> TableLog:

@@ -11,7 +11,8 @@ from typing import Protocol
 from pyroaring import BitMap64
 
 from tailrace.changelog.records import TableSchema
-from tailrace.errors import TargetChanged
+from tailrace.errors import TargetChanged, TargetRefused
+from tailrace.path_names import ESCAPE, table_folder
 from tailrace.targets.lake.kept import KeptChunks
 
 Key = tuple[str, ...]
@@ -79,9 +80,16 @@ FIRST = Generation()
 
 
 def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, name: str) -> bool:
-    """False: the target is to be replaced. Refused: its generation is later than ours."""
+    """False: the target is to be replaced. Refused: its generation is later than ours, or it may be of another name."""
     if generation.holds(applied, schema.table_id):
         return True
+    folder = table_folder(schema.schema_name, schema.table_name)
+    if ESCAPE in folder and applied.generation is None and applied.table_id != schema.table_id:
+        # Before generations were counted, folders had other names: a table called `a!20b` lay where `a b` lies now.
+        raise TargetRefused(
+            f"{folder} holds table {applied.table_id}, which an older version wrote there, perhaps under another name",
+            f"Delete it, or move it out of the target's location; a snapshot fills {name} anew.",
+        )
     if (applied.generation or 0) > generation.number:
         raise TargetChanged(
             name,
