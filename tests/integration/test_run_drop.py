@@ -1,6 +1,7 @@
 """`tailrace drop` on a real server: what this Replicator's change log made goes, everything else stays and is named."""
 
 import json
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,10 +14,13 @@ from support.postgres import PostgresServer
 from tailrace.capture import slots
 from tailrace.capture.first_start import FirstStart
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import RENEWAL, record_path
-from tailrace.changelog.records import Applied, Event, Origin, TableAdded
+from tailrace.changelog.packed import BLOCK
+from tailrace.changelog.paths import DROPPED, RENEWAL, record_path
+from tailrace.changelog.records import Applied, EpochStarted, Event, Origin, TableAdded, TableRemoved, Transactions
+from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.ownership import made_name
 from tailrace.contract.resources import LogStorage
+from tailrace.run import drop_data
 from tailrace.run.cli import main
 from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.storage import Storage
@@ -312,7 +316,7 @@ def test_it_keeps_trying_for_as_long_as_it_is_told_and_leaves_its_last_words(
 
 
 def applied_tables() -> tuple[Event, ...]:
-    """t1 and t3 were applied, t2 was not."""
+    """t1 and t3 were applied, t2 was not, as far as the journal says."""
     added = tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2, 3))
     return *added, *(Applied(table_id=i, applied_seq=0, applied_record=1) for i in (1, 3))
 
@@ -340,7 +344,7 @@ def test_with_data_the_tables_that_carry_this_logs_id_and_the_change_log_go_and_
     with connect(config_of(postgres)) as admin:
         journal(tmp_path / storage, admin, *applied_tables())
     storage_of(tmp_path / storage).put(RENEWAL, b"{}")
-    for table, log_id in (("t1", "log"), ("t2", "log"), ("t3", "of another log")):
+    for table, log_id in (("t1", "log"), ("t2", None), ("t3", "of another log")):
         delta_table(tmp_path, table, log_id)
     assert drop(path) == 0
     assert (tmp_path / "lake/public/t1/part.parquet").exists(), "deletionPolicy Retain keeps the data"
@@ -375,4 +379,74 @@ def test_a_deletion_that_died_half_way_is_completed_by_the_next_one(
         drop(path, "--data")
         assert files(tmp_path), "it died before it was done"
     assert drop(path, "--data") == 0
+    assert not files(tmp_path)
+
+
+def test_every_prefix_of_the_deletion_is_completed_by_the_next_one(postgres: PostgresServer, tmp_path: Path) -> None:
+    """A log that changed hands, with two roll-ups and parts: whatever is left of it names the former owner, has a gap
+    or names parts that are gone."""
+    path, log = manifest(tmp_path, postgres), tmp_path / "log"
+    with connect(config_of(postgres)) as admin:
+        journal(log, admin, *applied_tables()[:3], owner="team/former@1")
+    one = JournalWriter.claim(storage_of(log), "n", started=EpochStarted(owner=OWNER))
+    for number in range(1, 2 * BLOCK + 1):
+        one.append(one.state.position + 1, number, transactions=Transactions(xids=(number,), first_seqs=(number,)))
+        if number % BLOCK == 0:
+            assert one.finish()
+    for event in applied_tables()[3:]:
+        one.append(one.state.position, events=(event,))
+    for table in ("t1", "t2", "t3"):
+        delta_table(tmp_path, table, "log")
+    deleted = list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "delete", lambda storage, target: deleted.append(storage.uri(target)))
+        assert drop(path, "--data") == 0
+    deleted = [uri for uri in dict.fromkeys(deleted) if "/log/journal/" in uri]
+    assert len(deleted) == len(list((log / "journal").rglob("*.json"))) > 2 * BLOCK
+    for number, uri in enumerate(deleted):
+        Path(uri.removeprefix("file://")).unlink()
+        if number < 8 or number % 100 == 0 or number > len(deleted) - 8:
+            copy = tmp_path / str(number)
+            shutil.copytree(log, copy / "log")
+            again = manifest(copy, postgres)
+            shutil.copytree(tmp_path / "lake", copy / "lake")
+            assert drop(again, "--data") == 0, f"after {number + 1} deletions"
+            assert not files(copy / "log") | files(copy / "lake"), f"after {number + 1} deletions"
+
+
+def test_the_note_of_a_deletion_says_nothing_about_another_log(postgres: PostgresServer, tmp_path: Path) -> None:
+    note = drop_data.Proven(owner=OWNER, log_id="of yore", tables=(("public", "t2"), ("public", "t3")))
+    storage_of(tmp_path / "log").put(DROPPED, note.model_dump_json().encode())
+    with connect(config_of(postgres)) as admin:
+        journal(tmp_path / "log", admin, *applied_tables())
+    for table, log_id in (("t1", "log"), ("t2", None), ("t3", "of another log")):
+        delta_table(tmp_path, table, log_id)
+    assert drop(manifest(tmp_path, postgres), "--data") == 0
+    assert {p.parent.name for p in files(tmp_path) if p.name == "part.parquet"} == {"t2", "t3"}
+    assert not storage_of(tmp_path / "log").exists(DROPPED)
+
+
+def test_a_table_of_the_note_that_another_log_writes_by_now_is_kept(postgres: PostgresServer, tmp_path: Path) -> None:
+    note = drop_data.Proven(owner=OWNER, log_id="log", tables=(("public", "t1"), ("public", "t2"), ("public", "t3")))
+    storage_of(tmp_path / "log").put(DROPPED, note.model_dump_json().encode())
+    for table, log_id in (("t1", "log"), ("t2", None), ("t3", "of another log")):
+        delta_table(tmp_path, table, log_id)
+    assert drop(manifest(tmp_path, postgres), "--data") == 0
+    assert {p.parent.name for p in files(tmp_path) if p.name == "part.parquet"} == {"t3"}
+
+
+def test_targets_of_renamed_tables_and_of_generations_that_are_still_to_be_applied_go_too(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """t1 was renamed, t2 is being read again, t3 was written but the journal does not say so yet."""
+    renamed = table_schema(1, 2).model_copy(update={"table_name": "renamed"})
+    events: list[Event] = [TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2, 3)]
+    events += [Applied(table_id=i, applied_seq=0, applied_record=1) for i in (1, 2)]
+    events += [TableRemoved(table_id=i, reason="") for i in (1, 2)]
+    events += [TableAdded(table=renamed, edge_xid=5), TableAdded(table=table_schema(2, 2), edge_xid=5)]
+    with connect(config_of(postgres)) as admin:
+        journal(tmp_path / "log", admin, *events)
+    for table in ("t1", "renamed", "t2", "t3"):
+        delta_table(tmp_path, table, "log")
+    assert drop(manifest(tmp_path, postgres), "--data") == 0
     assert not files(tmp_path)

@@ -12,7 +12,7 @@ from tailrace.capture import slots, startup
 from tailrace.capture.names import Names
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import FIRST_START
+from tailrace.changelog.paths import DROPPED, FIRST_START
 from tailrace.changelog.records import EpochStarted, Heartbeat, Origin
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
@@ -180,6 +180,17 @@ def test_a_slot_that_an_interrupted_start_left_is_made_anew(source: Source, tmp_
     assert journal.state.position == 5
     assert source.done == ["released", "slot dropped", "publication", "slot made"]
     assert not at.storage.exists(FIRST_START)
+
+
+def test_every_start_removes_the_note_of_a_deletion_that_was_begun_there(source: Source, tmp_path: Path) -> None:
+    """What is written from now on must not go without a proof of its own."""
+    at = place(tmp_path)
+    source.slot = None
+    for _ in ("first start", "goes on"):
+        at.storage.put(DROPPED, b"{}")
+        start(at)
+        source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+        assert not at.storage.exists(DROPPED)
 
 
 def test_a_first_start_reads_everything_so_it_removes_the_note_of_a_resync(source: Source, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tailrace.capture import admission, slots
 from tailrace.capture.first_start import FirstStart
 from tailrace.capture.names import Names
 from tailrace.capture.renewal import Renewal
+from tailrace.changelog.paths import DROPPED
 from tailrace.changelog.records import EpochStarted, Origin, SourceRenewed
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
@@ -79,6 +80,8 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
         journal = JournalWriter.claim(place.storage, ids.nonce, admit, started=started)
     except NotFound:
         return _first_start(place, ids, progress, stopping)
+    # A deletion that was begun here is over: what is written from now on is to stay.
+    place.storage.delete(DROPPED)
     place = place.of_log(journal.state.origin)
     if asked is not None and asked.id != journal.state.renewed:
         _renew(place, journal, asked, progress, stopping)
@@ -169,6 +172,8 @@ def _first_start(
     # Dying here leaves a log without tables: the first poll after any start adds those that are missing.
     seam("capture.after-origin")
     FirstStart.forget(place.storage)
+    # Of the log that was here before, and of its tables. Dying before this line: the next start does it.
+    place.storage.delete(DROPPED)
     return journal
 
 

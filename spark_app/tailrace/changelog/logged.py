@@ -217,7 +217,8 @@ class LogState(Closed):
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()
     forgotten_tables: tuple[tuple[str, str], ...] = ()
-    """Schema and name of the forgotten tables whose targets still stand under these names: all that deletion needs."""
+    """Schema and name under which targets stand that were written for tables since forgotten, renamed or begun anew:
+    all that deletion needs."""
     forgotten_plan: int = -1
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""

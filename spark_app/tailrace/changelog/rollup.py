@@ -43,6 +43,12 @@ class Rollups:
             try:
                 return cls._read(storage, newest)
             except NotFound as error:
+                if storage.exists(rollup_path(newest)):  # `trim_rollups` removes the head first
+                    raise CorruptLog(
+                        f"roll-up {newest} names a part that is missing: {error.message}",
+                        "Put it back; or remove the roll-up if the records before it still exist; or start a new change"
+                        " log and take a snapshot.",
+                    ) from error
                 gone = error
         raise Retry(f"roll-ups of the journal go faster than they are read: {gone.message}") from gone
 

@@ -65,8 +65,8 @@ def _table_added(work: Folding, event: TableAdded) -> None:
     start = work.record.first_seq - 1
     schema = LoggedSchema(record=work.record.number, after_seq=start, table=event.table)
     kept = before if before is not None and _goes_on(before, event) else None
-    name = (event.table.schema_name, event.table.table_name)
-    work.forgotten_tables = tuple(known for known in work.forgotten_tables if known != name)
+    if before is not None:
+        _remember_place(work, before)
     work.tables[event.table.table_id] = TableLog(
         table_id=event.table.table_id,
         added_record=work.record.number,
@@ -201,21 +201,26 @@ def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
     work.transactions = known.removed(event.through_seq)
 
 
-def _place(table: TableLog) -> tuple[str, str]:
+def place_of(table: TableLog) -> tuple[str, str]:
     """The name under which the target stands."""
     first = table.schemas[0].table
     return first.schema_name, first.table_name
 
 
+def _remember_place(work: Folding, table: TableLog) -> None:
+    """Its target stays where it is: nobody else knows it once the table is forgotten or has another name, or until its
+    new generation is applied."""
+    place = place_of(table)
+    if table.applied_record > 0 and place not in work.forgotten_tables:
+        work.forgotten_tables = (*work.forgotten_tables, place)
+
+
 def _table_forgotten(work: Folding, event: TableForgotten) -> None:
     table = work.table(event.table_id)
-    name = _place(table)
     if not table.removed or table.segments:
         work.corrupt(f"table {table.schema.name} is forgotten, but it was not removed or has segments")
     del work.tables[event.table_id]
-    same = any(_place(other) == name for other in work.tables.values())
-    if table.applied_record > 0 and not same and name not in work.forgotten_tables:
-        work.forgotten_tables = (*work.forgotten_tables, name)
+    _remember_place(work, table)
 
 
 TABLE_HANDLERS: Mapping[type, Handler] = {

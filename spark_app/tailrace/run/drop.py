@@ -23,7 +23,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract import ownership
 from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import Replicator
-from tailrace.errors import TailraceError
+from tailrace.errors import CorruptLog, TailraceError
 from tailrace.run import claims, drop_data
 from tailrace.run.claims import Claim, Known
 from tailrace.sources.postgresql import publication
@@ -52,7 +52,7 @@ class Step:
 def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[Step]:
     """Does it and tells each step. The source first: a slot left behind fills its disk."""
     storage = Storage.open(replicator.spec.storage)
-    found = _read(storage)
+    found = _read(storage, ownership.owner(replicator))
     config = PgConfig.of(replicator.spec.source, "tailrace drop", secrets)
     with connect(config) as connection:
         server = slots.identify(connection)
@@ -96,13 +96,23 @@ def leave(report: DropReport) -> None:
         Path(place).write_text(report.to_message(), encoding="utf-8")
 
 
-def _read(storage: Storage) -> tuple[LogState | None, FirstStart | None] | TailraceError:
+def _read(storage: Storage, owner: str) -> tuple[LogState | None, FirstStart | None] | TailraceError:
     """The change log (None: there is none) and the note of a first start; or why they cannot be read."""
     try:
-        reader = JournalReader.open(storage)
-        return (reader.state if reader.state.origin is not None else None), FirstStart.read(storage)
+        return _state(storage, owner), FirstStart.read(storage)
     except TailraceError as error:
         return error
+
+
+def _state(storage: Storage, owner: str) -> LogState | None:
+    try:
+        state = JournalReader.open(storage).state
+    except CorruptLog:
+        note = drop_data.noted(storage)
+        if note is None or note.owner != owner:
+            raise
+        return None  # half deleted by us, and nobody has started here since: the note says the rest
+    return state if state.origin is not None else None
 
 
 def _named(connection: Connection, known: Known, error: TailraceError) -> Iterator[Step]:

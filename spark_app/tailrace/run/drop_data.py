@@ -1,7 +1,7 @@
 """The data's part of `tailrace drop`: target tables and the change log itself, as far as they are this change log's.
 
-A table goes if the change log applied it and the table's own state carries this log's id. Of the change log's location
-only its own folders go, so that what others keep at the same places stays.
+A table goes if the change log knew its place and the table's own state carries this log's id. Of the change log's
+location only its own folders go, so that what others keep at the same places stays.
 """
 
 import os
@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from tailrace.changelog import paths
 from tailrace.changelog.records import Closed
-from tailrace.changelog.state import TableLog
-from tailrace.contract import ownership
+from tailrace.changelog.table_events import place_of
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.errors import TargetRefused
+from tailrace.errors import CorruptLog, TargetRefused
 from tailrace.path_names import table_folder
 from tailrace.run import claims
 from tailrace.run.claims import Known
@@ -23,26 +24,30 @@ from tailrace.storage import NotFound, Storage
 from tailrace.targets.lake import log_of_table
 from tailrace.targets.lake.iceberg_state import STATE
 
-OURS = (paths.SEGMENTS, PROBES, paths.JOURNAL)
-"""What lies at a change log's location. The journal goes after everything that it alone names."""
+OURS = (paths.SEGMENTS, PROBES, paths.ROLLUPS, paths.PARTS, paths.JOURNAL)
+"""What lies at a change log's location. The journal goes after everything that it alone names; a roll-up before the
+parts that it names. In each of them the newest goes first, so that what is left is an older journal, or none."""
 NOTES = (paths.FIRST_START, paths.RENEWAL, paths.DROPPED)
 """The one that makes the deletion repeatable goes last."""
 Line = tuple[str, Literal["dropped", "kept", "absent"], str]
 
 
 class Proven(Closed):
-    """The note that makes a deletion repeatable: half-deleted tables and journals prove nothing any more."""
+    """The note that makes a deletion repeatable: half-deleted tables and journals prove nothing any more. A start at
+    this place removes it: what is written then is to stay."""
 
     owner: str
     log_id: str
+    """Of the change log that is being deleted: the note says nothing about another one."""
     tables: tuple[tuple[str, str], ...]
     """Schema and name."""
 
 
 def drop(known: Known, storage: Storage, run_dir: Path) -> Iterator[Line]:
-    before = _noted(storage)
-    why = claims.foreign(known)
-    if why is None and before is not None and before.owner != known.owner:
+    before = _of_this_log(noted(storage), known)
+    # Who began it owned the log. What is left of its journal may name the one before, or nobody.
+    why = claims.foreign(known) if before is None else None
+    if before is not None and before.owner != known.owner:
         why = f"{before.owner} began to delete it"
     if why is not None:
         yield f"change log {storage.root}", "kept", why
@@ -54,55 +59,63 @@ def drop(known: Known, storage: Storage, run_dir: Path) -> Iterator[Line]:
         return
     lake = Lake(known.replicator.spec, run_dir)
     try:
-        proven = dict.fromkeys(before.tables if before is not None else ())
-        if origin is not None and known.log is not None:
-            for name in dict.fromkeys([*_applied(known.log.tables.values()), *known.log.forgotten_tables]):
-                kept = None if name in proven else _unproven(lake, name, origin.log_id)
+        begun = before.tables if before is not None else ()
+        proven: dict[tuple[str, str], None] = {}
+        log_id = origin.log_id if origin is not None else before.log_id if before is not None else ""
+        if log_id:
+            for name in dict.fromkeys([*begun, *_places(known)]):
+                kept = _unproven(lake, name, log_id, begun=name in begun)
                 if kept is None:
                     proven[name] = None
                 elif lake.holds(name):
                     yield lake.what(name), "kept", kept
         # Dying from here on leaves the note, and the next call goes on from it.
-        storage.put(paths.DROPPED, _note(known, before, tuple(proven)).model_dump_json().encode())
+        note = Proven(owner=known.owner, log_id=log_id, tables=tuple(proven))
+        storage.put(paths.DROPPED, note.model_dump_json().encode())
         for name in proven:
             lake.drop(name)
             yield lake.what(name), "dropped", ""
     finally:
         lake.close()
     for folder in OURS:
-        for path, _ in storage.list(folder):
+        for path in sorted((path for path, _ in storage.list(folder)), reverse=True):
             storage.delete(path)
         storage.prune(folder)
-    for note in NOTES:
-        storage.delete(note)
+    for path in NOTES:
+        storage.delete(path)
     yield f"change log {storage.root}", "dropped", ""
 
 
-def _unproven(lake: "Lake", name: tuple[str, str], log_id: str) -> str | None:
-    """Why the table is not this change log's; None: it is."""
+def noted(storage: Storage) -> Proven | None:
+    """None: no deletion was interrupted."""
+    try:
+        return Proven.model_validate_json(storage.get(paths.DROPPED))
+    except NotFound:
+        return None
+    except ValidationError as error:
+        raise CorruptLog(f"{storage.uri(paths.DROPPED)} is not readable", "Remove it.") from error
+
+
+def _of_this_log(note: Proven | None, known: Known) -> Proven | None:
+    origin = known.log.origin if known.log is not None else None
+    return note if note is None or origin is None or origin.log_id == note.log_id else None
+
+
+def _unproven(lake: "Lake", name: tuple[str, str], log_id: str, *, begun: bool) -> str | None:
+    """Why the table is not this change log's; None: it is. `begun`: it was, and may be half deleted."""
     found = lake.log_id(name)
+    if found is None and begun:
+        return None
     if found is None:
         return "it carries no change log's state"
     return None if found == log_id else f"its state is of change log {found}, not of {log_id}"
 
 
-def _note(known: Known, before: Proven | None, tables: tuple[tuple[str, str], ...]) -> Proven:
+def _places(known: Known) -> list[tuple[str, str]]:
+    """Where this log may have written: of every table, for a target is there before the journal says so, and of those
+    that came before them."""
     log = known.log
-    log_id = log.origin.log_id if log is not None and log.origin is not None else (before.log_id if before else "")
-    return Proven(owner=ownership.owner(known.replicator), log_id=log_id, tables=tables)
-
-
-def _noted(storage: Storage) -> Proven | None:
-    try:
-        return Proven.model_validate_json(storage.get(paths.DROPPED))
-    except NotFound:
-        return None
-
-
-def _applied(tables: Any) -> list[tuple[str, str]]:
-    """First names of the tables that were written to, each once: tables that came one after another share a place."""
-    found: list[TableLog] = [t for t in tables if t.applied_record > 0]
-    return list(dict.fromkeys((t.schemas[0].table.schema_name, t.schemas[0].table.table_name) for t in found))
+    return [] if log is None else [*map(place_of, log.tables.values()), *log.forgotten_tables]
 
 
 class Lake:
