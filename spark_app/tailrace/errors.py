@@ -21,7 +21,12 @@ class TailraceError(Exception):
         return type(self).__name__
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.message}" + (f" Fix: {self.fix}" if self.fix else "")
+        return told(self.name, self.message, self.fix)
+
+
+def told(name: str, message: str, fix: str) -> str:
+    """`Name: message. Fix: fix`, as logs and the command line say it and the operator reads it back."""
+    return f"{name}: {message.rstrip('.')}" + (f". Fix: {fix}" if fix else "")
 
 
 class Stop(TailraceError):

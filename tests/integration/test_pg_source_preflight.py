@@ -38,6 +38,12 @@ def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before
         admin.execute('CREATE TABLE "S x".nokey (id int)')
         admin.execute('ALTER TABLE "S x"."T" ENABLE ROW LEVEL SECURITY')
         with connect(config_of(server, "poor")) as poor:
+            fix = failures(facts_of(poor, server, "S x.*"))["published", "S x.T"]
+            assert "source.publication" in fix and "GRANT" not in fix, "the owner is a superuser"
+        admin.execute('CREATE ROLE "shop owner"')
+        for table in ("T", "nokey"):
+            admin.execute(f'ALTER TABLE "S x"."{table}" OWNER TO "shop owner"'.encode())
+        with connect(config_of(server, "poor")) as poor:
             facts = facts_of(poor, server, "S x.*")
             found = failures(facts)
             assert set(found) == {
@@ -51,6 +57,7 @@ def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before
             }
             with pytest.raises(SourceRefused, match="lacks the REPLICATION attribute"):
                 refuse(check(facts))
+            assert found["published", "S x.T"].startswith('GRANT "shop owner" TO "poor"; or ')
             for (name, _), fix in found.items():
                 if name != "NoKey":
                     admin.execute(fix.partition(";")[0])

@@ -65,7 +65,7 @@ MET_ELSEWHERE = {
     "Fenced": "tests/integration/test_owned_commits.py",
     "CorruptLog": "tests/unit/test_changelog_journal.py",
     "UnknownMessage": "tests/unit/test_pg_pgoutput.py",
-    "SnapshotFailed": "tests/unit/test_docs.py",
+    "SnapshotFailed": "tests/unit/test_run_status.py",
 }
 NOTHING_TO_DO = {"CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkLost", "ChunkTooOld"}
 
@@ -82,6 +82,7 @@ def test_every_name_of_the_document_has_an_entry() -> None:
     assert names() == REPAIRS.keys() | STREAM | MET_ELSEWHERE.keys() | NOTHING_TO_DO
     for name, path in MET_ELSEWHERE.items():
         assert name in (ROOT / path).read_text(), f"{path} does not meet {name}"
+        assert not path.endswith("test_docs.py"), "it lists every name and meets none"
 
 
 @pytest.fixture(scope="module")

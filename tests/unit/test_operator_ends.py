@@ -160,5 +160,5 @@ def test_the_last_words_of_a_driver_stay_told_while_it_waits_to_be_started_again
     observed = replace(observed, pods=(dead,), driver=DriverSeen())
     first = decide(observed, LIMITS)
     second = decide(replace(observed, status=first.status), LIMITS)
-    assert "SourceUnreachable: shop-db refuses connections." in second.status.message
+    assert "SourceUnreachable: shop-db refuses connections" in second.status.message
     assert second.status == first.status

@@ -65,6 +65,33 @@ def test_what_narrows_a_snapshot_is_not_dropped_silently(tmp_path: Path, capsys:
     assert "--where, --chunk-rows without --tables" in text
 
 
+def test_a_wrong_snapshot_of_the_command_line_is_named_without_a_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "m.yaml", replicator())
+    text = refused(capsys, "snapshot", "-f", path, "--tables", "public.a", "--where", "id < 5", "--keys", "1")
+    assert text.startswith("tailrace: InvalidManifest: command line: ") and "document" not in text
+    assert ". Fix: " in text and ".. Fix" not in text
+
+
+def test_a_pattern_without_a_dot_is_one_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "m.yaml", replicator(tables={"include": ["orders"]}))
+    text = refused(capsys, "run", "-f", path, "--run-dir", str(tmp_path / "run"))
+    assert "spec.tables.include.0 is 'orders'" in text and "at least 1 item" not in text
+
+
+def test_help_says_when_a_run_to_the_end_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["run", "--help"]):
+        with pytest.raises(SystemExit):
+            cli.main(arguments)
+        text = " ".join(capsys.readouterr().out.split())
+        assert "1 if a table failed" in text and "then exit 0" not in text
+    assert str(InvalidManifest("no such file", "Mount the Secret.")) == (
+        "InvalidManifest: no such file. Fix: Mount the Secret."
+    )
+    assert str(InvalidManifest("no such file.")) == "InvalidManifest: no such file"
+
+
 def settings(tmp_path: Path, **more: object) -> launch.Settings:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir(exist_ok=True)

@@ -170,6 +170,12 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
     assert assemble(moment(log(table(7), snapshots=both), tables=progress)).tables[0].state == "REPLICATING"
 
 
+def test_a_read_that_failed_for_no_named_reason_is_called_snapshot_failed() -> None:
+    (failed,) = assemble(moment(log(table(7, unread="it ended in the middle")), tables={7: TableProgress()})).tables
+    assert failed.state == "FAILING" and failed.fault is not None
+    assert (failed.fault.name, failed.fault.message) == ("SnapshotFailed", "it ended in the middle")
+
+
 class Counted(dict[str, SnapshotState]):
     """Counts how often all are gone through."""
 

@@ -139,7 +139,7 @@ def _words(pod: PodSeen) -> str:
     error = error_of(pod)
     if error is None:
         return ""
-    return bounded(f"{error.name}: {error.message}" + (f" Fix: {error.fix}" if error.fix else ""))
+    return bounded(f"{error.name}: {error.message.rstrip('.')}" + (f". Fix: {error.fix}" if error.fix else ""))
 
 
 def error_of(pod: PodSeen) -> FaultStatus | None:

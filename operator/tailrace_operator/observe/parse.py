@@ -99,11 +99,11 @@ def version(kind: str, document: Document) -> str:
 
 
 def last_words(message: str) -> tuple[str, str, str] | None:
-    """Name, message and fix out of a driver's last lines: `tailrace: Name: message Fix: fix`."""
+    """Name, message and fix out of a driver's last lines: `tailrace: Name: message. Fix: fix`."""
     for line in reversed(message.splitlines()):
         if line.startswith("tailrace: "):
             name, found, rest = line.removeprefix("tailrace: ").partition(": ")
             if found and name.isidentifier():
                 text, _, fix = rest.partition(" Fix: ")
-                return name, text.strip(), fix.strip()
+                return name, text.strip().rstrip("."), fix.strip()
     return None

@@ -13,6 +13,7 @@ from tailrace.capture.transactions import MARKER_PREFIX
 from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.publication import grant
 from tailrace.sources.postgresql.replication import lsn_value
 
 PLUGIN = "pgoutput"
@@ -167,12 +168,13 @@ def unpublishable(connection: Connection, name: str, tables: Sequence[PgTable], 
         return {}
     with source_errors("asking for the tables' owners"):
         rows = connection.execute(
-            "SELECT oid::int8 FROM pg_catalog.pg_class"
-            " WHERE oid = ANY(%s::int8[]) AND NOT pg_catalog.pg_has_role(relowner, 'USAGE')",
+            "SELECT c.oid::int8, current_user::text, r.rolsuper FROM pg_catalog.pg_class c"
+            " JOIN pg_catalog.pg_roles r ON r.oid = c.relowner"
+            " WHERE c.oid = ANY(%s::int8[]) AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')",
             ([t.oid for t in tables],),
         ).fetchall()
-    foreign = {r[0] for r in rows}
-    return {t.oid: _not_ours(t, name) for t in tables if t.oid in foreign}
+    foreign = {oid: (role, superuser) for oid, role, superuser in rows}
+    return {t.oid: _not_ours(t, name, *foreign[t.oid]) for t in tables if t.oid in foreign}
 
 
 def left_out(table: PgTable, name: str) -> TableStop:
@@ -183,13 +185,11 @@ def left_out(table: PgTable, name: str) -> TableStop:
     return ReadRefused(table.name, f"{table.name} is not in publication {name!r}", fix)
 
 
-def _not_ours(table: PgTable, name: str) -> TableStop:
-    own = sql.SQL("ALTER TABLE {} OWNER TO …").format(table.identifier).as_string(None)
+def _not_ours(table: PgTable, name: str, role: str, superuser: bool) -> TableStop:
     return ReadRefused(
         table.name,
         f"only the owner of {table.name} ({table.owner}) may put it into publication {name!r}",
-        f"{own} source.username, or a role that it is a member of; or make a publication and name it in"
-        " source.publication; or exclude the table",
+        grant(table.owner, role, superuser),
     )
 
 

@@ -105,8 +105,15 @@ def _model(document: object, origin: str) -> BaseModel:
 
 def invalid(error: ValidationError, origin: str) -> InvalidManifest:
     """One message for all faults of a document: path, value, reason."""
-    faults = [_fault(item) for item in error.errors(include_url=False)]
+    items = error.errors(include_url=False)
+    faults = [_fault(item) for item in items if not _follows(item, items)]
     return InvalidManifest(f"{origin}: {' '.join(faults)}", "See docs/reference.md for the fields.")
+
+
+def _follows(item: Any, items: Sequence[Any]) -> bool:
+    """Too few items, because those that are wrong were not counted."""
+    own = item["loc"]
+    return item["type"] == "too_short" and any(len(i["loc"]) > len(own) and i["loc"][: len(own)] == own for i in items)
 
 
 def _fault(item: Any) -> str:
@@ -118,7 +125,8 @@ def _fault(item: Any) -> str:
         case "extra_forbidden":
             return f"{path} is not a known field (its value: {_shown(value)})."
         case "value_error":
-            return f"{path}: {str(item['msg']).removeprefix('Value error, ')}."
+            reason = f"{str(item['msg']).removeprefix('Value error, ')}."
+            return f"{path}: {reason}" if item["loc"] else reason
         case _:
             return f"{path} is {_shown(value)}: {_one_line(str(item['msg'])).lower()}."
 

@@ -1,8 +1,8 @@
 """The command line: `tailrace run | status | snapshot | resync | pause | resume | stop | doctor | drop`.
 
-Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or
-target, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other modules of this
-package; pyspark is imported only by `run`.
+Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
+target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
+modules of this package; pyspark is imported only by `run`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tailrace.run import commands
 
 EXAMPLES = """examples:
   tailrace run -f shop.yaml                  copy and follow, until Ctrl-C
-  tailrace run -f shop.yaml --once           up to the source's position at start, then exit 0
+  tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
   tailrace doctor -f shop.yaml               check source and target without changing them
   tailrace status -f shop.yaml               how far the running process is
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
@@ -26,9 +26,12 @@ EXAMPLES = """examples:
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped or lost table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; resume and stop likewise
 
-exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source or target, 11 authentication,
-            12 position lost, 13 fenced by another writer, 1 anything else
+exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target or storage,
+            11 authentication, 12 position lost, 13 fenced by another writer, 1 anything else
 """
+
+
+ONCE = "end when everything the source held at start is applied; 1 if a table failed"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,7 +115,7 @@ def _verb(
 
 def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "run", "copy the tables and follow their changes")
-    sub.add_argument("--once", action="store_true", help="end with 0 when all that the source held at start is applied")
+    sub.add_argument("--once", action="store_true", help=ONCE)
     sub.add_argument("--json", action="store_true", help="status as JSON lines on standard output")
     sub.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)"

@@ -176,8 +176,8 @@ def _faults(status: Status) -> list[RenderableType]:
 
 
 def _fault(name: str, fault: Fault) -> Text:
-    fix = f" Fix: {fault.fix}" if fault.fix else ""
-    return Text.assemble((f"{name} ", "bold"), (f"{fault.name}: {fault.message}", "red"), fix)
+    fix = f". Fix: {fault.fix}" if fault.fix else ""
+    return Text.assemble((f"{name} ", "bold"), (f"{fault.name}: {fault.message.rstrip('.')}", "red"), fix)
 
 
 def _head(status: Status) -> Text:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from tailrace.contract.status import TableStatus
+from tailrace.errors import told
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Ending:
         for table in failing:
             what = "is stopped" if table.state == "STOPPED" else "fails"
             fault = table.fault
-            why = f": {fault.name}: {fault.message}" + (f" Fix: {fault.fix}" if fault.fix else "") if fault else ""
+            why = f": {told(fault.name, fault.message, fault.fix)}" if fault else ""
             log.error("table %s %s%s", table.name, what, why, extra={"table": table.name})
         if failing:
             log.error(

@@ -45,6 +45,7 @@ class TableFacts:
     """USAGE on its schema."""
     select: bool
     owned: bool
+    owner_is_superuser: bool
     rows_hidden: bool
     """Row-level security applies to us."""
     collations: tuple[str, ...]
@@ -115,6 +116,7 @@ SELECT p.oid::int8 AS oid, pg_has_role(p.pubowner, 'USAGE') AS owned, p.puballta
 _RIGHTS = """
 SELECT c.oid::int8 AS oid, has_schema_privilege(c.relnamespace, 'USAGE') AS usage,
        has_table_privilege(c.oid, 'SELECT') AS select, pg_has_role(c.relowner, 'USAGE') AS owned,
+       (SELECT r.rolsuper FROM pg_roles r WHERE r.oid = c.relowner) AS super,
        row_security_active(c.oid) AS rows_hidden,
        (SELECT coalesce(array_agg(DISTINCT co.collname::text), '{}')
           FROM pg_index i, unnest(i.indcollation::oid[]) AS used(coll) JOIN pg_collation co ON co.oid = used.coll
@@ -179,6 +181,8 @@ def _tables(cursor: Any, tables: Sequence[PgTable], version: int) -> tuple[Table
         text_key = any(c.native == "string" for c in table.key_columns)
         collations = (*row["collations"], "default") if changed and text_key else tuple(row["collations"])
         facts.append(
-            TableFacts(table, row["usage"], row["select"], row["owned"], row["rows_hidden"], tuple(collations))
+            TableFacts(
+                table, row["usage"], row["select"], row["owned"], row["super"], row["rows_hidden"], tuple(collations)
+            )
         )
     return tuple(facts)

@@ -14,6 +14,7 @@ from tailrace.errors import SourceRefused
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
+from tailrace.sources.postgresql.publication import grant
 
 Level = Literal["ok", "warn", "fail"]
 OLDEST, NEWEST = 14, 18
@@ -206,9 +207,8 @@ def published(facts: Facts) -> Iterator[Finding]:
         if not inside and facts.publication_given:
             yield _fault(t, "published", f"{t.table.name} is not in the publication {facts.publication_name}", add)
         elif not inside and not t.owned:
-            own = f"ALTER TABLE {_table(t.table)} OWNER TO {_name(facts.username)}"
             message = f"only the owner of {t.table.name} ({t.table.owner}) may put it into a publication"
-            yield _fault(t, "published", message, f"{own}; or make a publication and name it in source.publication")
+            yield _fault(t, "published", message, grant(t.table.owner, facts.username, t.owner_is_superuser))
         elif found is not None and t.table.oid in found.narrowed:
             stop = found.narrowed[t.table.oid]
             yield _fault(t, "published", stop.message, stop.fix)
