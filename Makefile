@@ -67,7 +67,7 @@ test: check integration ## Everything: check, then tests against PostgreSQL, Spa
 # Two files at a time, the long ones first: a proof leaves a fifth of the machine idle while it waits for a state.
 WAITING := $(wildcard $(addprefix tests/integration/test_,kube_api.py crds.py chart*.py operator_*.py))
 CLUSTERED := $(wildcard tests/integration/test_cluster_*.py)
-WORKING := $(wildcard $(addprefix tests/integration/test_,proof_*.py run_*.py))
+WORKING := $(wildcard $(addprefix tests/integration/test_,proof_*.py ddl_*.py run_*.py))
 WORKING += $(filter-out $(WORKING) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/test_*.py))
 # A whole cluster waits for pods two fifths of its time: the tests that talk to an API server alone run beside it, and
 # tell their results at the end.

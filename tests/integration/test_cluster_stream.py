@@ -83,7 +83,7 @@ def test_a_snapshot_goes_on_after_the_driver_and_the_operator_are_killed_and_the
     shop.wait_ready()
     uid, old = driver_uid(shop), set(shop.executors())
     restarts = shop.status()["driver"]["restarts"]
-    request = workload.snapshot_request("stream", "tried", ["public.entries"], chunkRows=200, parallelism=1)
+    request = workload.snapshot_request("stream", "tried", ["public.entries"], chunkRows=100, parallelism=1)
     shop.cluster.apply(request)
 
     shop.wait("chunks read", 120, lambda: _snapshot(shop, "tried").get("chunksDone", 0) >= 3)
@@ -186,7 +186,7 @@ STEPS = (
     "after-apply",
     "after-take",
     "after-cancel",
-    "after-delete",
+    "after-dropsource",
 )
 
 
