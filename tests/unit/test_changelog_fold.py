@@ -392,3 +392,48 @@ def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_fail
         SnapshotTableFinished(snapshot_id="old", table_id=2, chunks=1, complete=True),
     )
     assert state.tables[2].unread == "no right"
+
+
+def registering(state: LogState, ordinals: list[int]) -> LogState:
+    for ordinal in ordinals:
+        chunk = ChunkRegistered(
+            snapshot_id="many", table_id=2, chunk=ordinal, lower=None, upper=None, path="p", rows=3, size=9,
+            schema_version=1, replay_point=11, high=1,
+        )  # fmt: skip
+        state = fold(state, good(state, events=(chunk,)))
+    return state
+
+
+def many() -> LogState:
+    state = start()
+    begun = SnapshotTableStarted(snapshot_id="many", table_id=2, max_key=None, estimated_rows=9)
+    return fold(state, good(state, events=(planned("many", (2,)), begun)))
+
+
+@pytest.mark.parametrize("again", [0, 3, 5])
+def test_no_chunk_is_registered_twice_in_whatever_order_they_come(again: int) -> None:
+    state = registering(many(), [3, 0, 5, 2, 1])
+    with pytest.raises(CorruptLog, match="registered already"):
+        registering(state, [again])
+    part = state.snapshots["many"].tables[2]
+    old = part.model_copy(update={"next_chunk": None, "missing": ()})
+    snapshot = state.snapshots["many"].model_copy(update={"tables": {2: old}})
+    state = state.model_copy(update={"snapshots": {**state.snapshots, "many": snapshot}})
+    with pytest.raises(CorruptLog, match="registered already"):
+        registering(state, [again])
+    whole = registering(state, [4, 6]).snapshots["many"].tables[2]
+    assert (whole.next_chunk, whole.missing) == (7, ())
+
+
+def test_a_chunk_is_registered_without_a_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12,000 chunks took 12 s, most of it to see that none of them was there already."""
+    state = registering(many(), list(range(200)))
+    seen: list[int] = []
+
+    def ordinal(chunk: ChunkRegistered) -> int:
+        seen.append(1)
+        return int(chunk.__dict__["chunk"])
+
+    monkeypatch.setattr(ChunkRegistered, "chunk", property(ordinal), raising=False)
+    registering(state, [200])
+    assert 0 < len(seen) < 20

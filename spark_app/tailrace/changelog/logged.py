@@ -117,9 +117,25 @@ class SnapshotTable(Closed):
     """Registered so far, in order of registration; emptied when the table is finished."""
     chunk_records: tuple[int, ...] = ()
     """The record of each."""
+    next_chunk: int | None = None
+    """Above all ordinals of `chunks`; None: not yet told, as in roll-ups of versions that did not keep it."""
+    missing: tuple[int, ...] = ()
+    """The few below it that are not registered: chunks are read side by side."""
     chunks_done: int = 0
     rows_done: int = 0
     finished: SnapshotTableFinished | None = None
+
+    def ordinals_with(self, chunk: int) -> tuple[int, tuple[int, ...]] | None:
+        """`next_chunk` and `missing` with one more chunk; None: it is registered. Without a look at all chunks, of
+        which there may be many thousands, except for the first after such a roll-up."""
+        following, missing = self.next_chunk, self.missing
+        if following is None:
+            known = {c.chunk for c in self.chunks}
+            following = max(known, default=-1) + 1
+            missing = tuple(n for n in range(following) if n not in known)
+        if chunk >= following:
+            return chunk + 1, (*missing, *range(following, chunk))
+        return (following, tuple(n for n in missing if n != chunk)) if chunk in missing else None
 
 
 class SnapshotState(Closed):

@@ -78,7 +78,8 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
     name = f"chunk {event.chunk} of table {log.schema.name} in snapshot {event.snapshot_id}"
     if not table.started:
         work.corrupt(f"{name} comes before the table's start")
-    if any(c.chunk == event.chunk for c in table.chunks):
+    ordinals = table.ordinals_with(event.chunk)
+    if ordinals is None:
         work.corrupt(f"{name} is registered already")
     if event.high > work.record.position:
         work.corrupt(f"{name} needs position {event.high}, the record ends at {work.record.position}")
@@ -95,6 +96,8 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
         table,
         chunks=(*table.chunks, event),
         chunk_records=(*table.chunk_records, work.record.number),
+        next_chunk=ordinals[0],
+        missing=ordinals[1],
         chunks_done=table.chunks_done + 1,
         rows_done=table.rows_done + event.rows,
     )
