@@ -206,3 +206,22 @@ def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
     decoded = reader.decode(block, 1)
     assert decoded.events == []
     assert tables.is_captured(CAPTURED)
+
+
+def test_a_partition_is_the_table_described_directly_before_a_row_of_its_root() -> None:
+    """Also when a block ends between the two; a table's own rows, and TRUNCATE, name no partition."""
+    leaf, other, later = 71, 72, 73
+    described = {i: pg.relation(i, NAMES, ["id"], f"t_{i}") for i in (leaf, other, later)}
+    row = pg.insert(CAPTURED, ["1", "1", "x"])
+    reader, tables = decoder(schema())
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.begin(7, 7000)
+    for message in (*RELATIONS, described[leaf], row, described[other], pg.truncate(CAPTURED), described[later]):
+        blocks[0].add(message)
+    blocks[1].add(row)
+    assert reader.decode(blocks[0], 1).leaves == [(CAPTURED, leaf)]
+    assert reader.decode(blocks[1], 9).leaves == [(CAPTURED, later)]
+    tables.stop(CAPTURED)
+    blocks[1].messages.insert(0, described[leaf])
+    assert reader.decode(blocks[1], 9).leaves == []

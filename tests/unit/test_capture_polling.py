@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from support.catalog import catalog_table
-from support.pgoutput_messages import relation
+from support.pgoutput_messages import insert, relation
 from tailrace.capture import polling, slots
+from tailrace.capture.blocks import Block
 from tailrace.capture.decode import Decoder, Evolved
 from tailrace.capture.polling import CatalogPoll
 from tailrace.capture.recorder import Recorder
@@ -84,6 +85,7 @@ class World:
         self.tables = Tables(lambda oid, modifier: "text", self.lookup)
         for known in self.journal.state.tables.values():
             self.tables.add(known.schema, known.stopped is not None, known.fingerprint)
+        self.described: set[int] = set()
         self.recorder = Recorder(self.journal, Decoder(self.tables), lambda: None, lambda _: None)
         self.poll = CatalogPoll(self._place, self.tables, self.recorder, "n", self.settle)
 
@@ -125,6 +127,18 @@ class World:
         for oid in wanted - self.published:
             self.memberships[oid] = self.memberships.get(oid, 0) + 1
         self.published = wanted
+
+    def row(self, table_id: int, leaf: int) -> None:
+        """A row of a partition, which the stream describes the first time."""
+        block = Block()
+        block.begin(self.recorder.next_seq, 5)
+        block.add(relation(table_id, ["id"], ["id"], self.tables.known[table_id].schema.table_name))
+        if leaf not in self.described:
+            block.add(relation(leaf, ["id"], ["id"], f"p{leaf}"))
+        self.described.add(leaf)
+        block.add(insert(table_id, ["1"]))
+        self.recorder.rows(block)
+        self.settle()
 
     def stream(self, table_id: int, *columns: str) -> Evolved | object:
         """A row with these columns comes from the stream."""
@@ -236,9 +250,9 @@ def test_other_files_without_a_truncate_call_for_a_re_read_also_after_a_stop(
 def test_a_new_empty_partition_costs_nothing_and_one_with_rows_a_re_read(world: World) -> None:
     own = table(1, "a").storage
     for storage, rereads in (
-        ((*own, (7, 70)), []),
-        ((*own, (7, 70), (8, 80)), ["public.a"]),
-        (((7, 70), (8, 80)), ["public.a", "public.a"]),
+        ((*own, (7, 7)), []),
+        ((*own, (7, 7), (8, 8)), ["public.a"]),
+        (((7, 7), (8, 8)), ["public.a", "public.a"]),
     ):
         world.filled = {8}
         world.catalog = [table(1, "a", storage=storage), table(2, "b")]
@@ -248,6 +262,46 @@ def test_a_new_empty_partition_costs_nothing_and_one_with_rows_a_re_read(world: 
         marked = len(world.emitted)
         world.poll.poll()
         assert len(world.emitted) == marked, "the new files are known"
+
+
+@pytest.mark.parametrize("stopped_meanwhile", [False, True])
+@pytest.mark.parametrize("left", [(), ((7, 7),), ((7, 70),)], ids=["gone", "empty", "truncated"])
+def test_a_partition_that_had_rows_before_any_look_saw_it_calls_for_a_re_read(
+    world: World, left: tuple[tuple[int, int], ...], stopped_meanwhile: bool
+) -> None:
+    world.row(1, 7)
+    if stopped_meanwhile:
+        world.start()
+    world.catalog = [table(1, "a", storage=(*table(1, "a").storage, *left)), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == ["public.a"]
+    marked = len(world.emitted)
+    world.poll.poll()
+    assert len(world.emitted) == marked
+
+
+def test_a_partition_that_a_look_saw_empty_is_filled_without_a_re_read(world: World) -> None:
+    world.catalog = [table(1, "a", storage=(*table(1, "a").storage, (7, 7))), table(2, "b")]
+    world.poll.poll()
+    world.marker_returns()
+    world.row(1, 7)
+    world.start()
+    world.row(1, 7)
+    marked = len(world.emitted)
+    world.poll.poll()
+    assert (world.rereads(), len(world.emitted)) == ([], marked)
+
+
+def test_a_partition_that_comes_while_a_look_waits_is_left_to_the_next_look(world: World) -> None:
+    """The server describes it once: what the older look says must not make us forget it."""
+    world.poll.poll(always_mark=True)
+    world.row(1, 7)
+    world.marker_returns()
+    assert world.rereads() == []
+    world.poll.poll()
+    world.marker_returns()
+    assert world.rereads() == ["public.a"]
 
 
 @pytest.mark.parametrize("stopped_meanwhile", [False, True])

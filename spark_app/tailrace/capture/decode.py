@@ -67,6 +67,8 @@ class Decoded:
     """(64-bit xid, first sequence) of each transaction that took a sequence in this block."""
     commit_time: tuple[int, int] | None
     """Oldest and newest commit among those transactions."""
+    leaves: list[tuple[int, int]]
+    """(table id, partition's id) where the stream names the partition that a row belongs to."""
 
 
 @dataclass
@@ -80,6 +82,7 @@ class _Pass:
     stops: dict[int, tuple[int, TableStop]] = field(default_factory=dict)
     """By table id: from this message on the table is not captured."""
     truncates: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    leaves: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Decoder:
@@ -88,6 +91,8 @@ class Decoder:
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
         self._relations: dict[int, pgoutput.Relation] = {}
+        self._last: int | None = None
+        """The relation id, where the last block ended with a Relation message."""
 
     def decode(self, block: Block, next_seq: int) -> Decoded:
         flat = FlatBlock.of(block)
@@ -112,6 +117,7 @@ class Decoder:
             last_seq=next_seq + int(counts.sum()) - 1,
             transactions=transactions,
             commit_time=(min(times), max(times)) if times else None,
+            leaves=[(root, leaf) for root, leaf in now.leaves if self._forms.is_captured(root)],
         )
 
     def _prepare(self, flat: FlatBlock) -> _Pass:
@@ -125,6 +131,7 @@ class Decoder:
         relation_ids = big_endian_32(flat.buffer, flat.starts[rows] + 1)
         for relation_id, found in _grouped(relation_ids, rows):
             self._spans(now, relation_id, found, announced.get(relation_id, []))
+        now.leaves = self._leaves(flat, announced)
         for relation_id, changes in announced.items():
             self._relations[relation_id] = changes[-1][1]
         now.truncates = [
@@ -132,6 +139,19 @@ class Decoder:
             for index in np.flatnonzero(flat.kinds == pgoutput.TRUNCATE).tolist()
         ]
         return now
+
+    def _leaves(
+        self, flat: FlatBlock, announced: dict[int, list[tuple[int, pgoutput.Relation]]]
+    ) -> list[tuple[int, int]]:
+        """The server describes a partition, too, directly before its first row, which it sends as a row of the root:
+        the only word on where a row is stored."""
+        described = {index: relation_id for relation_id, changes in announced.items() for index, _ in changes}
+        if self._last is not None:
+            described[-1] = self._last
+        self._last = described.get(len(flat.starts) - 1)
+        followed = [(index + 1, i) for index, i in described.items() if index + 1 < len(flat.starts)]
+        rows = [(int.from_bytes(flat.message(at)[1:5], "big"), i) for at, i in followed if _IS_ROW[flat.kinds[at]]]
+        return [(root, leaf) for root, leaf in rows if root != leaf]
 
     def _spans(
         self, now: _Pass, relation_id: int, rows: Indexes, announced: list[tuple[int, pgoutput.Relation]]

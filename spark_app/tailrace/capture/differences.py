@@ -41,6 +41,9 @@ class Rule:
 
 WRITTEN_BY = " @"
 """In a value: the transaction that wrote the catalog's row follows."""
+WRITTEN = "written"
+"""Instead of a file's number: the log brought rows of a partition that no look has seen yet. If it is gone or empty by
+the next look, nothing else tells of it."""
 
 _H, _R, _S = Action.HARMLESS, Action.READ_AGAIN, Action.STOP
 DIFFERENCES: tuple[Rule, ...] = (

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from tailrace.capture import slots
 from tailrace.capture.decode import stopped
-from tailrace.capture.differences import Action, Difference, as_change, differences
+from tailrace.capture.differences import WRITTEN, Action, Difference, as_change, differences
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.rejoin import Rejoin, name_is_free, rejoins, resyncs
 from tailrace.capture.startup import Place
 from tailrace.capture.tables import ColumnChanges, Tables, compare
 from tailrace.changelog.records import Event, SchemaChanged, TableAdded, TableFingerprint, TableRemoved
-from tailrace.changelog.state import TableLog
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.fingerprint import look
@@ -45,6 +45,8 @@ class Look:
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""
+    written: frozenset[tuple[int, str]]
+    """Partitions that the log had brought rows of, before any look saw them."""
     rejoins: dict[int, Rejoin]
     """Tables that are taken in again; they have been published since before the marker."""
 
@@ -82,7 +84,8 @@ class CatalogPoll:
             new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
-            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, due)
+            written = frozenset((i, item) for i in self._tables.known for item in _written(self._log_of(i)))
+            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, written, due)
         return self._tokens
 
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
@@ -220,6 +223,10 @@ class CatalogPoll:
             return [self._removed(table_id)]
         if known.stopped:
             return []
+        # A partition that the stream brought while the look waited may be younger than the look: the next one judges.
+        young = {i for i in _written(self._log_of(table_id)) if (table_id, i) not in look.written}
+        files = {**dict.fromkeys(sorted(young), WRITTEN), **now.parts["file"]}
+        now = replace(now, parts={**now.parts, "file": files})
         difference = compare(known.schema, now, attributes=known.attributes)
         if difference.stop is not None:
             log.warning("%s stops: %s", known.schema.name, difference.stop)
@@ -250,7 +257,8 @@ class CatalogPoll:
         """Why rows must be read again; none: they need not."""
         if before.fingerprint is None:
             return ["its files changed"] if _rewritten(before, now) else []
-        found = (_known_to_the_log(d, before, now, look) for d in differences(before.fingerprint, now.parts))
+        state = self._recorder.journal.state
+        found = (_known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
         columns = {str(c.attnum): c.name for c in now.columns}
         return [d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN]
 
@@ -266,17 +274,39 @@ class CatalogPoll:
         return TableRemoved(table_id=table_id, reason=reason)
 
 
-def _known_to_the_log(difference: Difference, before: TableLog, now: PgTable, look: Look) -> Difference:
+def _known_to_the_log(
+    difference: Difference, before: TableLog, now: PgTable, look: Look, state: LogState
+) -> Difference:
     """A TRUNCATE explains the very files whose catalog rows it wrote, as long as nobody wrote them after it; and a new
-    file that is empty needs no explanation."""
+    file that is empty needs no explanation if it was never emptied (its number is still the table's) and the log
+    brought no rows of it."""
+    item = difference.item
     if difference.rule.kind != "file":
         return difference
-    if difference.rule.change == "added" and difference.item in look.empty:
+    if difference.rule.change == "added" and item in look.empty and difference.now == item:
         return as_change(difference, "added empty")
-    since = (t.xid for t in before.truncates if t.seq > before.files_seq and t.xid is not None)
-    if difference.rule.change == "changed" and now.emptied_by.get(difference.item) in {x & _XID_BITS for x in since}:
-        return as_change(difference, "emptied")
+    since = [t for t in before.truncates if t.seq > before.files_seq and t.xid is not None]
+    by = [t.seq for t in since if t.xid is not None and t.xid & _XID_BITS == now.emptied_by.get(item)]
+    if difference.rule.change == "changed" and by:
+        # The same transaction may have emptied a partition again, which leaves no trace at all.
+        whole = item == str(now.oid) or not _followed(max(by), before, state)
+        return as_change(difference, "emptied") if whole else difference
+    if difference.rule.change == "changed" and difference.before == WRITTEN:
+        return as_change(difference, "added")
     return difference
+
+
+def _written(table: TableLog) -> list[str]:
+    return [item for item, file in (table.fingerprint or {}).get("file", {}).items() if file == WRITTEN]
+
+
+def _followed(seq: int, table: TableLog, state: LogState) -> bool:
+    """Whether rows of the table may come after this place in the same transaction."""
+    rows = state.transactions.rows
+    following = rows.find(1, seq + 1)
+    end = int(rows.line(following)[1]) - 1 if following < len(rows) else state.last_seq
+    segment = table.segments.ended_through(seq)
+    return end > seq and segment < len(table.segments) and table.segments[segment].segment.first_seq <= end
 
 
 def _rewritten(before: TableLog, now: PgTable) -> bool:

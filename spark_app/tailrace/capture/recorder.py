@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from tailrace.capture.blocks import Block
 from tailrace.capture.decode import Decoder
+from tailrace.capture.differences import WRITTEN
 from tailrace.capture.protocol import Recorded
-from tailrace.changelog.records import Event, Heartbeat, Record, Segment, Transactions
+from tailrace.changelog.records import Event, Heartbeat, Record, Segment, TableFingerprint, Transactions
 from tailrace.changelog.segments import write_segment
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.seams import seam
@@ -28,6 +29,7 @@ class Rows:
     commit_times: list[int] = field(default_factory=list)
     last_seq: int | None = None
     bytes: int = 0
+    leaves: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -92,6 +94,7 @@ class Recorder:
             self.counters.rows += segment.rows
             self._breathe()
         self._rows.events += decoded.events
+        self._rows.leaves += decoded.leaves
         known = {xid for xid, _ in self._rows.transactions[-1:]}
         self._rows.transactions += [t for t in decoded.transactions if t[0] not in known]
         self._rows.commit_times += decoded.commit_time or ()
@@ -137,9 +140,24 @@ class Recorder:
                 xids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
             ),
             segments=tuple(taken.segments),
-            events=(*taken.events, *events),
+            # Before the others: one of them may stop the table.
+            events=(*self._written(taken.leaves), *taken.events, *events),
             commit_time=(min(times), max(times)) if times else None,
         )
+
+    def _written(self, leaves: list[tuple[int, int]]) -> list[Event]:
+        """In the record of the rows: the server describes a partition once, and it may be gone by the next look."""
+        new: dict[int, set[str]] = {}
+        for root, leaf in leaves:
+            known = self.journal.state.tables[root].fingerprint
+            if known is not None and str(leaf) not in known.get("file", {}):
+                new.setdefault(root, set()).add(str(leaf))
+        found: list[Event] = []
+        for root, items in new.items():
+            parts = self.journal.state.tables[root].fingerprint or {}
+            files = {**parts.get("file", {}), **dict.fromkeys(sorted(items), WRITTEN)}
+            found.append(TableFingerprint(table_id=root, parts={**parts, "file": files}))
+        return found
 
     def _refuse(self, error: RecordRefused) -> None:
         waiting, self._waiting, self._requested = self._waiting, [], []
