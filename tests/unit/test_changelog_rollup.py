@@ -150,6 +150,9 @@ def test_a_part_that_is_missing_is_named(storage: Storage) -> None:
     storage.put(part_path(one.state.number), b'{"number": 1, "rows": {}}')
     with pytest.raises(CorruptLog, match="roll-up 129 is not readable"):
         Rollups.load(storage)
+    storage.delete(part_path(one.state.number))
+    with pytest.raises(CorruptLog, match=r"roll-up 129 names a part that is missing.*remove the roll-up if"):
+        Rollups.load(storage)
 
 
 def test_the_roll_up_of_an_older_version_is_read_and_its_blocks_are_stored_with_the_next(storage: Storage) -> None:
