@@ -13,7 +13,7 @@ RUN groupadd --gid 185 tailrace \
 ENV PATH=/opt/tailrace/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
 RUN python3.11 -m venv /opt/tailrace
 WORKDIR /build
-COPY constraints.txt pyproject.toml ./
+COPY constraints.txt pyproject.toml tools/requirements.py ./
 
 FROM base AS wheel
 RUN pip install -q -c constraints.txt setuptools
@@ -24,7 +24,7 @@ RUN pip wheel -q --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM base AS operator
 # What the control plane imports (tools/operator-imports.toml holds it to that): no Spark, no lake libraries.
-RUN pip install -q -c constraints.txt kopf kubernetes prometheus-client pydantic pyyaml
+RUN python3.11 requirements.py operator > requirements.txt && pip install -q -c constraints.txt -r requirements.txt
 COPY --from=wheel /wheel /build/wheel
 RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 WORKDIR /tmp
@@ -34,17 +34,17 @@ ENTRYPOINT ["tailrace-operator"]
 FROM base AS python
 RUN command -v java && command -v tini || { apt-get update -q \
  && apt-get install -qy --no-install-recommends openjdk-17-jre-headless tini && rm -rf /var/lib/apt/lists/*; }
-RUN python3.11 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-      > requirements.txt && pip install -q -c constraints.txt -r requirements.txt \
+RUN python3.11 requirements.py spark postgresql > requirements.txt && pip install -q -c constraints.txt -r requirements.txt \
  # The root is read-only when these run: a module that is not compiled now is compiled again by every Python worker.
  && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 
 # Spark's jars of the lake formats, object storage and catalogs. A build may bring them along in place of this stage,
 # with --build-context jars=FOLDER.
 FROM python AS jars-fetched
-COPY tools/bootstrap.py tools/maven.py tools/
+COPY tools/bootstrap.py tools/maven.py tools/servers.py tools/
 COPY tools/cluster tools/cluster
-COPY spark_app/tailrace/__init__.py spark_app/tailrace/artifacts.py spark_app/tailrace/errors.py spark_app/tailrace/
+COPY spark_app/tailrace/__init__.py spark_app/tailrace/errors.py spark_app/tailrace/
+COPY spark_app/tailrace/spark/__init__.py spark_app/tailrace/spark/artifacts.py spark_app/tailrace/spark/
 RUN ln -s /opt/tailrace .venv && TAILRACE_CACHE=/jars python3.11 tools/bootstrap.py jars
 
 FROM python AS spark
@@ -53,7 +53,7 @@ COPY --from=wheel /wheel /build/wheel
 RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q /opt/tailrace/lib/python3.11/site-packages/tailrace
 COPY --chmod=755 tools/cluster/entrypoint.sh /opt/tailrace/bin/entrypoint
 ENV PYTHONDONTWRITEBYTECODE=1 TAILRACE_CACHE=/opt/tailrace/cache SPARK_HOME=/opt/tailrace/lib/python3.11/site-packages/pyspark
-RUN python3.11 -m tailrace.run.class_archive
+RUN python3.11 -m tailrace.spark.class_archive
 WORKDIR /tmp
 USER 185:185
 ENTRYPOINT ["entrypoint"]

@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 VENV := .venv/bin
 READY := .venv/.ready
+READY_DEMO := .venv/.ready-demo
 PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
 # Bytecode is kept, but beside the environment, not the sources: without it every process of a test and of the demo
 # compiles all that it imports (2 CPU seconds for a driver, one for capture, one for each Python worker).
@@ -15,28 +16,44 @@ SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
 
-setup: ## Make .venv, fetch PostgreSQL, Spark's jars and the S3 test server, and make Spark start sooner
-	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
+setup: | python ## Make .venv, fetch PostgreSQL and Spark's jars, and make Spark start sooner
 	@$(PYTHON) tools/bootstrap.py
-	@touch $(READY)
+	@touch $(READY) $(READY_DEMO)
+
+.PHONY: python
+python:
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
 
 # Every other target sets the project up by itself, once: nothing is started while the stamp is newer than these.
-$(READY): pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py spark_app/tailrace/artifacts.py \
+MADE_FROM := pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py tools/servers.py spark_app/tailrace/spark/artifacts.py \
 		$(wildcard operator/tailrace_operator/__init__.py)
+$(READY): $(MADE_FROM)
 	@$(MAKE) --no-print-directory setup
 
-lint types imports unit integration soak bench demo: $(READY)
+# The demo needs less: one PostgreSQL, no test tools, no object storage.
+$(READY_DEMO): $(MADE_FROM) | python
+	@$(PYTHON) tools/bootstrap.py demo
+	@touch $(READY_DEMO)
 
-# Only tests and the one-node cluster need Kubernetes' programs: a build of minutes, once per version.
-.PHONY: kubernetes node
-integration soak: kubernetes node
+lint types imports unit integration soak bench: $(READY)
+demo: $(READY_DEMO)
+
+# Only tests and the one-node cluster need the S3 server and Kubernetes' programs: builds of minutes, once per version.
+.PHONY: s3 kubernetes node
+integration soak: s3 kubernetes node
+s3: $(READY)
+	@$(PYTHON) tools/bootstrap.py s3
+
 kubernetes: $(READY)
 	@$(PYTHON) tools/bootstrap.py kubernetes helm
 
 node: $(READY)
 	@$(PYTHON) tools/bootstrap.py node
 
-.PHONY: crds manifests
+.PHONY: crds manifests release
+release: kubernetes ## Check that all versions agree, and build the wheel and the chart into dist/
+	@PYTHONPATH=spark_app:tools $(VENV)/python tools/release.py
+
 crds: $(READY) ## Write the CRDs from the models, the reference, and Argo CD's settings
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_reference.py
@@ -47,8 +64,9 @@ manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain mani
 
 check: lint types imports unit ## Ruff, mypy, import contract and unit tests (under 2 minutes)
 
-lint: ## Ruff: rules and format of imports
+lint: ## Ruff: rules and format
 	$(VENV)/ruff check $(SOURCES)
+	$(VENV)/ruff format --check $(SOURCES)
 
 types: ## Mypy, strict
 	$(VENV)/mypy $(SOURCES)
@@ -65,10 +83,10 @@ unit: ## Tests without servers
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark and S3
 
 # Two files at a time, the long ones first: a proof leaves a fifth of the machine idle while it waits for a state.
-WAITING := $(wildcard $(addprefix tests/integration/test_,kube_api.py crds.py chart*.py operator_*.py))
-CLUSTERED := $(wildcard tests/integration/test_cluster_*.py)
-WORKING := $(wildcard $(addprefix tests/integration/test_,proof_*.py ddl_*.py run_*.py))
-WORKING += $(filter-out $(WORKING) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/test_*.py))
+WAITING := $(wildcard tests/integration/operator/test_*.py)
+CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
+WORKING := $(wildcard tests/proof/test_*.py $(addsuffix /test_*.py,$(addprefix tests/integration/,driver removal)))
+WORKING += $(filter-out $(WORKING) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/*/test_*.py))
 # A whole cluster waits for pods two fifths of its time: the tests that talk to an API server alone run beside it, and
 # tell their results at the end.
 integration: ## Tests against real servers
@@ -81,7 +99,7 @@ soak: ## The long proving runs
 	$(PYTEST) -s tests/soak
 
 bench: ## Measure throughput and lag
-	$(VENV)/python -m tools.bench
+	PYTHONPATH=tools $(VENV)/python -m bench
 
 CLUSTER := @PYTHONPATH=spark_app:tools $(VENV)/python -m cluster
 .PHONY: cluster cluster-status cluster-down
@@ -95,7 +113,7 @@ cluster-down: ## Remove it
 	$(CLUSTER) down
 
 demo: ## Replicate a sample database on this machine
-	$(VENV)/python -m tailrace.demo
+	PYTHONPATH=tools $(VENV)/python -m demo
 
 clean: ## Remove what builds and tests left in the tree (not the cache, not .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

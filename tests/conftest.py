@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from support.kube import KubeApi
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
     from support.proof.harness import Begin
+
+# No test is timed: on a busy machine Hypothesis' 200 ms an example fail for want of CPU alone.
+hypothesis.settings.register_profile("tailrace", deadline=None)
+hypothesis.settings.load_profile("tailrace")
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """Sets the project up on a fresh machine: `.venv`, PostgreSQL, Spark's jars and classes, the S3 server; Kubernetes.
 
-Called by `make setup` with the system's Python (standard library only). Kubernetes takes minutes to build and serves
-only the tests and the one-node cluster: it is made when it is named, as `make integration` does. Every part is skipped
-when it is there already, is made in a temporary folder and then renamed, so an interrupted run leaves nothing half
-done, and a lock file keeps two runs apart. What it downloads goes to `tailrace.artifacts.cache_dir()`; the machine's
-own settings of pip, Maven and Go decide where from.
+Called by `make setup` with the system's Python (standard library only). What is built from Go (the S3 server,
+Kubernetes) takes minutes and serves only tests and the one-node cluster: it is made when it is named, as
+`make integration` does. `demo` names only what the demo needs. Every part is skipped when it is there already, is made
+in a temporary folder and then renamed, so an interrupted run leaves nothing half done, and a lock file keeps two runs
+apart. What it downloads goes to `tailrace.spark.artifacts.cache_dir()`; the machine's own settings of pip, Maven and Go
+decide where from.
 """
 
 import argparse
@@ -28,10 +29,11 @@ sys.path[:0] = [str(ROOT / "spark_app"), str(ROOT / "tools")]
 sys.dont_write_bytecode = True
 
 import maven  # noqa: E402  (the path is set above: nothing is installed yet)
+import servers  # noqa: E402
 from cluster import debian, places  # noqa: E402
 from cluster.build import FLAGS, build_programs  # noqa: E402
 from cluster.build import environment as go_environment  # noqa: E402
-from tailrace import artifacts  # noqa: E402
+from tailrace.spark import artifacts  # noqa: E402
 
 VENV = ROOT / ".venv"
 STAMP = VENV / ".tailrace-setup"
@@ -44,13 +46,14 @@ class SetupFailed(Exception):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help=f"of: {', '.join(PARTS)} (default: all but {', '.join(ON_DEMAND)})")
+    default = ", ".join(DEFAULT)
+    parser.add_argument("parts", nargs="*", help=f"of: {', '.join((*PARTS, *GROUPS))} (default: {default})")
     arguments = parser.parse_args()
-    unknown = set(arguments.parts) - set(PARTS)
+    unknown = set(arguments.parts) - {*PARTS, *GROUPS}
     try:
         if unknown:
-            raise SetupFailed(f"unknown part {', '.join(sorted(unknown))}; use {', '.join(PARTS)}")
-        parts = arguments.parts or [name for name in PARTS if name not in ON_DEMAND]
+            raise SetupFailed(f"unknown part {', '.join(sorted(unknown))}; use {', '.join((*PARTS, *GROUPS))}")
+        parts = [part for name in arguments.parts or DEFAULT for part in GROUPS.get(name, (name,))]
         check_tools(parts)
         for name in parts:
             started = time.monotonic()
@@ -70,7 +73,7 @@ def check_tools(parts: list[str]) -> None:
         missing.append(f"Python 3.11 or newer (this is {sys.version.split()[0]}): apt-get install python3 python3-venv")
     if java_version() < 17:
         missing.append("Java 17 or newer for Spark and for fetching jars: apt-get install openjdk-17-jre-headless")
-    if "s3" in parts and not shutil.which("go") and not artifacts.is_ready(artifacts.versitygw_path().parent):
+    if "s3" in parts and not shutil.which("go") and not artifacts.is_ready(servers.versitygw_path().parent):
         missing.append("Go 1.24 or newer for the S3 test server")
     if "kubernetes" in parts and not shutil.which("go") and not artifacts.is_ready(places.kubernetes_dir()):
         missing.append("Go 1.26 or newer for Kubernetes' programs")
@@ -89,12 +92,13 @@ def java_version() -> int:
     return int(found.group(1)) if found else 0
 
 
-def make_venv() -> bool:
-    """`.venv` with the exact versions of constraints.txt and the project itself, editable."""
+def make_venv(extra: str) -> bool:
+    """`.venv` with the exact versions of constraints.txt and the project itself, editable, with one of its extras."""
     files = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     packages = [str(path) for path in (*ROOT.glob("spark_app/*/__init__.py"), *ROOT.glob("operator/*/__init__.py"))]
     wanted = hashlib.sha256(files + "\n".join(sorted(packages)).encode()).hexdigest()
-    if VENV.is_symlink() or (STAMP.exists() and STAMP.read_text() == wanted):
+    enough = {f"{wanted} {name}" for name in (extra, "dev")}  # dev holds all others
+    if VENV.is_symlink() or (STAMP.exists() and STAMP.read_text() in enough):
         return False  # a linked environment belongs to somebody else
     with locked(ROOT / ".venv.lock"):
         if not (VENV / "bin" / "python").exists():
@@ -105,8 +109,8 @@ def make_venv() -> bool:
         run([python, "-m", "pip", "install", "-q", *constraints, "setuptools", "uv"])
         wheels = spark_wheel(python)
         install_all = [str(VENV / "bin" / "uv"), "pip", "install", "-q", "--python", python, *constraints]
-        run([*install_all, "--no-build-isolation", "-e", f"{ROOT}[dev]"], uv_environment(python, wheels))
-        STAMP.write_text(wanted)
+        run([*install_all, "--no-build-isolation", "-e", f"{ROOT}[{extra}]"], uv_environment(python, wheels))
+        STAMP.write_text(f"{wanted} {extra}")
     return True
 
 
@@ -150,18 +154,19 @@ def from_pip(listed: str) -> dict[str, str]:
     return found
 
 
-def make_postgres() -> bool:
-    """PostgreSQL servers, oldest and newest supported version."""
+def make_postgres(*majors: int) -> bool:
+    """PostgreSQL servers of these versions."""
     made = []
-    for major, version in artifacts.POSTGRES_VERSIONS.items():
-        made.append(install(artifacts.postgres_dir(major), partial(unpack_postgres, version)))
+    for major in majors:
+        version = servers.POSTGRES_VERSIONS[major]
+        made.append(install(servers.postgres_dir(major), partial(unpack_postgres, version)))
     return any(made)
 
 
 def unpack_postgres(version: str, folder: Path) -> None:
     """The artifact is a jar that holds one tar.xz."""
     with scratch_dir() as scratch:
-        maven.fetch([f"{artifacts.POSTGRES_COORDINATE}:{version}"], scratch, scratch, pyspark_jars())
+        maven.fetch([f"{servers.POSTGRES_COORDINATE}:{version}"], scratch, scratch, pyspark_jars())
         jar = next(scratch.glob("embedded-postgres-binaries-*.jar"))
         with zipfile.ZipFile(jar) as archive:
             member = next(name for name in archive.namelist() if name.endswith(".txz"))
@@ -169,11 +174,11 @@ def unpack_postgres(version: str, folder: Path) -> None:
         run(["tar", "-xJf", str(scratch / member), "-C", str(folder)])
 
 
-def make_jars() -> bool:
-    """The jar sets of Spark sessions."""
+def make_jars(*names: str) -> bool:
+    """Jar sets of Spark sessions."""
     made = []
-    for name, coordinates in artifacts.JAR_SETS.items():
-        made.append(install(artifacts.jar_set_dir(name), partial(fetch_jars, coordinates)))
+    for name in names:
+        made.append(install(artifacts.jar_set_dir(name), partial(fetch_jars, artifacts.JAR_SETS[name])))
     return any(made)
 
 
@@ -184,7 +189,7 @@ def fetch_jars(coordinates: tuple[str, ...], folder: Path) -> None:
 
 def make_classes() -> bool:
     """The archive of classes with which Spark's JVM starts sooner."""
-    command = [str(VENV / "bin" / "python"), "-m", "tailrace.run.class_archive"]
+    command = [str(VENV / "bin" / "python"), "-m", "tailrace.spark.class_archive"]
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "spark_app"))
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -196,10 +201,10 @@ def make_s3() -> bool:
     """The S3 server of the tests, built from its Go module."""
 
     def build(folder: Path) -> None:
-        module = f"{artifacts.VERSITYGW_MODULE}@{artifacts.VERSITYGW_VERSION}"
+        module = f"{servers.VERSITYGW_MODULE}@{servers.VERSITYGW_VERSION}"
         run(["go", "install", *FLAGS, module], go_environment(GOBIN=str(folder)))
 
-    return install(artifacts.versitygw_path().parent, build)
+    return install(servers.versitygw_path().parent, build)
 
 
 def make_kubernetes() -> bool:
@@ -227,16 +232,20 @@ def make_node() -> bool:
 
 
 PARTS: dict[str, Callable[[], bool]] = {
-    "venv": make_venv,
-    "postgres": make_postgres,
-    "jars": make_jars,
+    "venv": partial(make_venv, "dev"),
+    "venv-demo": partial(make_venv, "demo"),
+    "postgres": partial(make_postgres, *servers.POSTGRES_VERSIONS),
+    "postgres-newest": partial(make_postgres, max(servers.POSTGRES_VERSIONS)),
+    "jars": partial(make_jars, *artifacts.JAR_SETS),
+    "jars-lake": partial(make_jars, "lake"),
     "classes": make_classes,
     "s3": make_s3,
     "kubernetes": make_kubernetes,
     "node": make_node,
     "helm": make_helm,
 }
-ON_DEMAND = ("kubernetes", "helm", "node")
+DEFAULT = ("venv", "postgres", "jars", "classes")
+GROUPS = {"demo": ("venv-demo", "postgres-newest", "jars-lake", "classes")}
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> bool:

@@ -24,9 +24,18 @@ class TailraceError(Exception):
         return told(self.name, self.message, self.fix)
 
 
+RESYNC = "resync the table (`tailrace resync`, or a SnapshotRequest with resync: true)"
+"""For fixes: what brings a table back that is stopped, or whose target cannot be continued. A snapshot does not: it
+neither captures a stopped table again nor replaces its target."""
+
+
+MAKE_ROOM = "Make room there; no restart is needed."
+FIX = ". Fix: "
+
+
 def told(name: str, message: str, fix: str) -> str:
     """`Name: message. Fix: fix`, as logs and the command line say it and the operator reads it back."""
-    return f"{name}: {message.rstrip('.')}" + (f". Fix: {fix}" if fix else "")
+    return f"{name}: {message.rstrip('.')}" + (f"{FIX}{fix}" if fix else "")
 
 
 class Stop(TailraceError):
@@ -79,6 +88,14 @@ class Retry(TailraceError):
 
 class OutcomeUnknown(Retry):
     """A write may or may not have happened; read it back first."""
+
+
+class StorageFull(OutcomeUnknown):
+    """No room is left where change log, target or scratch files are written. It is tried again all the time."""
+
+
+class Locked(Retry):
+    """Another session holds a lock that a read needs: waited for, as long as it takes. `message`: who."""
 
 
 class TableStop(TailraceError):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
+from tailrace import foreign
 from tailrace.errors import TailraceError
 
 VARIABLE = "TAILRACE_SHOW_VALUES"
@@ -57,11 +58,22 @@ def key(values: Sequence[str]) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """First line of any exception: our own say only what may be said, others may say anything."""
-    if isinstance(error, TailraceError | Withheld) or showing():
-        said = str(error) if isinstance(error, TailraceError | Withheld) else f"{type(error).__name__}: {error}"
-        return (said.splitlines() or [""])[0][:500]
-    return f"{type(error).__name__} ({WITHHELD})"
+    """Any exception in a line: our own say only what may be said. Others may say anything: of them it is the names of
+    their classes, down to the first cause, with the text of those that speak of files and connections alone."""
+    if isinstance(error, TailraceError | Withheld):
+        return _first_line(str(error))
+    causes = foreign.chain(error)
+    if showing():
+        told = [cause.named(_first_line(cause.text)) for cause in causes]
+    else:
+        told = [cause.named(_first_line(cause.text) if cause.harmless else "") for cause in causes]
+        if any(cause.text and not cause.harmless for cause in causes):
+            told[-1] += f" ({WITHHELD})"
+    return " <- ".join(told)
+
+
+def _first_line(text: str) -> str:
+    return (text.splitlines() or [""])[0][:500]
 
 
 def server_text(text: str, sqlstate: str | None) -> str:
@@ -94,7 +106,8 @@ def traceback_text(error: BaseException) -> str:
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{traceback_text(cause)}\n\nwhich led to:\n\n" if cause is not None else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"{before}Traceback (most recent call last):\n{frames}{error_text(error)}"
+    inside = "".join(f"  {line}\n" for line in foreign.frames(error))
+    return f"{before}Traceback (most recent call last):\n{frames}{inside}{error_text(error)}"
 
 
 def guard_tracebacks() -> None:

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 from model.source import Source, State, Transaction
 
-from tailrace.apply.rule import Change, Values
+from tailrace.batch.rule import Change, Values
 from tailrace.changelog.state import TransactionLog
-from tailrace.snapshot.replay import Snapshot, replay_point
+from tailrace.snapshot.replay import replay_point
+from tailrace.sources.postgresql.visibility import Snapshot
 
 
 @dataclass(eq=False)
@@ -45,7 +46,7 @@ class SimRecord:
 
 
 class Capture:
-    """What mutants override has a rule in docs/design.md#the-chunk-rule or docs/design.md#what-the-log-keeps."""
+    """What mutants override has a rule there: docs/dev/design.md#the-chunk-rule, #what-the-log-keeps."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -147,7 +148,7 @@ class Capture:
         return replay_point(chunk.seen, TransactionLog.of(xids, first_seqs), self.durable_seq + 1)
 
     def floors(self, applied_seq: int, applied_record: int) -> list[int]:
-        """The log may lose what lies below the smallest of these (docs/design.md#what-the-log-keeps)."""
+        """The log may lose what lies below the smallest of these (docs/dev/design.md#what-the-log-keeps)."""
         reading = [self.replay_point(chunk) for chunk in self.reading]
         waiting = [c.replay_point for s in self.snapshots for c in s.chunks.values() if self._open(c, applied_record)]
         return [applied_seq + 1, *reading, *waiting, *self.floor_now()]

@@ -1,12 +1,12 @@
-"""Wrong rules, one broken sentence each: the checker must find every one of them (docs/design.md#the-apply-rule)."""
+"""Wrong rules, one broken sentence each: the checker must find every one (docs/dev/design.md#the-apply-rule)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from model.capture import Capture, SimChunk
 
-from tailrace.apply.rule import UNCHANGED, Batch, Change, Chunk, Finish, Row, Rows, Rule, Target, Values
-from tailrace.snapshot.replay import Snapshot
+from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Row, Rows, Rule, Target, Values
+from tailrace.sources.postgresql.visibility import Snapshot
 
 
 class NoOpBySequence(Rule[int]):

@@ -9,7 +9,7 @@ from model.capture import Capture
 from model.source import State
 from model.world import Action, Fault, Plan, World
 
-from tailrace.apply.rule import Rule
+from tailrace.batch.rule import Rule
 
 COLUMNS = ("x", "x", "x", "xt", "xu", "xtu")
 KINDS = ("put",) * 8 + ("delete",) * 2 + ("move",) * 4 + ("truncate",)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from tailrace.apply.rule import UNCHANGED, Op, Values
-from tailrace.snapshot.replay import Snapshot
+from tailrace.batch.rule import UNCHANGED, Op, Values
+from tailrace.sources.postgresql.visibility import Snapshot
 
 State = dict[int, Values]
 """Key to (x, t, u): `x` is in every log row, `t` and `u` only where they were set (two TOAST columns)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from model.capture import Capture, SimSnapshot, shown
 from model.source import Source, State
 
-from tailrace.apply.rule import Batch, Chunk, Finish, Rule, Target
+from tailrace.batch.rule import Batch, Chunk, Finish, Rule, Target
 
 Action = tuple[object, ...]
 KEYS_LIST = -1

@@ -12,7 +12,7 @@ from pathlib import Path
 from support import short_runs
 from tailrace.changelog.writer import ROLLUP_AT_END
 from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.storage import Storage
+from tailrace.storage.store import Storage
 
 ROOT = Path(__file__).parents[2]
 SEGMENTS = int(os.environ.get("TAILRACE_SOAK_SEGMENTS", "1000000"))

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from demo.compare import read_iceberg
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run
-from tailrace.run.client import DriverClient
-from tailrace.run.folder import NotRunning, RunFolder
+from tailrace.cli.client import DriverClient
+from tailrace.driver.run_dir import NotRunning, RunFolder
 
 ROWS = int(os.environ.get("TAILRACE_SOAK_ROWS", "10000000"))
 LIMIT = 4 << 30
@@ -86,12 +88,26 @@ def _pss(process: psutil.Process) -> tuple[str, int]:
     return next((kind for part, kind in kinds.items() if part in command), "driver"), sum(sizes)
 
 
-@pytest.fixture
-def soak(postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
+@pytest.fixture(params=["delta", "iceberg"])
+def soak(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
     postgres.execute(CREATE)
-    deployment = Deployment(tmp_path / "soak", postgres.source(), "delta", {"tables": {"include": ["soak.*"]}})
+    deployment = Deployment(tmp_path / "soak", postgres.source(), request.param, {"tables": {"include": ["soak.*"]}})
     yield deployment
     deployment.close()
+
+
+def delta_sums(path: Path) -> list[tuple[object, ...]]:
+    found = QueryBuilder().register("big", DeltaTable(str(path))).execute(SUMS.format("big"))
+    return [tuple(row.values()) for row in pa.table(found.read_all()).to_pylist()]
+
+
+def iceberg_sums(path: Path) -> list[tuple[object, ...]]:
+    rows = read_iceberg(path)
+    sums = [pc.sum(rows[name]) for name in ("id", "customer_id", "amount", "qty")]
+    notes = [pc.count(rows["note"]), pc.sum(pc.utf8_length(rows["note"]))]
+    times = [pc.min(rows["created_at"]), pc.max(rows["created_at"])]
+    found = (value.as_py() for value in (pc.count_distinct(rows["id"]), *sums, *notes, *times))
+    return [(rows.num_rows, *found)]
 
 
 def inserted(deployment: Deployment) -> int:
@@ -122,7 +138,6 @@ def test_a_transaction_of_ten_million_rows_passes_within_four_gibibytes(
     print(f"\n{ROWS} rows: written in {written - begun:.0f} s, in the target {seen - written:.0f} s later;")
     print(f"{spent:.0f} CPU seconds of all processes but the source, {ROWS / spent:,.0f} rows per CPU second;")
     print(f"peak {memory.peak >> 20} MiB ({parts})")
-    target = QueryBuilder().register("big", DeltaTable(str(soak.lake / "soak" / "big"))).execute(SUMS.format("big"))
-    found = [tuple(row.values()) for row in pa.table(target.read_all()).to_pylist()]
+    found = (delta_sums if soak.format == "delta" else iceberg_sums)(soak.lake / "soak" / "big")
     assert found == postgres.execute(SUMS.format("soak.big"))
     assert memory.peak < LIMIT, parts

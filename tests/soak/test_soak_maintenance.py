@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.maintenance import AgedDeltaWalk, DeltaWalk, IcebergWalk, Walk, grow
-from tailrace.targets.lake import vectors
+from tailrace.targets.lake.files import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
+from demo.compare import compare
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
-from tailrace.demo.compare import compare
 
 TABLES = int(os.environ.get("TAILRACE_SOAK_TABLES", "2000"))
 SECONDS_PER_TABLE = 2.0

@@ -5,13 +5,15 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from tailrace.apply.slice import TableSlice
+from tailrace.batch.applied import FIRST, AppliedState, Generation
+from tailrace.batch.slice import TableSlice
+from tailrace.changelog.grown import Grown
 from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
-from tailrace.storage import NotFound
+from tailrace.storage.store import NotFound
+from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.layout import Layout
-from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable
+from tailrace.targets.lake.model import Commit, DataFile, LakeTable
 
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
@@ -38,7 +40,7 @@ def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> T
         initial_snapshot=False,
         schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
         segments=segments,
-        chunks=(LoggedChunk(record=2, chunk=CHUNK),) if chunk else (),
+        chunks=Grown([LoggedChunk(record=2, chunk=CHUNK)] if chunk else ()),
     )
 
 

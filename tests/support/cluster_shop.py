@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 
+import servers
 from cluster import images, workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster, condition, wait_for
 from cluster.workload import Document
-from tailrace import artifacts
-from tailrace.demo.compare import compare
+from demo.compare import compare
 
 DDL = """
 CREATE TABLE accounts (id bigint PRIMARY KEY, owner text NOT NULL, balance numeric(12,2) NOT NULL, note text);
@@ -152,7 +152,7 @@ def object_store(shop: Shop) -> Callable[[str], Document]:
         os.chown(folder, workload.USER, workload.USER)
     keys = {"accessKeyId": "shop-access", "secretAccessKey": "shop-secret-0123456789"}
     names = {"ROOT_ACCESS_KEY": "accessKeyId", "ROOT_SECRET_KEY": "secretAccessKey"}
-    folders = {"/programs": artifacts.versitygw().parent, "/objects": bucket.parent}
+    folders = {"/programs": servers.versitygw().parent, "/objects": bucket.parent}
     pod = {
         "securityContext": {"runAsUser": workload.USER, "runAsGroup": workload.USER},
         "enableServiceLinks": False,

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
-from tailrace.storage_local import aged
-from tailrace.targets.lake.layout import Layout, physical_field
-from tailrace.targets.lake.locate import take_rows
-from tailrace.targets.lake.model import AppliedState, Commit, DataFile
+from tailrace.storage.local import aged
+from tailrace.targets.lake.files.layout import Layout, physical_field
+from tailrace.targets.lake.files.locate import take_rows
+from tailrace.targets.lake.model import Commit, DataFile
 
 
 class FolderAccess:

@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.resources import Target
-from tailrace.storage import Storage
-from tailrace.targets.lake.iceberg import IcebergTable
-from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
-from tailrace.targets.lake.iceberg_java import Java
-from tailrace.targets.lake.model import AppliedState, Commit, NewFile
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg.java import Java
+from tailrace.targets.lake.iceberg.table import IcebergTable
+from tailrace.targets.lake.model import Commit, NewFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

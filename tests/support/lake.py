@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.storage_local import aged
+from tailrace.storage.local import aged
 
 
 class LocalFiles:

@@ -14,8 +14,8 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from support.proof.process import ENVIRONMENT
-from tailrace import artifacts
-from tailrace.targets.lake import delta_log_store
+from tailrace.spark import artifacts
+from tailrace.targets.lake.delta import log_store as delta_log_store
 
 
 class LogStore:

@@ -9,6 +9,7 @@ for: a clean-up is told to forget what was replaced before some version of the w
 import logging
 import os
 import random
+import re
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -27,19 +28,20 @@ from pyspark.sql import SparkSession
 
 from support.iceberg import folder_catalog, local
 from support.lake import table_schema
+from tailrace.batch.applied import AppliedState
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Retry
 from tailrace.seams import SeamFailure
-from tailrace.storage import Storage
-from tailrace.targets.lake import files
-from tailrace.targets.lake.compact import Limits, compact
-from tailrace.targets.lake.delta import DeltaTable
-from tailrace.targets.lake.delta_cleanup import files_of
-from tailrace.targets.lake.iceberg import IcebergTable
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.delta.cleanup import files_of
+from tailrace.targets.lake.delta.table import DeltaTable
+from tailrace.targets.lake.files import write as files
+from tailrace.targets.lake.files.compact import Limits, compact
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.locate import locate
+from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.kept import KeptChunks, name_of
-from tailrace.targets.lake.layout import Layout
-from tailrace.targets.lake.locate import locate
-from tailrace.targets.lake.model import AppliedState, Commit, NewFile
+from tailrace.targets.lake.model import Commit, NewFile
 
 LOG = "log-1"
 FILE_ROWS = 12
@@ -87,6 +89,8 @@ class Walk(ABC):
         self.kept: list[Version] = []
         self.number = 0
         self.steps: dict[str, int] = {}
+        self.found_lists: set[str] = set()
+        """Lists of holes that were there when the table was opened last."""
         self.open()
         self.remember()
 
@@ -115,6 +119,10 @@ class Walk(ABC):
     @abstractmethod
     def size(self) -> "Size": ...
 
+    def lists_in_log(self) -> set[str]:
+        """Lists of holes that nobody needs, and that stay until the log no longer names them."""
+        return set()
+
     @abstractmethod
     def check_log(self, older_than: float) -> None:
         """Nothing of the log (manifests, snapshots) is left that only forgotten versions need."""
@@ -141,6 +149,7 @@ class Walk(ABC):
     def open(self) -> None:
         self.table = self._make()
         self.table.ensure(self.schema, LOG)
+        self.found_lists = {name for name in self.on_disk() if name.startswith("holes-")}
 
     def change(self) -> None:
         fresh = self.rng.sample(range(400), self.rng.randrange(4, 30))
@@ -243,8 +252,9 @@ class Walk(ABC):
 
     def check_gone(self, older_than: float) -> None:
         needed = {name for version in self.kept for name in version.files}
-        needed |= {name_of(path) for path in (*self.chunks, *self.adopted)}
-        left = {name for name, at in self.on_disk().items() if at < older_than and name not in needed}
+        kept = self.needed_chunks()
+        left = {n for n, at in self.on_disk().items() if at < older_than and n not in needed and not kept.keeps(n)}
+        left -= self.lists_in_log()
         assert not left, f"{self.steps}: nobody needs {left}"
         self.check_log(older_than)
 
@@ -348,6 +358,11 @@ class DeltaWalk(Walk):
         assert isinstance(self.table, DeltaTable)
         self.table._open._activate()
         self.table._open._log.checkpoint()
+
+    def lists_in_log(self) -> set[str]:
+        """A table that was opened since does not know when former versions gave up theirs."""
+        log = (local(self.location) / "_delta_log").glob("*.json")
+        return {name for path in log for name in re.findall(r"holes-[\w-]+\.json", path.read_text())} & self.found_lists
 
     def check_log(self, older_than: float) -> None:
         names = sorted(path.name for path in (local(self.location) / "_delta_log").iterdir())

@@ -20,7 +20,7 @@ from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import trim
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.storage import Storage
+from tailrace.storage.store import Storage
 
 TABLES = 500
 ORIGIN = Origin(
@@ -77,9 +77,7 @@ class Log:
             first += rows
         transactions = Transactions(xids=tuple(1_000_000 + s for s in seqs), first_seqs=tuple(seqs))
         position = journal.state.position + 1
-        journal.append(
-            position, first - 1, transactions=transactions, segments=tuple(segments), commit_time=(at, at)
-        )
+        journal.append(position, first - 1, transactions=transactions, segments=tuple(segments), commit_time=(at, at))
 
     def trim(self, retention: int) -> None:
         """As capture does each minute. Snapshots taken now see all but the newest transactions."""

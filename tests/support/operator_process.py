@@ -24,8 +24,8 @@ from kubernetes import client
 from support.kube import KubeApi
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.status import SnapshotStatus, Status
+from tailrace.driver.server import Conflict, Server, Unknown
 from tailrace.errors import InvalidManifest
-from tailrace.run.server import Conflict, Server, Unknown
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "registry.example/tailrace-spark:1"

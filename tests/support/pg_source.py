@@ -8,8 +8,9 @@ from psycopg import sql
 
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TableOptions, Tables
+from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.chunks import KeyList, KeyRange, arrow_schema, boundary, max_key, read_chunk
+from tailrace.sources.postgresql.chunks import arrow_schema, boundary, max_key, read_chunk
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import SplitColumn, split
 from tailrace.sources.postgresql.connect import Connection, PgConfig

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-from tailrace.sources.postgresql.pgoutput import POSTGRES_EPOCH
+from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
 
 UNCHANGED = object()
 Value = str | None | object

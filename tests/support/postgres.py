@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tailrace.demo.postgres_server import DEFAULTS, LOCAL_TRUST, PostgresServer, ServerFailed, Setting, StopMode
+from demo.postgres_server import DEFAULTS, LOCAL_TRUST, PostgresServer, ServerFailed, Setting, StopMode
 
 __all__ = ["DEFAULTS", "LOCAL_TRUST", "PostgresServer", "ServerFailed", "Setting", "StopMode", "copy_of", "standby_of"]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from support.folder_lake import FolderAccess, layout_of
-from tailrace.apply.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
+from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
 from tailrace.changelog.records import ChunkRegistered, Column, Segment, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
@@ -24,7 +24,7 @@ from tailrace.changelog.state import (
     LogState,
     TableLog,
 )
-from tailrace.targets.lake.files import write_file
+from tailrace.targets.lake.files.write import write_file
 from tailrace.types import arrow_type
 
 KeyOf = tuple[object, ...]

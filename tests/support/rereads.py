@@ -9,20 +9,21 @@ import pyarrow as pa
 
 from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.lake import table_schema
-from tailrace.apply import engine
-from tailrace.apply.divide import Piece, arrived, divide, to_divide
-from tailrace.apply.slice import FinishedSnapshot, TableSlice
-from tailrace.apply.work import Outcome, Work
+from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog.records import ChunkRegistered
-from tailrace.targets.lake.files import write_file, write_files
-from tailrace.targets.lake.model import AppliedState, Commit
+from tailrace.targets.lake.engine import build as engine
+from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
+from tailrace.targets.lake.engine.part import PartInput, PartResult
+from tailrace.targets.lake.files.write import write_file, write_files
+from tailrace.targets.lake.model import Commit
 
 SCHEMA = table_schema([("id", "int64")], ["id"])
 LAYOUT = layout_of(SCHEMA)
 CHUNK_ROWS = 50_000
 
 
-def reread(folder: Path, rows: int) -> tuple[FolderTable, Work]:
+def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
     """A table of so many rows, all of which a snapshot has read again but every thousandth, which is gone."""
     target = FolderTable(folder / "table", SCHEMA)
     ids = np.arange(rows, dtype=np.int64)
@@ -45,10 +46,10 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, Work]:
         applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, 0, 0, 2, False, (), (), tuple(chunks),
         (FinishedSnapshot("s", 1, 1, tuple(chunks)),), True,
     )  # fmt: skip
-    return target, Work(part, LAYOUT, target.access, NotedAccess(str(folder)), target.location, target.files)
+    return target, PartInput(part, LAYOUT, target.access, NotedAccess(str(folder)), target.location, target.files)
 
 
-def divided(work: Work) -> list[Outcome]:
+def divided(work: PartInput) -> list[PartResult]:
     """What `spread` does, without Spark."""
     pieces = defaultdict[int, list[Piece]](list)
     for part, piece in divide(work, to_divide(work)):

@@ -1,5 +1,5 @@
 """Manifests that are right and manifests that are wrong, with what the user is told: judged by the models in
-test_contract.py and by a real API server with the CRDs in test_crds.py, which must agree."""
+contract/test_resources.py and by a real API server with the CRDs in test_crds.py, which must agree."""
 
 import re
 from copy import deepcopy

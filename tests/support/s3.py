@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tailrace import artifacts
+import servers
 
 ACCESS_KEY = "tailrace-access"
 SECRET_KEY = "tailrace-secret-0123456789"
@@ -45,7 +45,7 @@ class S3Server:
     def start(self) -> None:
         """Start on the port of the first start, so that clients find it again."""
         environment = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
-        command = [str(artifacts.versitygw()), "--port", f"127.0.0.1:{self._port}", "--region", self.region]
+        command = [str(servers.versitygw()), "--port", f"127.0.0.1:{self._port}", "--region", self.region]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "posix", str(self.root)],

@@ -32,8 +32,10 @@ SPEC: dict[str, Any] = {
     "target": {"type": "delta", "location": "s3://lake/shop", "credentials": {"secretName": "lake"}},
     "storage": {"location": "s3://lake/_tailrace/shop", "credentials": {"secretName": "lake"}},
 }
-TOKEN = {"Secret/shop-driver": Child("Secret", "shop-driver", "t", "1", "")}
-HASHES = {"Secret/shop-db": "p1", "Secret/lake": "l1", "Secret/shop-driver": "t1"}
+OWN = {"Secret/shop-driver": "t1", "Secret/shop-spark": "s1"}
+"""What the operator makes, with the hashes of what it made."""
+MADE = {place: Child("Secret", place.partition("/")[2], place, "1", "") for place in OWN}
+HASHES = {"Secret/shop-db": "p1", "Secret/lake": "l1", **OWN}
 
 
 def meta(**change: Any) -> Meta:
@@ -42,8 +44,8 @@ def meta(**change: Any) -> Meta:
 
 
 def seen(**change: Any) -> ReplicatorSeen:
-    """Nothing made yet but the token, and everything that the spec needs exists."""
-    plain = ReplicatorSeen(NOW, meta(), SPEC, ReplicatorStatus(), data_hashes=HASHES, children=TOKEN)
+    """Nothing made yet but the Secrets, and everything that the spec needs exists."""
+    plain = ReplicatorSeen(NOW, meta(), SPEC, ReplicatorStatus(), data_hashes=HASHES, children=MADE)
     return replace(plain, **change)
 
 
@@ -60,7 +62,7 @@ def running(status: Status | None = None, **change: Any) -> ReplicatorSeen:
     answer = DriverSeen(status if status is not None else said(), base.now)
     return replace(
         base,
-        children={**TOKEN, "StatefulSet/shop-driver": child},
+        children={**MADE, "StatefulSet/shop-driver": child},
         pods=(pod(template_hash=template(base)),),
         driver=answer,
     )

@@ -12,13 +12,13 @@ from typing import cast
 from support.journals import table_schema
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
-from tailrace.capture.retain import Retention
-from tailrace.capture.startup import Place
+from tailrace.capture.retention_job import Retention
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
 from tailrace.changelog.records import Applied, Origin, Segment, TableAdded, Transactions
 from tailrace.changelog.writer import JournalWriter
-from tailrace.storage import NotFound, Storage
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.storage.store import NotFound, Storage
 
 ORIGIN = Origin(
     log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
@@ -92,9 +92,7 @@ def _change(journal: JournalWriter, at: int) -> None:
         )
     transactions = Transactions(xids=seqs, first_seqs=seqs)
     position = journal.state.position + 1
-    journal.append(
-        position, seqs[-1], transactions=transactions, segments=tuple(segments), commit_time=(at, at)
-    )
+    journal.append(position, seqs[-1], transactions=transactions, segments=tuple(segments), commit_time=(at, at))
 
 
 def _retention(journal: JournalWriter, now: list[float]) -> Retention:
@@ -103,7 +101,7 @@ def _retention(journal: JournalWriter, now: list[float]) -> Retention:
         point_now=lambda: journal.state.last_seq + 1, floors=dict, cut_off=frozenset(), retention_ran=False
     )
     return Retention(
-        cast(Place, SimpleNamespace(replicator=SimpleNamespace(spec=spec))),
+        cast(ReplicatorSpec, spec),
         cast(Recorder, SimpleNamespace(journal=journal)),
         cast(Requests, requests),
         lambda: journal.state.position,

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 import tailrace
 from support.s3 import S3Server
-from tailrace import artifacts
-from tailrace.run.session import SMALL_STEPS
-from tailrace.targets.lake import delta_log_store
+from tailrace.spark import artifacts
+from tailrace.spark.session import SMALL_STEPS
+from tailrace.targets.lake.delta import log_store as delta_log_store
 
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 

@@ -32,4 +32,4 @@ def is_refused(answer: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(ask(sys.argv[1], int(sys.argv[2])).decode(errors="replace"))
+    sys.stdout.write(ask(sys.argv[1], int(sys.argv[2]), 3).decode(errors="replace"))

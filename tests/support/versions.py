@@ -2,10 +2,10 @@
 
 import zlib
 
-from tailrace import artifacts
+import servers
 
 
 def major_for(test_id: str) -> int:
     """A major version that stays the same for a test's name, so that a failure repeats."""
-    majors = sorted(artifacts.POSTGRES_VERSIONS)
+    majors = sorted(servers.POSTGRES_VERSIONS)
     return majors[zlib.crc32(test_id.encode()) % len(majors)]

@@ -12,17 +12,18 @@ import pyarrow.compute as pc
 
 from support.folder_lake import FolderAccess, FolderTable, layout_of
 from support.lake import table_schema
-from tailrace.apply import engine
-from tailrace.apply.slice import cut
-from tailrace.apply.work import Work
+from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import cut
 from tailrace.changelog.segment_list import SegmentList
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, TableLog
 from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.storage import Storage
-from tailrace.targets.lake.access import parquet
-from tailrace.targets.lake.files import write_files
-from tailrace.targets.lake.model import AppliedState, Commit
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.engine import build as engine
+from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.files.access import parquet
+from tailrace.targets.lake.files.write import write_files
+from tailrace.targets.lake.model import Commit
 
 SCHEMA = table_schema([("id", "int64"), ("n", "int64"), ("wide", "string")], ["id"])
 
@@ -76,7 +77,7 @@ def apply(folder: Path, rows: int, width: int) -> int:
     table, log = target(folder / "table", rows, width), updates(folder, rows)
     batch = cut(log, SCHEMA.table_id, table.applied, 1)
     assert batch is not None
-    work = Work(batch, layout_of(SCHEMA), FolderAccess(str(folder)), table.access, table.location, table.files)
+    work = PartInput(batch, layout_of(SCHEMA), FolderAccess(str(folder)), table.access, table.location, table.files)
     table.commit(engine.build(work))
     seen = set[int]()
     for file in table.files:

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from tailrace import privacy
-from tailrace.apply import keys
 from tailrace.apply.applier import fault_of
 from tailrace.errors import CorruptLog, Retry, ValueUnsupported
 from tailrace.logs import JsonFormatter, TextFormatter
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql import codec
+from tailrace.targets.lake.engine import keys
 
 CANARY = "CANARY-7f3a"
 

@@ -1,6 +1,6 @@
 """`make bench`: every stage against a ceiling and an incumbent, in one run on one machine; prints one table.
 
-    python -m tools.bench [--scale 1.0] [--stages capture,latency,snapshot,apply] [--json FILE]
+    PYTHONPATH=tools python -m bench [--scale 1.0] [--stages capture,latency,snapshot,apply] [--json FILE]
 
 One JVM at a time. Sizes at scale 1: capture 1 M rows, snapshot 2 M rows, apply into tables of 4 M rows. What the
 figures mean, and what bounds each stage: docs/performance.md.

@@ -17,20 +17,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Row, SparkSession
 
-from tailrace.apply.slice import TableSlice
+from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.resources import Target
-from tailrace.run.targets import LakeEngine
-from tailrace.storage import Storage
-from tailrace.targets.lake.delta import DeltaTable
-from tailrace.targets.lake.files import write_files
-from tailrace.targets.lake.iceberg import IcebergTable
-from tailrace.targets.lake.iceberg_catalog import IcebergCatalog
-from tailrace.targets.lake.iceberg_java import Java
-from tailrace.targets.lake.layout import Layout
-from tailrace.targets.lake.model import AppliedState, Commit, LakeTable
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.delta.table import DeltaTable
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.write import write_files
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg.java import Java
+from tailrace.targets.lake.iceberg.table import IcebergTable
+from tailrace.targets.lake.model import Commit, LakeTable
+from tailrace.targets.lake.open import LakeEngine
 
 from .measure import Result, Watch
 from .session import ICEBERG

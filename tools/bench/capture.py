@@ -16,8 +16,8 @@ from pathlib import Path
 import psycopg
 from psycopg import pq
 
+from demo.postgres_server import PostgresServer
 from tailrace.capture.client import CaptureClient, CaptureGone
-from tailrace.demo.postgres_server import PostgresServer
 
 from . import source
 from .measure import Result, Watch, cpu_seconds, until

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailrace.demo.postgres_server import PostgresServer
-from tailrace.run.client import DriverClient
-from tailrace.run.folder import NotRunning, RunFolder
-from tailrace.targets.lake.delta_state import DOMAIN
+from demo.postgres_server import PostgresServer
+from tailrace.cli.client import DriverClient
+from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.targets.lake.delta.state import DOMAIN
 
 from . import source
 from .measure import Result, Watch, until
@@ -70,7 +70,7 @@ def running(server: PostgresServer, folder: Path, table: str) -> Iterator[int]:
     replicator = source.replicator(server, folder.as_uri(), table, driver=driver)
     manifest = folder / "replicator.yaml"
     manifest.write_text(replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True))
-    command = [sys.executable, "-m", "tailrace.run.cli", "run", "-f", str(manifest), "--run-dir", str(folder / "run")]
+    command = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(manifest), "--run-dir", str(folder / "run")]
     with (folder / "run.log").open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=os.environ)
 

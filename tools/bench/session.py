@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tailrace import artifacts
 from tailrace.contract.resources import Replicator
-from tailrace.run.session import settings
-from tailrace.targets.lake import delta_log_store
+from tailrace.spark import artifacts
+from tailrace.spark.session import settings
+from tailrace.targets.lake.delta import log_store as delta_log_store
 
 ICEBERG = "bench"
 """Name of the Iceberg catalog that Spark's own statements use."""

@@ -13,14 +13,13 @@ import psycopg
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from demo.postgres_server import PostgresServer
+from tailrace import sources
 from tailrace.contract.resources import Replicator
-from tailrace.demo.postgres_server import PostgresServer
-from tailrace.run.chunk_task import ChunkTask, perform
-from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.chunks import KeyRange
-from tailrace.sources.postgresql.connect import PgConfig, connect
-from tailrace.storage import Storage
-from tailrace.targets.lake.layout import Layout, physical_field
+from tailrace.reading.task import ChunkTask, perform
+from tailrace.sources.api import KeyRange
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.files.layout import Layout, physical_field
 
 from . import source
 from .measure import Result, Watch
@@ -33,16 +32,16 @@ ROWS, CHUNK_ROWS = 2_000_000, 250_000
 
 def tasks(replicator: Replicator, folder: Path, rows: int) -> list[ChunkTask]:
     """The table in chunks of equal size."""
-    config = PgConfig.of(replicator.spec.source, "tailrace bench")
-    with connect(config) as connection:
-        (table,) = discover(connection, replicator.spec.tables)
+    opened = sources.open(replicator.spec.source, "tailrace bench")
+    with opened.session() as session:
+        (table,) = session.tables(replicator.spec.tables, ())
     schema = table.schema
     layout = Layout(schema, pa.schema([physical_field(f"c{c.attnum}", c.type, c.attnum) for c in schema.columns]))
     storage, location = Storage.open(replicator.spec.target), (folder / "chunks").as_uri()
     ends = [*range(CHUNK_ROWS, rows, CHUNK_ROWS), rows]
     parts = [KeyRange((str(low),), (str(high),)) for low, high in zip([0, *ends], ends, strict=False)]
     return [
-        ChunkTask(config, table, part, None, layout, storage, location, "bench", number)
+        ChunkTask(opened.reader(), table, part, None, layout, storage, location, "bench", number)
         for number, part in enumerate(parts)
     ]
 

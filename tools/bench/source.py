@@ -1,7 +1,7 @@
 """The source of all stages: an embedded PostgreSQL 18 and a table with ten columns of the usual types."""
 
+from demo.postgres_server import PostgresServer, Setting
 from tailrace.contract.resources import Replicator
-from tailrace.demo.postgres_server import PostgresServer, Setting
 
 COLUMNS = """
     id bigint PRIMARY KEY, customer_id bigint NOT NULL, status text NOT NULL, amount numeric(12, 2) NOT NULL,

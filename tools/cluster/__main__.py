@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psycopg
 
-from tailrace.demo import shop
-from tailrace.demo.compare import compare
+from demo import shop
+from demo.compare import compare
 
 from . import workload
 from .deploy import OPERATOR_NAMESPACE, Cluster, CommandFailed, condition, wait_for
@@ -35,8 +35,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=0.1, help="of the demo's data; 1: 1.3 million rows")
     parser.add_argument("--no-demo", action="store_true", help="only the cluster and the operator")
     options = parser.parse_args()
-    given = os.environ.get("KUBECONFIG")
-    cluster = Cluster.given(Path(given)) if given else Cluster.own(NAME)
+    cluster = chosen(os.environ.get("KUBECONFIG"))
     begun = time.monotonic()
 
     def say(what: str) -> None:
@@ -58,6 +57,14 @@ def main() -> int:
         print(f"cluster: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def chosen(given: str | None) -> Cluster:
+    """KUBECONFIG's cluster. Where it names the own node, as `hint` tells people to set it, that is the own one."""
+    own = Cluster.own(NAME)
+    if not given or Path(given).absolute() == own.kubeconfig:
+        return own
+    return Cluster.given(Path(given))
 
 
 def down(cluster: Cluster) -> None:

@@ -11,7 +11,9 @@ while eval "[ -n \"\${SPARK_JAVA_OPT_$number+given}\" ]"; do
   eval "set -- \"\$@\" \"\$SPARK_JAVA_OPT_$number\""
   number=$((number + 1))
 done
-exec tini -s -- java "$@" -XX:-UsePerfData "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+# An executor asks the driver for its settings, its master among them, over a connection that is authenticated; a secret
+# out of a file is only taken under a master that is Kubernetes.
+exec tini -s -- java "$@" -Dspark.master=k8s://executor -XX:-UsePerfData "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
   -cp "$SPARK_HOME/jars/*${SPARK_EXTRA_CLASSPATH:+:$SPARK_EXTRA_CLASSPATH}" \
   org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
   --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \

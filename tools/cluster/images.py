@@ -9,13 +9,13 @@ import os
 import subprocess
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tailrace import artifacts
+from tailrace import __version__
+from tailrace.spark import artifacts
 
 from . import debian, places
 from .node_files import COREDNS_IMAGE, PAUSE_IMAGE
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 BASE_IMAGE = "localhost/tailrace-base:bookworm"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv", "openjdk-17-jre-headless", "tini")
-VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 NAMES = {
     "pause": PAUSE_IMAGE,
     "coredns": COREDNS_IMAGE,
-    "operator": f"localhost/tailrace-operator:{VERSION}",
-    "spark": f"localhost/tailrace-spark:{VERSION}",
+    "operator": f"localhost/tailrace-operator:{__version__}",
+    "spark": f"localhost/tailrace-spark:{__version__}",
 }
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -76,7 +75,7 @@ def _digest(name: str) -> str:
     """Of everything that the image is made from."""
     if name in ("pause", "coredns"):
         return places.kubernetes_dir().name
-    files = ("Dockerfile", "constraints.txt", "pyproject.toml", "tools/cluster/entrypoint.sh")
+    files = ("Dockerfile", "constraints.txt", "pyproject.toml", "tools/requirements.py", "tools/cluster/entrypoint.sh")
     sources = [ROOT / file for file in files]
     for folder in ("spark_app", "operator"):
         inside = sorted(path for path in (ROOT / folder).rglob("*") if path.is_file())

@@ -1,14 +1,15 @@
 """Where a cluster's parts are kept, and which versions they have: the look-up for bootstrap, the tests and the cluster.
 
-Standard library only, as `tailrace.artifacts` (whose cache folder it shares): bootstrap imports it with the system's
-Python. The versions of Kubernetes, etcd and CoreDNS are those of `programs/go.mod`, and written down nowhere else.
+Standard library only, as `tailrace.spark.artifacts` (whose cache folder it shares): bootstrap imports it with the
+system's Python. The versions of Kubernetes, etcd and CoreDNS are those of `programs/go.mod`, and written down nowhere
+else.
 """
 
 import hashlib
 import re
 from pathlib import Path
 
-from tailrace import artifacts
+from tailrace.spark import artifacts
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 """The Go module of the programs."""

@@ -8,7 +8,7 @@ and a claim of the cluster's default class.
 from pathlib import Path
 from typing import Any
 
-from tailrace import artifacts
+import servers
 
 from .images import NAMES
 from .node import Node
@@ -59,7 +59,7 @@ def postgres(space: str, node: Node | None) -> list[Document]:
         ],
     }
     if node is not None:
-        programs = artifacts.postgres_dir(max(artifacts.POSTGRES_VERSIONS))
+        programs = servers.postgres_dir(max(servers.POSTGRES_VERSIONS))
         pod["volumes"].append({"name": "programs", "hostPath": {"path": str(programs), "type": "Directory"}})
         pod["securityContext"] = {"runAsUser": USER, "runAsGroup": USER, "fsGroup": USER}
     service = {"selector": labels, "ports": [{"name": "postgresql", "port": 5432}]}

@@ -4,7 +4,6 @@ Each action is safe to repeat: applying and deleting are idempotent, the driver'
 them the process may die; the next round sees what is and does the rest.
 """
 
-import base64
 import logging
 import secrets
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from tailrace_operator.decide.model import (
     Cancel,
     Delete,
     DropSource,
-    MakeToken,
+    MakeSecret,
     Pause,
     SetFinalizers,
     Take,
@@ -53,8 +52,8 @@ class Performer:
         match action:
             case Apply():
                 await self._apply(key, meta, action)
-            case MakeToken():
-                await self._make_token(key, meta)
+            case MakeSecret(name=name):
+                await self._make_secret(key, meta, name)
             case Delete():
                 await self._delete(meta.namespace, action)
             case SetFinalizers():
@@ -102,24 +101,21 @@ class Performer:
         self._memory.refuse(key, Refusal(what, content_hash, text))
         return True
 
-    async def _make_token(self, key: Key, meta: Meta) -> None:
-        plain = settings.token(meta.name, secrets.token_urlsafe(32))
-        value = plain.pop("stringData")[names.TOKEN_KEY]
-        plain["data"] = {names.TOKEN_KEY: base64.b64encode(value.encode()).decode()}
-        document = _owned(plain, meta, "")
+    async def _make_secret(self, key: Key, meta: Meta, name: str) -> None:
+        document = _owned(settings.secret(meta.name, name, secrets.token_urlsafe(32)), meta, "")
         try:
             made = await self._kube.call("POST", Where("Secret", meta.namespace), body=document)
         except Conflict:
             # It exists without being known yet, or belongs to a Replicator of the same name that is on its way out:
             # the next round sees which. Or it is none of ours.
-            await self._foreign(key, meta, Where("Secret", meta.namespace, document["metadata"]["name"]), "")
+            await self._foreign(key, meta, Where("Secret", meta.namespace, name), "")
             return
         except ApiRefused as error:
             if NAMESPACE_ENDS not in error.message:
                 raise
             self._memory.ending.add(meta.uid)
             return
-        self._memory.accept(key, f"Secret {names.driver(meta.name)}")
+        self._memory.accept(key, f"Secret {name}")
         head = made["metadata"]
         self._index.put_data("Secret", meta.namespace, head["name"], head["resourceVersion"])
         self._index.put_owned("Secret", {"metadata": head})

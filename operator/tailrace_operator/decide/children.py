@@ -6,7 +6,7 @@ from typing import Any
 
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.decide import summary
-from tailrace_operator.decide.model import Action, Apply, Cancel, Delete, MakeToken, Wanted
+from tailrace_operator.decide.model import Action, Apply, Cancel, Delete, MakeSecret, Wanted
 from tailrace_operator.decide.story import Story
 from tailrace_operator.observe.model import Child, PodSeen, ReplicatorSeen
 from tailrace_operator.resources import driver, hashing, identity, names, settings
@@ -24,13 +24,15 @@ def _set_up(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Iterator[Acti
     spec, name = wanted.spec, seen.meta.name
     if spec is None:
         return
-    token = f"Secret/{names.driver(name)}"
-    if token not in seen.children and not _was_refused(seen, ""):
-        yield MakeToken()
-    for document in _plain(seen, spec):
+    for secret in names.secrets(name):
+        if f"Secret/{secret}" not in seen.children and not _was_refused(seen, ""):
+            yield MakeSecret(secret)
+    for document in _plain(seen, spec, story):
         yield from _applied(seen, document)
-    # Its template needs the hashes of everything that the pod reads; the token's comes with the next look.
-    template_hash = wanted.template_hash if token in seen.children and token in seen.data_hashes else None
+    # Its template needs the hashes of everything that the pod reads; of what was just made, with the next look.
+    made = [f"Secret/{secret}" for secret in names.secrets(name)]
+    there = all(place in seen.children and place in seen.data_hashes for place in made)
+    template_hash = wanted.template_hash if there else None
     child, count = seen.children.get(f"StatefulSet/{names.driver(name)}"), replicas(wanted, story)
     if template_hash is None and child is not None and count == 0:
         template_hash = child.template_hash  # to stop it nothing has to be known
@@ -41,9 +43,11 @@ def _set_up(seen: ReplicatorSeen, wanted: Wanted, story: Story) -> Iterator[Acti
             yield Apply(document, content)
 
 
-def _plain(seen: ReplicatorSeen, spec: ReplicatorSpec) -> Iterator[Mapping[str, Any]]:
+def _plain(seen: ReplicatorSeen, spec: ReplicatorSpec, story: Story) -> Iterator[Mapping[str, Any]]:
     name, namespace = seen.meta.name, seen.meta.namespace
-    yield settings.config_map(name, namespace, seen.meta.uid, spec)
+    asked = (r for r in seen.resyncs if r.uid == story.resync_uid)
+    resync = next((settings.request(r.name, namespace, r.uid, r.spec) for r in asked), None)
+    yield settings.config_map(name, namespace, seen.meta.uid, spec, resync)
     if spec.service_account_name is None:
         yield identity.service_account(name)
         yield identity.role_binding(name, namespace)

@@ -58,7 +58,12 @@ def decide(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> Decision[Rep
         return _release(seen, (_left(seen, wanted, _why(seen)),))
     if spent >= limits.cleanup_seconds:
         return _release(seen, (_left(seen, wanted, _late(seen, wanted, limits)),))
-    verdict = Verdict("False", Reason.DELETING, bounded(f"waits for {_waits(seen, wanted, asking)}."), progress=True)
+    verdict = Verdict(
+        "False",
+        Reason.DELETING,
+        bounded(f"waits for {_waits(seen, wanted, asking)}; {_until(seen, limits)}."),
+        progress=True,
+    )
     status = seen.status.model_copy(
         update={
             "observed_generation": seen.meta.generation,
@@ -124,8 +129,28 @@ def _waits(seen: ReplicatorSeen, wanted: Wanted, asking: bool) -> str:
         return "the driver to drop what it made" + (f": {answer.message}" if answer and answer.message else "")
     if seen.pods:
         return "the driver to end"
-    missing = f" ({wanted.trouble.message.rstrip('.')})" if wanted.trouble is not None else ""
-    return f"the clean-up of source and storage{missing}"
+    why = wanted.trouble.message if wanted.trouble is not None else _hindrance(seen)
+    return "the clean-up of source and storage" + (f" ({why.rstrip('.')})" if why else "")
+
+
+def _hindrance(seen: ReplicatorSeen) -> str:
+    """Why the Job's pod does not run; if it runs, what ended one before it, or the driver: it meets the same source."""
+    pod = max(seen.cleaners, key=lambda p: p.created, default=None)
+    job = names.drop(seen.meta.name)
+    if pod is None and f"Job/{job}" in seen.children:
+        return f"job {job} has no pod; a quota or an admission rule that refuses one is among its events"
+    if pod is not None and pod.running_since is None:
+        if pod.unscheduled is not None:
+            return f"pod {pod.name} cannot be scheduled: {pod.unscheduled}"
+        if pod.waiting is not None and pod.waiting != "ContainerCreating":
+            return f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}"
+    halt = seen.status.halt
+    return _last_line(seen) or (f"the driver was stopped by {halt.message}" if halt is not None else "")
+
+
+def _until(seen: ReplicatorSeen, limits: Limits) -> str:
+    begun = times.seconds(seen.status.deletion_started_at) or seen.now
+    return f"at {times.text(begun + limits.cleanup_seconds)} it is released all the same, and what stays is named"
 
 
 def _told(report: DropReport, wanted: Wanted) -> tuple[Say, ...]:
@@ -139,8 +164,14 @@ def _told(report: DropReport, wanted: Wanted) -> tuple[Say, ...]:
 
 
 def _why(seen: ReplicatorSeen) -> str:
-    ended = [p.ended for p in seen.cleaners if p.ended is not None and p.ended.message]
-    return f"the clean-up failed: {ended[-1].message.strip().splitlines()[-1]}" if ended else "the clean-up failed"
+    last = _last_line(seen)
+    return f"the clean-up failed: {last}" if last else "the clean-up failed"
+
+
+def _last_line(seen: ReplicatorSeen) -> str:
+    """Of the Job's newest pod that ended and said why; empty: none did."""
+    ends = [p.ended.message.strip() for p in seen.cleaners if p.ended is not None]
+    return next((text.splitlines()[-1] for text in reversed(ends) if text), "")
 
 
 def _late(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> str:
@@ -148,7 +179,8 @@ def _late(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> str:
     answer = seen.dropping.answer if seen.dropping is not None else None
     if wanted.trouble is not None:
         return f"{why}: {wanted.trouble.message.rstrip('.')}"
-    return f"{why}: {answer.message}" if answer is not None and answer.message else why
+    last = answer.message if answer is not None and answer.message else _hindrance(seen)
+    return f"{why}: {last.rstrip('.')}" if last else why
 
 
 def _with_data(wanted: Wanted) -> bool:

@@ -20,8 +20,10 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class MakeToken:
-    """Create the Secret with a fresh bearer token, unless it exists."""
+class MakeSecret:
+    """Create one of `names.secrets` with a fresh random value, unless it exists."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class DropSource:
     data: bool
 
 
-Action = Apply | MakeToken | Delete | SetFinalizers | Take | Pause | Cancel | DropSource
+Action = Apply | MakeSecret | Delete | SetFinalizers | Take | Pause | Cancel | DropSource
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
         status.applied_spec_hash,
         status.applied_template_hash,
         status.halt,
+        status.resync_uid,
         status.driver.pod_uid,
         status.driver.pod_restarts,
         status.last_handled_reconcile_at,
@@ -67,6 +68,7 @@ def _status(seen: ReplicatorSeen, wanted: Wanted, story: Story, judged: Judged, 
         "driver": story.driver,
         "failures": story.failures,
         "halt": story.halt,
+        "resync_uid": story.resync_uid,
         "last_error": story.error or before.last_error,
     }
     if wanted.spec is not None:

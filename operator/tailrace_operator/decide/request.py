@@ -21,10 +21,16 @@ from tailrace_operator.decide.wanted import faults
 from tailrace_operator.observe.model import FINALIZER, DriverSeen, RequestSeen
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Reason, Truth, Verdict, bounded, conditions, short
-from tailrace_operator.status.models import MAX_WORST, FaultStatus, RequestState, RequestTable, SnapshotRequestStatus
+from tailrace_operator.status.models import (
+    FINAL,
+    MAX_WORST,
+    FaultStatus,
+    RequestState,
+    RequestTable,
+    SnapshotRequestStatus,
+)
 from tailrace_operator.status.numbers import count, left, rate
 
-FINAL: tuple[RequestState, ...] = ("Completed", "Failed", "Cancelled")
 REFUSED = (404, 409, 422)
 """Answers of the driver that asking again would not change."""
 FORGOTTEN_SECONDS = 60.0
@@ -131,7 +137,7 @@ def _judge(found: SnapshotStatus) -> Judged:
     why = f"{fault.name}: {fault.message} {fault.fix}".strip() if fault is not None else ""
     match found.state:
         case "Completed":
-            return "Completed", Verdict("True", Reason.COMPLETED, "all rows are read.")
+            return "Completed", Verdict("True", Reason.COMPLETED, "Snapshot completed.")
         case "Failed":
             return "Failed", Verdict("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
         case "Stopped":
@@ -139,7 +145,7 @@ def _judge(found: SnapshotStatus) -> Judged:
         case "Paused":
             return "Paused", Verdict("True", Reason.PAUSED, "paused; what was read stays.")
         case "Pending":
-            return "Running", Verdict("True", Reason.RUNNING, why or "taken, waits for its turn.")
+            return "Running", Verdict("True", Reason.RUNNING, why or "Accepted; waiting to start.")
         case "Running":
             return "Running", Verdict("True", Reason.RUNNING, why)
 

@@ -19,7 +19,7 @@ STOPPING: dict[int, tuple[Reason, str]] = {
     2: (Reason.INVALID_MANIFEST, "Correct the spec."),
     10: (Reason.CONFIGURATION_REFUSED, "Change what source or target refuse, then change restartNonce."),
     11: (Reason.AUTHENTICATION_FAILED, "Correct the Secret or the role; a changed Secret starts the driver again."),
-    12: (Reason.POSITION_LOST, "See docs/operations.md, PositionLost."),
+    12: (Reason.POSITION_LOST, "Create a SnapshotRequest with resync: true and tables: ['*.*']."),
     13: (Reason.FENCED, "Another writer owns the change log: stop it, then change restartNonce."),
 }
 FENCED = 13
@@ -32,6 +32,8 @@ class Story:
     driver: DriverSummary
     failures: Failures
     halt: Halt | None
+    resync_uid: str | None
+    """The SnapshotRequest that the driver starts with, or the last that one started with."""
     error: FaultStatus | None
     """Of that end, if it is news."""
     ended: bool
@@ -45,14 +47,15 @@ def follow(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> Story:
     same = pod is not None and pod.uid == before.driver.pod_uid
     new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
     driver = _summary(before.driver, pod, ends, new_ends)
-    kept = _kept_halt(seen, wanted)
+    resync = _resync(seen)
+    kept = _kept_halt(seen, wanted) if resync is None else None
     forgiven = before.halt is not None and kept is None
     failures = _failures(seen, pod, new_ends, limits, Failures() if forgiven else before.failures)
     error = error_of(pod) if new_ends and pod is not None else None
     halt = kept
     if halt is None and new_ends and pod is not None:
         halt = _new_halt(seen, wanted, pod, failures, limits)
-    return Story(pod, driver, failures, halt, error, new_ends > 0)
+    return Story(pod, driver, failures, halt, resync or before.resync_uid, error, new_ends > 0)
 
 
 def current(pods: tuple[PodSeen, ...]) -> PodSeen | None:
@@ -98,6 +101,17 @@ def _kept_halt(seen: ReplicatorSeen, wanted: Wanted) -> Halt | None:
     if halt is None or asked:
         return None
     return halt if wanted.template_hash in (None, halt.template_hash) else None
+
+
+def _resync(seen: ReplicatorSeen) -> str | None:
+    """The request to start every table over that brings back a driver whose position is lost. It is chosen once: what
+    came of it is in the change log, and a later loss needs another one, younger than the last: the older ones have had
+    their turn. Not before the last pod is gone, whose container could start again with what was mounted before."""
+    halt, last = seen.status.halt, seen.status.resync_uid
+    if halt is None or halt.reason != Reason.POSITION_LOST.value or seen.pods:
+        return None
+    older = seen.requests[: seen.requests.index(last) + 1] if last in seen.requests else ()
+    return next((r.uid for r in seen.resyncs if not r.taken and r.uid not in older), None)
 
 
 def _new_halt(seen: ReplicatorSeen, wanted: Wanted, pod: PodSeen, failures: Failures, limits: Limits) -> Halt | None:

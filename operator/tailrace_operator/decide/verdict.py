@@ -87,7 +87,7 @@ def _pod(story: Story) -> Judged | None:
         text = f"the driver ended {story.failures.count} times and is started again; last: {last}"
         return _moving(Reason.DRIVER_CRASH_LOOP, text, "Failing")
     if pod.unscheduled is not None:
-        return _moving(Reason.POD_PENDING, f"no node takes pod {pod.name}: {pod.unscheduled}")
+        return _moving(Reason.POD_PENDING, f"pod {pod.name} cannot be scheduled: {pod.unscheduled}")
     if pod.waiting in CONFIG_FAULTS:
         return _moving(Reason.POD_PENDING, f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}")
     return _moving(Reason.STARTING, f"pod {pod.name} is starting.")

@@ -54,10 +54,10 @@ def _with_data(
     seen: ReplicatorSeen, spec: ReplicatorSpec, generation: int, limits: Limits, trouble: Trouble | None
 ) -> Wanted:
     image = spec.image or limits.image
-    token = f"Secret/{names.driver(seen.meta.name)}"
+    made = {place: seen.data_hashes.get(place) for place in map("Secret/{}".format, names.secrets(seen.meta.name))}
     used = {place: seen.data_hashes.get(place) for place in references.data(spec)}
     missing = [place for place, found in used.items() if found is None]
-    hashes = {place: found for place, found in {**used, token: seen.data_hashes.get(token)}.items() if found}
+    hashes = {place: found for place, found in {**used, **made}.items() if found}
     spec_hash = hashing.spec_hash(spec)
     if missing:
         return Wanted(spec, generation, spec_hash, None, image, trouble or _absent(seen, missing[0]))

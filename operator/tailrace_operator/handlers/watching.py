@@ -67,7 +67,7 @@ def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[
     for namespace in namespaces:
         for kind in OWNED:
             found.append(Watch(kube, kind, namespace, _owned(index, kind, namespace), selector=SELECTOR))
-        # The drivers' token Secrets are ours and among all Secrets: one watch feeds both.
+        # The drivers' own Secrets are ours and among all Secrets: one watch feeds both.
         both = _both(_data(index, "Secret", namespace), _owned(index, "Secret", namespace))
         found.append(Watch(kube, "Secret", namespace, both, metadata_only=True))
         found.append(Watch(kube, "ConfigMap", namespace, _data(index, "ConfigMap", namespace), metadata_only=True))

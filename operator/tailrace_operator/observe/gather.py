@@ -47,6 +47,7 @@ class Gatherer:
         main = max((p for p in pods["driver"] if not p.deleting), key=lambda p: p.created, default=None)
         running = settings.spec_of(owned.get(("ConfigMap", names.driver(key.name)), {}).get("data"))
         spec = document.get("spec", {})
+        requests = sorted(self._index.requests(key.namespace, key.name), key=_age)
         return ReplicatorSeen(
             now=self._clock(),
             meta=meta,
@@ -59,7 +60,8 @@ class Gatherer:
             executors=pods["executor"],
             cleaners=pods["drop"],
             driver=await self._ask(key, main),
-            requests=frozenset(r["metadata"]["uid"] for r in self._index.requests(key.namespace, key.name)),
+            requests=tuple(r["metadata"]["uid"] for r in requests),
+            resyncs=tuple(found for r in requests if (found := parse.resync(r)) is not None),
             dropping=self._memory.drops.get(meta.uid),
             last_words=self._last_words(key),
             refusal=self._memory.refusal(key),
@@ -101,7 +103,7 @@ class Gatherer:
     # ---- Secrets and ConfigMaps ----
 
     async def _data(self, key: Key, specs: list[Any]) -> dict[str, str]:
-        places = {("Secret", names.driver(key.name))}
+        places = {("Secret", name) for name in names.secrets(key.name)}
         for spec in specs:
             places |= {tuple(place.split("/", 1)) for place in _references(spec)}  # type: ignore[misc]
         self._index.use_data(key, places)
@@ -172,6 +174,12 @@ class Gatherer:
         """The driver's pod that runs."""
         pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
         return max((p for p in pods if not p.deleting and p.ip), key=lambda p: p.created, default=None)
+
+
+def _age(document: Document) -> tuple[str, str]:
+    """Sorts by age; of one second's by name."""
+    head = document["metadata"]
+    return head.get("creationTimestamp", ""), head["name"]
 
 
 def _references(spec: Any) -> tuple[str, ...]:

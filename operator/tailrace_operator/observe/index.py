@@ -45,6 +45,8 @@ class Index:
             self._link(address, document)
         if known is None or _intent(known) != _intent(document):
             self._on_change(Key(kind, *address))
+            if kind == "SnapshotRequest":  # it may be what brings a stopped Replicator back
+                self._on_change(Key("Replicator", address[0], str(document.get("spec", {}).get("replicator", ""))))
         if kind == "Replicator" and (known is None or known.get("status") != document.get("status")):
             self._tell_requests(address)
 

@@ -48,7 +48,7 @@ class Memory:
         self.ending.discard(uid)
         self._refusals.pop(key, None)
         if key.kind == "Replicator":
-            children = (names.driver(key.name), names.drop(key.name))
+            children = {*names.secrets(key.name), names.driver(key.name), names.drop(key.name)}
             for known in (self.applied, self.hashes):
                 for place in [p for p in known if p[1] == key.namespace and p[2] in children]:
                     del known[place]

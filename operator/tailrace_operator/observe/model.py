@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.contract.driver import DropAnswer, Problem
+from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -71,7 +72,7 @@ class PodSeen:
     ended: Ended | None = None
     """The newest end of its container."""
     unscheduled: str | None = None
-    """Why no node takes it."""
+    """Why it cannot be scheduled."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,21 @@ class Refusal:
     what: str
     """Kind and name."""
     content_hash: str
-    """Empty: of the token's Secret."""
+    """Empty: of a Secret that the operator makes."""
     message: str
     again_at: float = math.inf
     """The same is not sent again before."""
+
+
+@dataclass(frozen=True)
+class ResyncSeen:
+    """A SnapshotRequest that can bring a Replicator back whose position is lost."""
+
+    name: str
+    uid: str
+    spec: SnapshotRequestSpec
+    taken: bool
+    """A driver had it once: what it asks for is under way, and no more may come of it."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +158,10 @@ class ReplicatorSeen:
     cleaners: tuple[PodSeen, ...] = ()
     """Pods of the clean-up Job."""
     driver: DriverSeen = DriverSeen()
-    requests: frozenset[str] = frozenset()
-    """UIDs of the SnapshotRequests that name this Replicator."""
+    requests: tuple[str, ...] = ()
+    """UIDs of the SnapshotRequests that name this Replicator, oldest first."""
+    resyncs: tuple[ResyncSeen, ...] = ()
+    """Those of them that ask for every table to start over and have not ended, oldest first."""
     dropping: DropSeen | None = None
     """The driver's last answer to the order to drop."""
     last_words: tuple[str, ...] = ()

@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from tailrace.contract.driver import DropReport
-from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, PodSeen
+from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, PodSeen, ResyncSeen
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
+from tailrace_operator.status.load import load
+from tailrace_operator.status.models import FINAL, SnapshotRequestStatus
 
 Document = Mapping[str, Any]
 
@@ -23,6 +28,20 @@ def meta(document: Document) -> Meta:
         deleted_at=times.seconds(head.get("deletionTimestamp")),
         requested_at=head.get("annotations", {}).get(REQUESTED_AT, "")[:128] or None,
     )
+
+
+def resync(document: Document) -> ResyncSeen | None:
+    """None: the SnapshotRequest does not start every table over, is suspended, or is over."""
+    head, status = document["metadata"], load(SnapshotRequestStatus, document.get("status"))
+    try:
+        spec = SnapshotRequestSpec.model_validate(document.get("spec", {}))
+    except ValidationError:
+        return None
+    over = "deletionTimestamp" in head or status.state in FINAL
+    if over or spec.suspend or not spec.starts_all_over:
+        return None
+    taken = status.record is not None or status.started_at is not None
+    return ResyncSeen(head["name"], head["uid"], spec, taken)
 
 
 def pod(document: Document) -> PodSeen:

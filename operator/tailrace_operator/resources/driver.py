@@ -60,13 +60,16 @@ def stateful_set(name: str, spec: ReplicatorSpec, image: str, template_hash: str
 
 def pod_spec(name: str, spec: ReplicatorSpec, image: str) -> dict[str, Any]:
     volumes, mounts = pods.volumes(spec, spec.driver.volumes)
+    spark_volume, spark_mount = pods.spark_secret(name)
     volumes += [
         {"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}},
         {"name": "tailrace-token", "secret": {"secretName": names.driver(name), "defaultMode": 0o440}},
+        spark_volume,
     ]
     mounts += [
         {"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True},
         {"name": "tailrace-token", "mountPath": pods.TOKENS, "readOnly": True},
+        spark_mount,
     ]
     return {
         "serviceAccountName": spec.service_account_name or names.driver(name),
@@ -99,6 +102,7 @@ def _arguments() -> list[str]:
     manifest = f"{pods.MANIFESTS}/{names.MANIFEST_KEY}"
     return [
         *("tailrace", "run", "-f", manifest, "--listen", f"0.0.0.0:{names.HTTP_PORT}"),
+        *("--resync", f"{pods.MANIFESTS}/{names.RESYNC_KEY}"),
         *("--token-file", f"{pods.TOKENS}/{names.TOKEN_KEY}", "--run-dir", pods.RUN_DIR, "--log-format", "json"),
     ]
 
@@ -134,10 +138,14 @@ def _environment(name: str, spec: ReplicatorSpec, image: str) -> list[dict[str, 
 def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]:
     """Spark's configuration on Kubernetes; `$(…)` is replaced by the kubelet."""
     executors = spec.executors
+    # A file: a secret that Spark makes itself stands in the executors' pods, for all to read who may read pods. Without
+    # executors Spark refuses one.
+    secret = {"spark.authenticate.secret.file": pods.SPARK_SECRET} if executors.count else {}
     account = spec.service_account_name or names.driver(name)
     return {
+        **secret,
         "spark.driver.host": "$(POD_IP)",
-        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.bindAddress": "$(POD_IP)",
         "spark.driver.port": str(names.RPC_PORT),
         "spark.driver.blockManager.port": str(names.BLOCK_PORT),
         "spark.driver.memory": f"{pods.mebibytes(spec.driver.memory)}m",

@@ -19,7 +19,8 @@ USER_ID = 185
 CONTAINER = "tailrace"
 EXECUTOR_CONTAINER = "spark-kubernetes-executor"
 """The name that Spark looks for in an executor's pod template."""
-MANIFEST_KEY, EXECUTOR_KEY, TOKEN_KEY = "replicator.yaml", "executor.yaml", "token"
+MANIFEST_KEY, EXECUTOR_KEY, RESYNC_KEY = "replicator.yaml", "executor.yaml", "resync.yaml"
+TOKEN_KEY, SPARK_KEY = "token", "secret"
 DRIVER_ROLE = "tailrace-driver"
 """ClusterRole that the chart makes; the operator may bind this one only."""
 
@@ -30,6 +31,16 @@ MAX_NAME = 45
 def driver(name: str) -> str:
     """StatefulSet, Service, ConfigMap, token Secret, ServiceAccount and RoleBinding."""
     return f"{name}-driver"
+
+
+def spark(name: str) -> str:
+    """The Secret by which driver and executors know each other. Not the token's: executors must not have that."""
+    return f"{name}-spark"
+
+
+def secrets(name: str) -> dict[str, str]:
+    """The Secrets that the operator makes, each with the key of its one random value."""
+    return {driver(name): TOKEN_KEY, spark(name): SPARK_KEY}
 
 
 def drop(name: str) -> str:

@@ -4,6 +4,7 @@ Everything fits the `restricted` Pod Security level; the root file system is rea
 """
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 from tailrace.contract.pods import Affinity, NodeRequirement, Pod, Volume
@@ -14,6 +15,8 @@ from tailrace_operator.resources.references import mounted_secrets
 SECRETS = "/etc/tailrace/secrets"
 MANIFESTS = "/etc/tailrace/replicator"
 TOKENS = "/etc/tailrace/token"
+SPARK_SECRET = f"/etc/tailrace/spark/{names.SPARK_KEY}"
+"""Of driver and executors; the path is the same, as Spark has one setting for both."""
 RUN_DIR = "/var/lib/tailrace"
 LAST_WORDS = {"name": "TAILRACE_TERMINATION_MESSAGE", "value": "/dev/termination-log"}
 """Where a container leaves the report of what it dropped."""
@@ -81,6 +84,12 @@ def volumes(spec: ReplicatorSpec, extra: Sequence[Volume]) -> tuple[list[dict[st
         found.append({"name": one.name, **_volume_source(one)})
         mounts.append(_mount(one))
     return found, mounts
+
+
+def spark_secret(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Volume and mount of what driver and executors prove themselves with."""
+    volume = {"name": "tailrace-spark", "secret": {"secretName": names.spark(name), "defaultMode": 0o440}}
+    return volume, {"name": "tailrace-spark", "mountPath": str(PurePath(SPARK_SECRET).parent), "readOnly": True}
 
 
 def _volume_source(volume: Volume) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""What a driver reads: the ConfigMap with its manifest and the executors' pod template, and its token. Pure.
+"""What a driver reads: the ConfigMap with its manifest and the executors' pod template, and its Secrets. Pure.
 
 The manifest in the ConfigMap is also the operator's own memory of the last valid spec.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from tailrace.contract.resources import API_VERSION, ReplicatorSpec
+from tailrace.contract.resources import API_VERSION, ReplicatorSpec, SnapshotRequestSpec
 from tailrace_operator.resources import names, pods
 
 
@@ -33,7 +34,10 @@ def spec_of(data: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return spec if isinstance(spec, dict) else None
 
 
-def config_map(name: str, namespace: str, uid: str, spec: ReplicatorSpec) -> dict[str, Any]:
+def config_map(name: str, namespace: str, uid: str, spec: ReplicatorSpec, resync: str | None = None) -> dict[str, Any]:
+    """`resync`: the request that the driver's next start carries out, if it has not yet. It is no part of the pod's
+    template: that it comes and goes restarts nothing."""
+    asked = {} if resync is None else {names.RESYNC_KEY: resync}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -41,13 +45,25 @@ def config_map(name: str, namespace: str, uid: str, spec: ReplicatorSpec) -> dic
         "data": {
             names.MANIFEST_KEY: manifest(name, namespace, uid, spec),
             names.EXECUTOR_KEY: json.dumps(executor_template(name, spec), indent=1) + "\n",
+            **asked,
         },
     }
+
+
+def request(name: str, namespace: str, uid: str, spec: SnapshotRequestSpec) -> str:
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": "SnapshotRequest",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+        "spec": spec.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+    }
+    return json.dumps(document, indent=1) + "\n"
 
 
 def executor_template(name: str, spec: ReplicatorSpec) -> dict[str, Any]:
     """Spark fills in image, resources, commands and its own labels."""
     volumes, mounts = pods.volumes(spec, spec.executors.volumes)
+    spark_volume, spark_mount = pods.spark_secret(name)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -72,19 +88,21 @@ def executor_template(name: str, spec: ReplicatorSpec) -> dict[str, Any]:
                         ],
                     ),
                     "securityContext": pods.container_security(),
-                    "volumeMounts": mounts,
+                    "volumeMounts": [*mounts, spark_mount],
                 }
             ],
-            "volumes": volumes,
+            "volumes": [*volumes, spark_volume],
         },
     }
 
 
-def token(name: str, value: str) -> dict[str, Any]:
+def secret(name: str, secret_name: str, value: str) -> dict[str, Any]:
+    """`secret_name`: one of `names.secrets`."""
+    data = {names.secrets(name)[secret_name]: base64.b64encode(value.encode()).decode()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
+        "metadata": {"name": secret_name, "labels": names.labels(name, "driver")},
         "type": "Opaque",
-        "stringData": {names.TOKEN_KEY: value},
+        "data": data,
     }

@@ -24,6 +24,7 @@ _BY_TYPE: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-
 
 ReplicatorState = Literal["Pending", "Starting", "Running", "Failing", "Suspended", "Stopped", "Deleting"]
 RequestState = Literal["Pending", "Running", "Paused", "Completed", "Failed", "Cancelled"]
+FINAL: tuple[RequestState, ...] = ("Completed", "Failed", "Cancelled")
 
 
 class Condition(Model):
@@ -227,6 +228,8 @@ class ReplicatorStatus(Model):
     """Ends of the driver since it was last healthy."""
     halt: Halt | None = None
     """Present while the operator keeps the driver stopped after an error."""
+    resync_uid: Annotated[str, StringConstraints(max_length=64)] | None = None
+    """The last SnapshotRequest that was handed to a driver whose position was lost; each is handed over once."""
     last_error: FaultStatus | None = None
     """The newest fault that the driver named."""
     deletion_started_at: Time | None = None

@@ -7,6 +7,7 @@ whole target's and ends the process.
 """
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Set
@@ -14,15 +15,16 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from tailrace import privacy
-from tailrace.apply.journal import SharedJournal
+from tailrace import foreign, privacy
 from tailrace.apply.progress import Progress, TableProgress
-from tailrace.apply.slice import last_record
-from tailrace.apply.worker import ChunkLost, TableWorker
+from tailrace.apply.table_worker import ChunkLost, TableWorker
+from tailrace.batch.slice import last_record
 from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
 from tailrace.contract.status import Fault
-from tailrace.errors import CorruptLog, Fenced, LogTrimmed, Stop, TableStop, TailraceError
+from tailrace.errors import MAKE_ROOM, CorruptLog, Fenced, LogTrimmed, Stop, StorageFull, TableStop, TailraceError
+from tailrace.snapshot.planner import still_needed
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ REST_TIDY_SECONDS = 86_400.0
 
 
 @dataclass
-class _Slot:
+class _Entry:
     """A table's worker and when it may be entered again."""
 
     table: TableLog
@@ -50,7 +52,7 @@ class _Slot:
     pause: float = FIRST_PAUSE
     due: float = 0.0
     failed_since: float | None = None
-    tidied: float = 0.0
+    tidied: float = -math.inf
     """When last, or when the table would have been for the last time if it were written to."""
     tidied_record: int | None = None
     """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
@@ -69,14 +71,16 @@ class Applier:
         retry_seconds: float,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`in_pool` puts the calling thread's Spark jobs into the pool of the changes."""
+        """`in_pool` puts the calling thread's Spark jobs into the pool of the changes. `clock` is for people and the
+        age of files; pauses go by `monotonic`, which nobody sets back."""
         self._journal = journal
         self._progress = progress
         self._make = make
         self._retry_seconds = retry_seconds
-        self._clock = clock
-        self._slots: dict[int, _Slot] = {}
+        self._clock, self._monotonic = clock, monotonic
+        self._entries: dict[int, _Entry] = {}
         self._through = -1
         self._lock = Lock()
         self._stopping = False
@@ -86,8 +90,8 @@ class Applier:
         # Of its own: however long tables are tidied, changes find the other threads free.
         self._tidying: Future[None] | None = None
         self._tidy_pool = ThreadPoolExecutor(1, "tidy", initializer=in_pool)
-        self.lost_chunks: dict[str, ChunkRegistered] = {}
-        """Registered chunks whose file is gone, by path; the planner has them read again."""
+        self._lost: dict[str, ChunkRegistered] = {}
+        """Registered chunks whose file is gone, by path."""
 
     @property
     def through(self) -> int:
@@ -112,7 +116,7 @@ class Applier:
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        met = [slot.refused if slot is not None else None for slot in map(self._slots.get, self._live_ids())]
+        met = [entry.refused if entry is not None else None for entry in map(self._entries.get, self._live_ids())]
         if met and met[0] is not None and None not in met:
             raise met[0]
 
@@ -124,41 +128,41 @@ class Applier:
 
     def _forget_others(self, live: Set[int]) -> None:
         """Tables that are no longer captured, with all that their workers hold: they come and go for years."""
-        for table_id in [i for i, slot in self._slots.items() if i not in live and slot.running is None]:
-            del self._slots[table_id]
+        for table_id in [i for i, entry in self._entries.items() if i not in live and entry.running is None]:
+            del self._entries[table_id]
             self._progress.forget(table_id)
 
     def _enter(self, table: TableLog) -> Future[None] | None:
-        slot = self._slots.get(table.table_id)
-        if slot is not None and slot.running is None and slot.table.generation != table.generation:
-            slot = None  # the table begins anew, perhaps under another name: what the former worker holds is over
+        entry = self._entries.get(table.table_id)
+        if entry is not None and entry.running is None and entry.table.generation != table.generation:
+            entry = None  # the table begins anew, perhaps under another name: what the former worker holds is over
             self._progress.forget(table.table_id)
-        if slot is None:
-            if any(other.running is not None and _one_place(other.table, table) for other in self._slots.values()):
+        if entry is None:
+            if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
-            slot = self._slots[table.table_id] = _Slot(table)
-        if self._stopping or slot.running is not None or self._clock() < slot.due:
-            return slot.running
+            entry = self._entries[table.table_id] = _Entry(table)
+        if self._stopping or entry.running is not None or self._monotonic() < entry.due:
+            return entry.running
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= self._through and progress.fault is None:
             return None
-        if _passes_by(slot, table, progress):
+        if _passes_by(entry, table, progress):
             self._progress.put(table.table_id, replace(progress, applied_record=self._through))
             return None
-        slot.running = self._pool.submit(self._run, slot)
-        return slot.running
+        entry.running = self._pool.submit(self._run, entry)
+        return entry.running
 
-    def _overdue(self, slot: _Slot) -> float:
+    def _overdue(self, entry: _Entry) -> float:
         """Seconds since the table should have been tidied; negative: it need not be yet."""
-        table_id, worker, now = slot.table.table_id, slot.worker, self._clock()
-        if slot.tidied_record is None and worker is not None and worker.found_record is not None:
+        table_id, worker, now = entry.table.table_id, entry.worker, self._monotonic()
+        if entry.tidied_record is None and worker is not None and worker.found_record is not None:
             # What this process finds is as tidy as the one before it has left it; its own first commit counts at once.
-            slot.tidied, slot.tidied_record = now - TIDY_SECONDS, worker.found_record
+            entry.tidied, entry.tidied_record = now - TIDY_SECONDS, worker.found_record
         every = TIDY_SECONDS
-        if self._progress.of(table_id).committed_record == slot.tidied_record:
+        if self._progress.of(table_id).committed_record == entry.tidied_record:
             # Tables that were opened together take turns.
-            every = REST_TIDY_SECONDS if slot.rests else IDLE_TIDY_SECONDS * (1 + table_id * 7919 % 1000 / 1000)
-        return now - slot.tidied - every
+            every = REST_TIDY_SECONDS if entry.rests else IDLE_TIDY_SECONDS * (1 + table_id * 7919 % 1000 / 1000)
+        return now - entry.tidied - every
 
     def tidy_up(self, patience: float) -> None:
         """At the end of a short run: tables that it wrote to are tidied, for as long as `patience` allows."""
@@ -168,9 +172,18 @@ class Applier:
 
     def worker(self, table_id: int) -> TableWorker | None:
         """The worker of the table's present generation."""
-        slot, table = self._slots.get(table_id), self._journal.state.tables.get(table_id)
-        over = slot is None or table is None or slot.table.generation != table.generation
-        return None if over or slot is None else slot.worker
+        entry, table = self._entries.get(table_id), self._journal.state.tables.get(table_id)
+        over = entry is None or table is None or entry.table.generation != table.generation
+        return None if over or entry is None else entry.worker
+
+    def lost_chunks(self) -> list[ChunkRegistered]:
+        """Registered chunks whose file is gone and that a batch still needs: the planner has them read again. The rest
+        is forgotten: clean-ups of others may go on for years."""
+        state = self._journal.state
+        with self._lock:
+            needed = still_needed(state, self._lost.values())
+            self._lost = {str(chunk.path): chunk for chunk in needed}
+        return needed
 
     def stop(self) -> None:
         """Let the commits under way end, begin none."""
@@ -180,61 +193,62 @@ class Applier:
 
     # ---- on the pool's threads ----
 
-    def _run(self, slot: _Slot) -> None:
+    def _run(self, entry: _Entry) -> None:
         begun = self._through
         try:
-            worker = slot.worker = slot.worker or self._make(slot.table)
+            worker = entry.worker = entry.worker or self._make(entry.table)
             while not self._stopping and worker.advance(self._journal.refresh(), self._through):
                 pass
-            slot.pause, slot.due, slot.failed_since, slot.refused = FIRST_PAUSE, 0.0, None, None
+            entry.pause, entry.due, entry.failed_since, entry.refused = FIRST_PAUSE, 0.0, None, None
         except Exception as error:  # the boundary of one table: named in the status and tried again
-            self._failed(slot, error, begun)
+            self._failed(entry, error, begun)
         finally:
             with self._lock:
-                slot.running = None
+                entry.running = None
 
     def _tidy_all(self) -> None:
         """On the thread of its own: all tables whose time has come, the one that waits longest first."""
-        overdue = [(self._overdue(slot), slot) for slot in list(self._slots.values())]
-        for late, slot in sorted(overdue, key=_late, reverse=True):
-            worker = slot.worker
+        overdue = [(self._overdue(entry), entry) for entry in list(self._entries.values())]
+        for late, entry in sorted(overdue, key=_late, reverse=True):
+            worker = entry.worker
             if self._stopping or late < 0:
                 return
-            if worker is not None and worker.opened and slot.running is None:  # else its changes come first
-                self._tidy(slot, worker)
+            if worker is not None and worker.opened and entry.running is None:  # else its changes come first
+                self._tidy(entry, worker)
 
-    def _tidy(self, slot: _Slot, worker: TableWorker) -> None:
-        committed = self._progress.of(slot.table.table_id).committed_record
-        slot.tidied, slot.rests = self._clock(), committed == slot.tidied_record
+    def _tidy(self, entry: _Entry, worker: TableWorker) -> None:
+        committed = self._progress.of(entry.table.table_id).committed_record
+        entry.tidied, entry.rests = self._monotonic(), committed == entry.tidied_record
         begun = self._through
         try:
-            worker.tidy(self._journal.state, slot.tidied)
+            worker.tidy(self._journal.state, self._clock())
         except Exception as error:  # the boundary of one table, as in `_run`
-            slot.tidied_record = -1
-            self._failed(slot, error, begun)
+            entry.tidied_record = -1
+            self._failed(entry, error, begun)
             return
-        slot.tidied_record = committed
+        entry.tidied_record = committed
 
-    def _failed(self, slot: _Slot, error: Exception, record: int) -> None:
-        now = self._clock()
-        table_id = slot.table.table_id
-        slot.failed_since = slot.failed_since or now
-        slot.due = now + slot.pause * (0.75 + random.random() / 2)
-        slot.pause = min(slot.pause * 2, LONGEST_PAUSE)
-        worn_out = now - slot.failed_since > self._retry_seconds
+    def _failed(self, entry: _Entry, error: Exception, record: int) -> None:
+        now = self._monotonic()
+        table_id = entry.table.table_id
+        entry.failed_since = entry.failed_since or now
+        entry.due = now + entry.pause * (0.75 + random.random() / 2)
+        entry.pause = min(entry.pause * 2, LONGEST_PAUSE)
+        worn_out = now - entry.failed_since > self._retry_seconds
         name = self._journal.state.tables[table_id].schema.name
         if isinstance(error, ChunkLost):
-            self.lost_chunks |= {str(chunk.path): chunk for chunk in error.chunks}
-        slot.refused = error if isinstance(error, Stop) else None
+            with self._lock:
+                self._lost |= {str(chunk.path): chunk for chunk in error.chunks}
+        entry.refused = error if isinstance(error, Stop) else None
         if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
-        fault = fault_of(error, now)
+        fault = fault_of(error, self._clock())
         self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
 
 
-def _late(one: tuple[float, _Slot]) -> float:
+def _late(one: tuple[float, _Entry]) -> float:
     return one[0]
 
 
@@ -243,9 +257,9 @@ def _one_place(one: TableLog, other: TableLog) -> bool:
     return (one.schema.schema_name, one.schema.table_name) == (other.schema.schema_name, other.schema.table_name)
 
 
-def _passes_by(slot: _Slot, table: TableLog, progress: TableProgress) -> bool:
+def _passes_by(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
     """Whether nothing that was recorded since is the table's: with thousands of them, most records are for a few."""
-    healthy = slot.worker is not None and slot.worker.settled and progress.fault is None
+    healthy = entry.worker is not None and entry.worker.settled and progress.fault is None
     kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record
 
@@ -254,7 +268,11 @@ def fault_of(error: Exception, now: float) -> Fault:
     """What the status says of an error."""
     if isinstance(error, LogTrimmed) and not error.fix:
         return Fault(name=error.name, message=error.message, fix="Order a snapshot of the table.", since=now)
+    if not isinstance(error, TableStop | Stop) and foreign.full(error):
+        text = error.message if isinstance(error, TailraceError) else privacy.error_text(error)
+        return Fault(name=StorageFull.__name__, message=text, fix=MAKE_ROOM, since=now)
     if isinstance(error, TailraceError):
         return Fault(name=error.name, message=error.message, fix=error.fix, since=now)
-    text = privacy.error_text(error)
+    at = foreign.place(error)
+    text = privacy.error_text(error) + (f" at {at}" if at else "")
     return Fault(name="InternalError", message=text, fix="See the log; report it if it stays.", since=now)

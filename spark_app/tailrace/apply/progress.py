@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from tailrace.changelog.keys import Key
 from tailrace.contract.status import Counters, Fault
-from tailrace.targets.lake.model import Key
 
 
 @dataclass(frozen=True)

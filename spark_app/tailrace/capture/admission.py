@@ -1,20 +1,12 @@
-"""May this Replicator continue this change log, from this source, with this slot? Reads only; each refusal is an error.
+"""May this Replicator have this change log? Each refusal is an error.
 
 `startup` asks before it takes anything over, `tailrace doctor` asks the same without taking it, and
 `tailrace resync --all` asks for the owner before it leaves its note.
 """
 
-from tailrace.capture import slots
-from tailrace.capture.first_start import FirstStart
-from tailrace.capture.names import Names
-from tailrace.changelog.records import Origin
-from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.errors import PositionLost, SourceRefused
-from tailrace.sources.postgresql import publication
-from tailrace.sources.postgresql.connect import Connection
-from tailrace.sources.postgresql.replication import lost, lsn_text
+from tailrace.errors import SourceRefused
 
 
 def check_owner(replicator: Replicator, root: str, owner: str | None) -> None:
@@ -36,79 +28,3 @@ def _foreign(replicator: Replicator, root: str, owner: str | None) -> SourceRefu
         "give this Replicator a storage.location of its own; or, if it replaces that one, which must not run any more:"
         f" set storage.adopt to {owner!r}",
     )
-
-
-def check_source(replicator: Replicator, state: LogState, connection: Connection, renewing: bool = False) -> None:
-    """Origin and position. `renewing`: the position is given up anyway."""
-    # The source is asked after the journal was read: a writer still at work takes both forward.
-    server = slots.identify(connection)
-    origin = check_origin(Names.of_log(replicator, state.origin), state.origin, server)
-    if not renewing:
-        check_position(origin, server, state.position)
-
-
-def check_free(replicator: Replicator, root: str, names: Names, left: FirstStart | None, db: Connection) -> None:
-    """Before a first start: of our names nothing may exist that an interrupted start of this very change log did not
-    leave. Any other slot is kept: a namesake's, or our own whose change log is not where the manifest says."""
-    if names.slot_is_ours:
-        made = left is not None and left.made_slot(names.slot, ownership.owner(replicator))
-        if not made and slots.find_slot(db, names.slot) is not None:
-            raise of_somebody_else(names.slot, root)
-    # With a slot given, ours by name may be a namesake's publication, whose tables we would take out.
-    elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
-        raise SourceRefused(
-            f"publication {names.publication!r} exists, and {root} holds no change log that made it",
-            "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",
-        )
-
-
-def of_somebody_else(slot: str, root: str) -> SourceRefused:
-    return SourceRefused(
-        f"slot {slot!r} exists, and {root} holds no change log that reads it",
-        "correct storage.location, or give the namesake of another Replicator a slot and a publication of its own"
-        " (source.slot, source.publication); a slot that nobody needs any more goes with"
-        f" SELECT pg_drop_replication_slot('{slot}')",
-    )
-
-
-def check_origin(names: Names, origin: Origin | None, server: slots.Server) -> Origin:
-    if origin is None:
-        raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
-    wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
-    found = (server.system_identifier, server.database, names.slot, names.publication)
-    what = ("system identifier", "database", "slot", "publication")
-    for name, a, b in zip(what, wanted, found, strict=True):
-        if a != b:
-            raise SourceRefused(
-                f"the change log belongs to {name} {a!r}, the manifest leads to {b!r}",
-                "give a new source a new change log (an empty storage.location)",
-            )
-    return origin
-
-
-def check_position(origin: Origin, server: slots.Server, position: int) -> None:
-    if server.timeline != origin.timeline:
-        raise lost(
-            f"the source is on timeline {server.timeline}, the change log was made on {origin.timeline}: after a"
-            " failover or a restore nothing proves that it still holds what was captured"
-        )
-    if server.insert_position < position:
-        raise lost(
-            f"the source's log ends at {lsn_text(server.insert_position)}, before the journal's position"
-            f" {lsn_text(position)}: it was put back to an older state"
-        )
-
-
-def check_slot(slot: slots.Slot | None, name: str, database: str, position: int) -> None:
-    """`PositionLost` unless the slot, as it was found, still gives everything after the journal's position."""
-    if slot is None:
-        raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
-    if slot.wal_status == "lost":
-        raise lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
-    if slot.plugin != slots.PLUGIN or slot.database != database or slot.confirmed is None:
-        raise lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
-    if slot.confirmed > position:
-        raise lost(
-            f"slot {name!r} begins at {lsn_text(slot.confirmed)}, after the journal's position"
-            f" {lsn_text(position)}: it was re-created, or another client advanced it"
-        )

@@ -44,6 +44,7 @@ class CaptureClient:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._lines: IO[bytes] | None = None
+        self._over = False
 
     def state(self) -> StateAnswer:
         answer = self._ask(GetState())
@@ -70,7 +71,9 @@ class CaptureClient:
         self._ask(ReportApplied(tables=tuple(tables), cut_off=tuple(cut_off)))
 
     def close(self) -> None:
-        """A thread that waits for an answer hears that there is none."""
+        """For good: a thread that waits for an answer hears that there is none, and one that asks later does not open
+        a connection that nobody would close."""
+        self._over = True
         connection = self._socket
         if connection is not None:
             with suppress(OSError):  # it was not connected yet, or is closed already
@@ -91,6 +94,8 @@ class CaptureClient:
 
     def _ask(self, request: Request) -> Answer:
         with self._lock:
+            if self._over:
+                raise CaptureGone("the connection to capture was closed")
             try:
                 line = self._exchange(request.model_dump_json().encode() + b"\n")
             except OSError as error:
@@ -100,7 +105,8 @@ class CaptureClient:
                 self._close()  # an answer may still come: it must not meet the next question
                 raise
         if not line.endswith(b"\n"):
-            self.close()
+            with self._lock:
+                self._close()
             raise CaptureGone("capture ended before it answered")
         answer = Answer.model_validate_json(line)
         if answer.error is not None:

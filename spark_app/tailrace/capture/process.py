@@ -17,18 +17,19 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace import logs, privacy
+from tailrace import foreign, logs, privacy
 from tailrace.capture import startup
-from tailrace.capture.core import Capture, Timing
 from tailrace.capture.inbox import Board, Inbox
-from tailrace.capture.names import Names
+from tailrace.capture.loop import Capture, Timing
+from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import Server
 from tailrace.contract import manifest
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator
-from tailrace.errors import Retry, TailraceError
+from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError
 from tailrace.sources.postgresql.connect import PgConfig, connect
-from tailrace.storage import Storage
+from tailrace.sources.postgresql.names import Names
+from tailrace.storage.store import Storage
 
 log = logging.getLogger("tailrace.capture")
 
@@ -56,12 +57,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except startup.Interrupted as end:
         log.info("%s", end.message)
         return 0
-    except TailraceError as error:
+    except (TailraceError, OSError) as met:
+        error = _named(met, run_dir)
         log.error("%s", error)
         fault.write_text(json.dumps({"name": error.name, "message": error.message, "fix": error.fix}))
         return error.exit_code
     log.info("capture shut down cleanly")
     return 0
+
+
+def _named(error: TailraceError | OSError, run_dir: Path) -> TailraceError:
+    """The storage's errors come by name; a scratch file's do not."""
+    if isinstance(error, TailraceError):
+        return error
+    if not foreign.full(error):
+        raise error
+    return StorageFull(f"{error.filename or run_dir}: {error.strerror}", MAKE_ROOM)
 
 
 def capture(
@@ -81,7 +92,8 @@ def capture(
             storage = Storage.open(replicator.spec.storage)
             place = startup.Place(replicator, config, storage, connection, Names.of(replicator))
             ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
-            journal = startup.start(place, ids, board.waiting_for, stopping)
+            handed_over = Renewal.handed_over(options.resync)
+            journal = startup.start(place, ids, board.waiting_for, stopping, handed_over)
             board.waiting_for(None)
             place = place.of_log(journal.state.origin)
             timing = Timing(heartbeat=options.heartbeat)
@@ -112,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--socket", type=Path, help="default: the run directory's")
     parser.add_argument("--secrets", type=Path, help="folder of mounted Secrets (Kubernetes)")
+    parser.add_argument("--resync", type=Path, help="SnapshotRequest by which the stream begins anew; may be missing")
     parser.add_argument("--heartbeat", type=float, default=10.0, help="seconds between records of an idle source")
     parser.add_argument("--without-driver", type=float, default=3600.0, help="seconds to go on without a driver")
     parser.add_argument("--log-file", type=Path, help="where to log instead of to standard error; two files of 32 MiB")

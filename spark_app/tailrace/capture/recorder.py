@@ -1,6 +1,6 @@
-"""Makes journal records: decoded blocks become segments, segments and events become a record.
+"""Makes journal records: typed rows become segments, segments and events become a record.
 
-Between `transactions.Assembler`, which says where transactions end, and the journal. Segments are written first, then
+Between the source's stream, which says where transactions end, and the journal. Segments are written first, then
 the record that names them, and only then may the source hear of it. Dying between segment and record leaves a file
 that no record names; the same changes come again and get the same sequences, because no record holds them.
 """
@@ -9,14 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from tailrace.capture.blocks import Block
-from tailrace.capture.decode import Decoder
-from tailrace.capture.differences import WRITTEN
 from tailrace.capture.protocol import Recorded
-from tailrace.changelog.records import Event, Heartbeat, Record, Segment, TableFingerprint, Transactions
+from tailrace.changelog.records import WRITTEN, Event, Heartbeat, Record, Segment, TableFingerprint, Transactions
 from tailrace.changelog.segments import write_segment
+from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.seams import seam
+from tailrace.sources.api import Changes
 
 
 @dataclass
@@ -42,15 +41,12 @@ class Counters:
 
 
 class Recorder:
-    """The `transactions.Sink` that writes the change log."""
+    """The `Sink` of a source's stream that writes the change log."""
 
-    def __init__(
-        self, journal: JournalWriter, decoder: Decoder, breathe: Callable[[], None], recorded: Callable[[int], None]
-    ) -> None:
+    def __init__(self, journal: JournalWriter, breathe: Callable[[], None], recorded: Callable[[int], None]) -> None:
         """`breathe` is called between long steps (signs of life for the source), `recorded` with each durable
         position."""
         self.journal = journal
-        self._decoder = decoder
         self._breathe = breathe
         self._recorded = recorded
         self._rows = Rows()
@@ -64,6 +60,10 @@ class Recorder:
     def durable(self) -> int:
         """The newest record's position."""
         return self.journal.state.position
+
+    @property
+    def state(self) -> LogState:
+        return self.journal.state
 
     @property
     def next_seq(self) -> int:
@@ -85,20 +85,19 @@ class Recorder:
             self._requested += events
             self._waiting.append((reply, replay_point))
 
-    def rows(self, block: Block) -> None:
-        decoded = self._decoder.decode(block, self.next_seq)
-        for table in decoded.tables:
+    def rows(self, changes: Changes) -> None:
+        for table in changes.tables:
             segment = write_segment(self.journal.storage, table.schema, table.rows)
             self._rows.segments.append(segment)
             self.counters.segments += 1
             self.counters.rows += segment.rows
             self._breathe()
-        self._rows.events += decoded.events
-        self._rows.leaves += decoded.leaves
+        self._rows.events += changes.events
+        self._rows.leaves += changes.leaves
         known = {xid for xid, _ in self._rows.transactions[-1:]}
-        self._rows.transactions += [t for t in decoded.transactions if t[0] not in known]
-        self._rows.commit_times += decoded.commit_time or ()
-        self._rows.last_seq = decoded.last_seq
+        self._rows.transactions += [t for t in changes.transactions if t[0] not in known]
+        self._rows.commit_times += changes.commit_time or ()
+        self._rows.last_seq = changes.last_seq
         self._breathe()
 
     def cut(self, position: int, rows: bool = True) -> None:
@@ -146,7 +145,7 @@ class Recorder:
         )
 
     def _written(self, leaves: list[tuple[int, int]]) -> list[Event]:
-        """In the record of the rows: the server describes a partition once, and it may be gone by the next look."""
+        """In the record of the rows: the partition may be gone by the next look."""
         new: dict[int, set[str]] = {}
         for root, leaf in leaves:
             known = self.journal.state.tables[root].fingerprint

@@ -1,20 +1,52 @@
-"""The note of `tailrace resync --all`: the next start begins the stream anew, in the same change log.
+"""A request to begin the stream anew, in the same change log: found by `startup`, for after `PositionLost` no process
+can run that could be asked.
 
-After `PositionLost` no process can run that could be asked, so the request lies in the storage. `startup` finds it,
-makes a new slot and records `SourceRenewed` with the note's id; every table is then taken in again, as a new
-generation. The note goes last: a start that finds it with an id that the journal has only removes it.
+`tailrace resync --all` leaves it in the storage as a note; the operator hands a SnapshotRequest to the driver that it
+starts. `startup` makes a new slot and records `SourceRenewed` with the request's id; the first look at the catalog
+then adds every table as a new generation, and plans the one snapshot that reads them. A request whose id the journal
+has is done: a note is removed last, and what the operator hands over may stay for as long as it likes.
 """
+
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import RENEWAL
 from tailrace.changelog.records import Closed
-from tailrace.errors import CorruptLog
-from tailrace.storage import NotFound, Storage
+from tailrace.contract.manifest import load
+from tailrace.contract.resources import EVERY_TABLE, SnapshotRequest
+from tailrace.errors import CorruptLog, InvalidManifest
+from tailrace.snapshot.planner import request_id
+from tailrace.storage.store import NotFound, Storage
 
 
 class Renewal(Closed):
     id: str
+    request: str | None = None
+    """Its name; None in notes from before."""
+    chunk_rows: int | None = None
+    parallelism: int | None = None
+
+    @classmethod
+    def of(cls, request: SnapshotRequest) -> "Renewal":
+        spec = request.spec
+        if not spec.starts_all_over:
+            raise InvalidManifest(
+                f"SnapshotRequest {request.metadata.name!r} cannot begin the stream anew",
+                f"Set resync: true and tables: ['{EVERY_TABLE}'].",
+            )
+        name, rows = request.metadata.name, spec.chunk_rows
+        return cls(id=request_id(request), request=name, chunk_rows=rows, parallelism=spec.parallelism)
+
+    @classmethod
+    def handed_over(cls, path: Path | None) -> "Renewal | None":
+        """The request in the file; None: there is no file, so nobody has asked."""
+        if path is None or not path.exists():
+            return None
+        requests = load(path).requests
+        if len(requests) != 1:
+            raise InvalidManifest(f"{path} holds {len(requests)} SnapshotRequests", "Write exactly one into it.")
+        return cls.of(requests[0])
 
     def write(self, storage: Storage) -> None:
         storage.put(RENEWAL, self.model_dump_json().encode())

@@ -12,10 +12,10 @@ from typing import Protocol
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.tables import Tables
 from tailrace.changelog.records import Applied
 from tailrace.errors import Retry, TailraceError
-from tailrace.snapshot.replay import parse_snapshot, replay_point, seen_through
+from tailrace.snapshot.replay import replay_point, seen_through
+from tailrace.sources.visibility import Visibility
 
 ChunkId = tuple[str, int, int]
 """Snapshot, table, ordinal."""
@@ -34,8 +34,20 @@ class Source(Protocol):
     def look_at_catalog(self, table_id: int) -> bool:
         """A chunk has columns that no version has. True: the catalog has been compared at a place after the chunk."""
 
-    def visible_now(self) -> str:
-        """`pg_current_snapshot()`."""
+    def visible_now(self) -> Visibility:
+        """Of a snapshot taken now."""
+
+    def visibility(self, seen: str) -> Visibility:
+        """Of a chunk, by what it says it saw."""
+
+
+class Tables(Protocol):
+    """The captured tables and their schema versions, as the source's stream has come to know them."""
+
+    def is_captured(self, table_id: int) -> bool: ...
+
+    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
+        """The newest schema version that has exactly these columns; None: no version does."""
 
 
 @dataclass
@@ -109,7 +121,7 @@ class Requests:
                 self._begun[(snapshot_id, table_id, chunk)] = (call.connection, floor)
                 call.reply.set_result(None)
             case RegisterChunk() as request:
-                parse_snapshot(request.snapshot)
+                self._source.visibility(request.snapshot)  # no chunk may wait that says nothing
                 self._waiting.append(Waiting(request, call.reply))
             case ReportApplied(tables=tables, cut_off=cut_off):
                 self._applied |= {a.table_id: a for a in tables}
@@ -138,11 +150,12 @@ class Requests:
         table_id = chunk.table_id
         if not self._tables.is_captured(table_id):
             raise ChunkTooOld(f"table {table_id} is not captured", "plan its snapshot again when it is")
+        name = self._recorder.journal.state.tables[table_id].schema.name
         version = self._tables.version_with(table_id, request.columns)
         if version is None:
             if waiting.looked:
                 raise ChunkTooOld(
-                    f"chunk {chunk.chunk} of {self._tables.known[table_id].schema.name} has columns that no version of"
+                    f"chunk {chunk.chunk} of {name} has columns that no version of"
                     f" the table has: {', '.join(request.columns)}",
                     "it is read again",
                 )
@@ -155,13 +168,14 @@ class Requests:
         if snapshot is not None and not snapshot.reads(state.tables[table_id]):
             raise ChunkTooOld(f"table {table_id} was added again since the snapshot was planned", "it has a new one")
         seen = seen_through(state.tables[table_id], request.columns, planned)
-        if parse_snapshot(request.snapshot).xmin <= state.tables[table_id].edge_xid:
+        visible = self._source.visibility(request.snapshot)
+        if not visible.past(state.tables[table_id].edge_xid):
             raise ChunkTooOld(
-                f"chunk {chunk.chunk} of {self._tables.known[table_id].schema.name} was read before transaction"
+                f"chunk {chunk.chunk} of {name} was read before transaction"
                 f" {state.tables[table_id].edge_xid}, from which on the table is read again",
                 "it is read again",
             )
-        point = max(self._replay_point(request.snapshot), seen + 1)
+        point = max(self._replay_point(visible), seen + 1)
         removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran
@@ -175,11 +189,11 @@ class Requests:
         self._begun.pop(key, None)
         return True
 
-    def _replay_point(self, snapshot: str) -> int:
+    def _replay_point(self, snapshot: Visibility) -> int:
         """The open transaction, if any, has not committed before the chunk's `high`: it lies at or after the next
         one."""
         state = self._recorder.journal.state
-        return replay_point(parse_snapshot(snapshot), state.transactions, state.last_seq + 1)
+        return replay_point(snapshot, state.transactions, state.last_seq + 1)
 
     def refuse(self, error: TailraceError) -> None:
         for waiting in self._waiting:

@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tailrace.capture import admission, slots
-from tailrace.capture.first_start import FirstStart
-from tailrace.capture.names import Names
+from tailrace.capture.admission import check_owner
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.paths import DROPPED
 from tailrace.changelog.records import EpochStarted, Origin, SourceRenewed
@@ -25,13 +23,16 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
-from tailrace.sources.postgresql import preflight, publication
+from tailrace.sources.postgresql import admission, preflight, publication
+from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
+from tailrace.sources.postgresql.first_start import FirstStart
+from tailrace.sources.postgresql.log.replication import lsn_text, release_slot
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.postgresql.replication import lsn_text, release_slot
-from tailrace.storage import NotFound, Storage
+from tailrace.sources.postgresql.names import Names
+from tailrace.storage.store import NotFound, Storage
 
 log = logging.getLogger(__name__)
 
@@ -64,16 +65,24 @@ class Interrupted(Retry):
     """The process was told to end before its start was complete."""
 
 
-def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stopping: threading.Event) -> JournalWriter:
-    """`progress` hears what the start waits for (None: nothing)."""
+def start(
+    place: Place,
+    ids: Ids,
+    progress: Callable[[str | None], None],
+    stopping: threading.Event,
+    handed_over: Renewal | None = None,
+) -> JournalWriter:
+    """`progress` hears what the start waits for (None: nothing). `handed_over`: what the operator asks for."""
 
-    asked = Renewal.read(place.storage)
+    noted = Renewal.read(place.storage)
+
+    def due(state: LogState) -> Renewal | None:
+        return next((r for r in (noted, handed_over) if r is not None and not state.has_done(r.id)), None)
 
     def admit(state: LogState) -> None:
-        renewing = asked is not None and asked.id != state.renewed
         if not state.released:
-            admission.check_owner(place.replicator, place.storage.root, state.owner)
-        admission.check_source(place.replicator, state, place.connection, renewing)
+            check_owner(place.replicator, place.storage.root, state.owner)
+        admission.check_source(place.replicator, state, place.connection, renewing=due(state) is not None)
 
     try:
         started = EpochStarted(owner=ownership.owner(place.replicator))
@@ -83,9 +92,11 @@ def start(place: Place, ids: Ids, progress: Callable[[str | None], None], stoppi
     # A deletion that was begun here is over: what is written from now on is to stay.
     place.storage.delete(DROPPED)
     place = place.of_log(journal.state.origin)
-    if asked is not None and asked.id != journal.state.renewed:
-        _renew(place, journal, asked, progress, stopping)
+    asked = due(journal.state)
     if asked is not None:
+        _renew(place, journal, asked, progress, stopping)
+    # Dying before this line: the next start finds the note's id in the journal, and only removes it.
+    if noted is not None:
         Renewal.forget(place.storage)
     position, slot = journal.state.position, place.names.slot
     admission.check_slot(slots.find_slot(place.connection, slot), slot, place.config.database, position)
@@ -102,7 +113,7 @@ def _renew(
     stopping: threading.Event,
 ) -> None:
     """Begin the stream anew with another slot, as the first start did; the tables follow with the first poll. Dying
-    before the record is safe: the note is still there, and the slot that was made is dropped by the next start."""
+    before the record is safe: the request is still there, and the slot that was made is dropped by the next start."""
     names, server = place.names, slots.identify(place.connection)
     tables = [t for t in _fit_tables(place, renewing=True) if t.stop is None]
     refused = slots.unpublishable(place.connection, names.publication, tables, names.publication_is_ours)
@@ -115,7 +126,11 @@ def _renew(
     seam("capture.renewal-slot")
     position = _make_slot(place, progress, stopping) if names.slot_is_ours else _given_slot(place)
     seam("capture.renewal-record")
-    journal.append(position, events=(SourceRenewed(id=asked.id, timeline=server.timeline),))
+    rows, parallelism = asked.chunk_rows, asked.parallelism
+    event = SourceRenewed(
+        id=asked.id, timeline=server.timeline, request=asked.request, chunk_rows=rows, parallelism=parallelism
+    )
+    journal.append(position, events=(event,))
     log.warning("the stream begins anew at %s (%s): every table is read again", lsn_text(position), asked.id)
 
 
@@ -126,7 +141,7 @@ def _first_start(
     place.storage.require_exclusive(f"probe-{ids.nonce}")
     left = FirstStart.read(place.storage)
     if left is not None:
-        admission.check_owner(place.replicator, place.storage.root, left.owner)
+        check_owner(place.replicator, place.storage.root, left.owner)
     # The id of a start that was interrupted is kept: its half-made slot is held under that name.
     log_id = (left.log_id if left is not None else None) or ids.log_id
     names = Names.of(place.replicator, log_id)

@@ -30,7 +30,7 @@ class Folding:
         if record.commit_time is not None:
             self.commit_times = state.commit_times.append(np.array([(record.number, record.commit_time[0])], np.int64))
         self.forgotten_plan = state.forgotten_plan
-        self.renewed = state.renewed
+        self.renewed, self.renewals, self.renewal = state.renewed, state.renewals, state.renewal
         self.forgotten_tables = state.forgotten_tables
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""

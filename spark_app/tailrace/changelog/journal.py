@@ -15,7 +15,7 @@ from tailrace.changelog.records import Origin, Record
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import fold
 from tailrace.errors import CorruptLog
-from tailrace.storage import NotFound, Storage
+from tailrace.storage.store import NotFound, Storage
 
 Clock = Callable[[], float]
 

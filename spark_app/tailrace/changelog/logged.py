@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from tailrace.changelog.grown import Grown
 from tailrace.changelog.packed import Rows
 from tailrace.changelog.records import (
     ChunkRegistered,
@@ -21,6 +22,7 @@ from tailrace.changelog.records import (
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
+    SourceRenewed,
     TableSchema,
     TableStopped,
 )
@@ -81,7 +83,7 @@ class TableLog(Closed):
     """In order of versions; never empty."""
     segments: SegmentList = SegmentList()
     truncates: tuple[LoggedTruncate, ...] = ()
-    chunks: tuple[LoggedChunk, ...] = ()
+    chunks: Grown[LoggedChunk] = Grown()
     finishes: tuple[LoggedFinish, ...] = ()
     applied_seq: int = 0
     applied_record: int = 0
@@ -113,9 +115,9 @@ class SnapshotTable(Closed):
     max_key: tuple[str, ...] | None = None
     estimated_rows: int = 0
     started: bool = False
-    chunks: tuple[ChunkRegistered, ...] = ()
+    chunks: Grown[ChunkRegistered] = Grown()
     """Registered so far, in order of registration; emptied when the table is finished."""
-    chunk_records: tuple[int, ...] = ()
+    chunk_records: Grown[int] = Grown()
     """The record of each."""
     next_chunk: int | None = None
     """Above all ordinals of `chunks`; None: not yet told, as in roll-ups of versions that did not keep it."""
@@ -229,6 +231,10 @@ class LogState(Closed):
     """Its owner has left it behind."""
     renewed: str | None = None
     """The request by which the stream began anew last."""
+    renewals: tuple[str, ...] = ()
+    """The last `KEPT_RENEWALS` of these requests: each acts once, however often a start meets it again."""
+    renewal: SourceRenewed | None = None
+    """The newest of them, while its snapshot has not been planned."""
     tables: dict[int, TableLog] = Field(default_factory=dict)
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()
@@ -247,6 +253,12 @@ class LogState(Closed):
         """As roll-ups had them before they were packed."""
         return pairs([v[0] for v in value], [v[1] for v in value]) if isinstance(value, list | tuple) else value
 
+    def has_done(self, request: str) -> bool:
+        """Whether the request to begin anew was carried out, or was a resync of the running process before."""
+        return request == self.renewed or request in self.renewals or request in self.snapshots
 
+
+KEPT_RENEWALS = 100
+"""Somebody asks for each by hand, after each loss."""
 KEPT_SNAPSHOTS = 50
 """Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""

@@ -3,7 +3,7 @@
 import re
 
 from tailrace.changelog.records import TableSchema
-from tailrace.path_names import encode
+from tailrace.storage.path_names import encode
 
 JOURNAL = "journal/"
 ROLLUPS = "journal/rollup/"

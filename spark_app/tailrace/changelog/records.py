@@ -131,6 +131,9 @@ class TableStored(Closed):
 
 Parts = dict[str, dict[str, str]]
 """Kind of part -> item -> its value, a digest where it is long. A kind that is absent was not looked at."""
+WRITTEN = "written"
+"""Instead of a file's number: the log brought rows of a partition that no look has seen yet. If it is gone or empty by
+the next look, nothing else tells of it."""
 
 
 class TableFingerprint(Closed):
@@ -315,6 +318,12 @@ class SourceRenewed(Closed):
     id: str
     """Of the request."""
     timeline: int
+    request: str | None = None
+    """The request's name: the tables that the next look finds are read by one snapshot, with the request's id. None, as
+    in journals from before: each has an initial one of its own."""
+    chunk_rows: int | None = None
+    parallelism: int | None = None
+    """As in `SnapshotPlanned`."""
 
 
 class EpochStarted(Closed):

@@ -14,11 +14,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tailrace import privacy
 from tailrace.changelog.packed import BLOCK, WITHOUT_BLOCKS, Rows, block_of, block_text
 from tailrace.changelog.paths import PARTS, ROLLUPS, number_of, part_path, rollup_path
 from tailrace.changelog.state import LogState
 from tailrace.errors import CorruptLog, Retry
-from tailrace.storage import NotFound, Storage
+from tailrace.storage.store import NotFound, Storage
 
 ATTEMPTS = 3
 """To load a roll-up that goes meanwhile because two newer ones were made."""
@@ -70,9 +71,8 @@ class Rollups:
                 document = head
             state = LogState.model_validate(document)
         except (ValidationError, ValueError, KeyError, TypeError) as error:
-            what = str(error).splitlines()[0][:200]
             raise CorruptLog(
-                f"roll-up {number} is not readable ({type(error).__name__}: {what})",
+                f"roll-up {number} is not readable: {privacy.error_text(error)}",
                 "Remove it if the records before it still exist.",
             ) from error
         if state.number != number:

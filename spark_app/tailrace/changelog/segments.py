@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tailrace import privacy
 from tailrace.changelog.paths import segment_path
 from tailrace.changelog.records import Segment, TableSchema
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
-from tailrace.storage import Storage
+from tailrace.storage.store import Storage
 from tailrace.types import arrow_type
 
 SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_tx", "_unchanged", "_old_key"
@@ -106,7 +107,9 @@ def open_segment(open_input: Callable[[str], pa.NativeFile], segment: Segment) -
         try:
             file = pq.ParquetFile(source)
         except pa.ArrowInvalid as error:
-            raise CorruptLog(f"segment {segment.path} is not a Parquet file ({error})", RESTORE) from error
+            raise CorruptLog(
+                f"segment {segment.path} is not a Parquet file: {privacy.error_text(error)}", RESTORE
+            ) from error
         with file:
             rows = file.metadata.num_rows
             if rows != segment.rows:

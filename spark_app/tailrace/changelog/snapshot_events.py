@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.changelog.folding import Folding, Handler
+from tailrace.changelog.grown import Grown
 from tailrace.changelog.logged import (
     LoggedChunk,
     LoggedFinish,
@@ -59,6 +60,8 @@ def _planned(work: Folding, event: SnapshotPlanned) -> None:
         work.corrupt(f"snapshot {event.snapshot_id} is planned already")
     for table_id in event.tables:
         work.table(table_id)
+    if work.renewal is not None and work.renewal.id == event.snapshot_id:
+        work.renewal = None
     tables = {table_id: SnapshotTable(table_id=table_id) for table_id in event.tables}
     work.snapshots[event.snapshot_id] = SnapshotState(plan=event, record=work.record.number, tables=tables)
 
@@ -89,13 +92,13 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
     if all(s.table.version != event.schema_version for s in log.schemas):
         work.corrupt(f"{name} has the unknown schema version {event.schema_version}")
     if _of_generation(snapshot, log):
-        work.update(log, chunks=(*log.chunks, LoggedChunk(record=work.record.number, chunk=event)))
+        work.update(log, chunks=log.chunks.append(LoggedChunk(record=work.record.number, chunk=event)))
     _update(
         work,
         snapshot,
         table,
-        chunks=(*table.chunks, event),
-        chunk_records=(*table.chunk_records, work.record.number),
+        chunks=table.chunks.append(event),
+        chunk_records=table.chunk_records.append(work.record.number),
         next_chunk=ordinals[0],
         missing=ordinals[1],
         chunks_done=table.chunks_done + 1,
@@ -142,7 +145,7 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
         log = work.captured(event.table_id)
         if ours:
             work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table)))
-    _update(work, snapshot, table, finished=event, chunks=(), chunk_records=())
+    _update(work, snapshot, table, finished=event, chunks=Grown(), chunk_records=Grown())
 
 
 def _finish(number: int, event: SnapshotTableFinished, table: SnapshotTable) -> LoggedFinish:
@@ -174,7 +177,8 @@ def _ended(work: Folding, event: SnapshotEnded) -> None:
     if event.outcome != "completed":
         _left_unread(work, snapshot, event)
     tables = {
-        key: table.model_copy(update={"chunks": (), "chunk_records": ()}) for key, table in snapshot.tables.items()
+        key: table.model_copy(update={"chunks": Grown(), "chunk_records": Grown()})
+        for key, table in snapshot.tables.items()
     }
     # Ended snapshots stand in the order in which they ended, so that the oldest are forgotten first.
     del work.snapshots[event.snapshot_id]

@@ -148,6 +148,8 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "position": record.position,
         "origin": work.origin,
         "renewed": work.renewed,
+        "renewals": work.renewals,
+        "renewal": work.renewal,
         "owner": work.owner,
         "released": work.released,
         "tables": work.tables,

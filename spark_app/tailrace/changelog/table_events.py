@@ -3,10 +3,11 @@
 A handler checks its event against the working copy and raises `CorruptLog` if it does not fit.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import LoggedSchema, LoggedTruncate, TableLog
+from tailrace.changelog.logged import KEPT_RENEWALS, LoggedSchema, LoggedTruncate, TableLog
 from tailrace.changelog.records import (
     Applied,
     EpochStarted,
@@ -43,7 +44,8 @@ def _source_renewed(work: Folding, event: SourceRenewed) -> None:
     if work.origin is None:
         work.corrupt("the stream begins anew in a log without an origin")
     work.origin = work.origin.model_copy(update={"timeline": event.timeline})
-    work.renewed = event.id
+    work.renewed, work.renewals = event.id, (*work.renewals, event.id)[-KEPT_RENEWALS:]
+    work.renewal = event if event.request is not None else None
     work.transactions = work.transactions.removed(work.record.last_seq)
     for table in [t for t in work.tables.values() if not t.removed]:
         work.update(table, removed=True, ended_at=table.ended_at or work.record.written_at)
@@ -149,19 +151,21 @@ def _truncated(work: Folding, event: Truncated) -> None:
 
 
 def _applied(work: Folding, event: Applied) -> None:
-    """Chunks at or below the applied record are in the target, none is applied again (docs/design.md#invariants)."""
+    """Chunks at or below the applied record are in the target for good (docs/dev/design.md#invariants)."""
     table = work.table(event.table_id)
     if event.applied_record > work.record.number or event.applied_seq > work.record.last_seq:
         work.corrupt(f"table {table.schema.name} has applied record {event.applied_record}, which is still to come")
     work.applied = True
     # What brings the target nothing (the end of a partial snapshot) is covered without a commit: it is not missed.
-    known = [c.record for c in table.chunks] + [f.record for f in table.finishes if f.complete]
+    passed = bisect_right(table.chunks, event.applied_record, key=lambda logged: logged.record)
+    known = [c.record for c in table.chunks[max(passed - 1, 0) : passed]]
+    known += [f.record for f in table.finishes if f.complete and f.record <= event.applied_record]
     work.update(
         table,
         applied_seq=event.applied_seq,
         applied_record=event.applied_record,
-        forgotten_record=max([table.forgotten_record, *(n for n in known if n <= event.applied_record)]),
-        chunks=tuple(c for c in table.chunks if c.record > event.applied_record),
+        forgotten_record=max([table.forgotten_record, *known]),
+        chunks=table.chunks.drop(passed),
         finishes=tuple(f for f in table.finishes if f.record > event.applied_record),
     )
     _forget_schemas(work, event.table_id)

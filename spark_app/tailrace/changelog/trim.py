@@ -22,7 +22,7 @@ from tailrace.changelog.rollup import numbers, trim_rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.seams import seam
-from tailrace.storage import NotFound, Storage
+from tailrace.storage.store import NotFound, Storage
 
 SHORTEST_JOURNAL = 3_600_000_000
 """Microseconds that records stay, however short the retention: a reader that slept less finds its next record."""

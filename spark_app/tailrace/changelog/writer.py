@@ -19,7 +19,7 @@ from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
 from tailrace.seams import seam
-from tailrace.storage import AlreadyExists, NotFound, Storage
+from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
 ONE_WRITER = "Exactly one process may run a Replicator; this one stops."
 SAME_OWNER = EpochStarted()
@@ -45,6 +45,7 @@ class JournalWriter:
         nonce: str,
         *,
         clock: Clock = time.time,
+        monotonic: Clock = time.monotonic,
         sleep: Sleep = time.sleep,
         patience: float = 60.0,
         rollups: Rollups | None = None,
@@ -54,7 +55,7 @@ class JournalWriter:
         self.storage = storage
         self.state = state
         self.nonce = nonce
-        self._clock = clock
+        self._clock, self._monotonic = clock, monotonic
         self._sleep = sleep
         self._patience = patience
         self._rollups = Rollups() if rollups is None else rollups
@@ -166,13 +167,13 @@ class JournalWriter:
 
     def _patiently(self, action: Callable[[], None]) -> None:
         """Do it, again after passing faults, for as long as `patience` allows."""
-        deadline = self._clock() + self._patience
+        deadline = self._monotonic() + self._patience
         wait = FIRST_WAIT
         while True:
             try:
                 return action()
             except Retry as error:
-                if self._clock() >= deadline:
+                if self._monotonic() >= deadline:
                     assert self._lost is not None
                     raise Retry(f"{self._lost.message}: {error.message}", self._lost.fix) from error
             self._sleep(wait)

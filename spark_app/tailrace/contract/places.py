@@ -109,7 +109,8 @@ class Storage(Model):
     region: Text | None = None
     """Region of the bucket; unset: the environment's."""
     path_style: bool = False
-    """Bucket in the path instead of the host name; most S3-compatible servers need it."""
+    """Bucket in the path instead of the host name. Most S3-compatible servers need it; an endpoint with an IP address
+    always does."""
     credentials: Credentials | None = None
     """Keys of the object store. Unset: the environment's (instance role, workload identity)."""
 

@@ -56,8 +56,8 @@ class Snapshot(Model):
     """Defaults of every snapshot."""
 
     initial: bool = True
-    """Read the present rows of each table when it is first captured. Tables that begin again (renamed, mended, taken in
-    again) are read whatever this says."""
+    """Read the present rows of each table when it is first captured. Tables that begin again (renamed,
+    mended, taken in again, another one under the name) are read whatever this says."""
     chunk_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Chunk size aims at this many seconds of reading."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
@@ -161,6 +161,10 @@ class Replicator(BaseModel):
     spec: ReplicatorSpec
 
 
+EVERY_TABLE = "*.*"
+"""The pattern that matches all."""
+
+
 class SnapshotRequestSpec(Model):
     """Which rows are to be read again."""
 
@@ -209,6 +213,11 @@ class SnapshotRequestSpec(Model):
     (columns and rows), and read all rows."""
     suspend: bool = False
     """Pause the snapshot; chunks being read are finished. The only field that may be changed."""
+
+    @property
+    def starts_all_over(self) -> bool:
+        """Such a request may also bring back a Replicator whose position is lost: every table is read anyway."""
+        return self.resync and EVERY_TABLE in self.tables
 
     @model_validator(mode="after")
     def _where_or_keys(self) -> "SnapshotRequestSpec":

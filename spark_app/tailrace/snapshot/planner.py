@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailrace import privacy
+from tailrace.changelog.keys import Key
 from tailrace.changelog.logged import keys_digest
 from tailrace.changelog.records import ChunkRegistered, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -17,7 +18,6 @@ from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.errors import InvalidManifest
 from tailrace.sources.patterns import matches
-from tailrace.targets.lake.model import Key
 
 MAX_REPAIR_KEYS = 10_000
 """Holes read by one repair; the rest follows in the next."""
@@ -87,6 +87,14 @@ def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[S
     )
 
 
+def still_needed(state: LogState, chunks: Iterable[ChunkRegistered]) -> list[ChunkRegistered]:
+    """Those that some batch has yet to adopt: the others' tables are gone, or their targets have passed them by."""
+    chunks = list(chunks)
+    tables = [state.tables[table_id] for table_id in {c.table_id for c in chunks} & state.tables.keys()]
+    needed = {(table.table_id, *pair) for table in tables for pair in _unapplied(table)}
+    return [c for c in chunks if (c.table_id, c.snapshot_id, c.chunk) in needed]
+
+
 def _unapplied(table: TableLog) -> set[tuple[str, int]]:
     """Chunks (snapshot, ordinal) that some batch still needs."""
     needed = [*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)]
@@ -139,12 +147,13 @@ def _failed_lately(state: LogState, table_id: int) -> bool:
 
 def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotPlanned:
     """The plan for a SnapshotRequest; raises `InvalidManifest` when no table matches."""
-    tables = [t for t in state.tables.values() if not t.removed and _asked(t, body.spec.tables)]
-    if not tables:
-        known = ", ".join(sorted(t.schema.name for t in state.tables.values() if not t.removed)[:20]) or "none"
-        raise InvalidManifest(
-            f"no captured table matches {', '.join(body.spec.tables)} (captured: {known}).", "Correct tables."
-        )
+    captured = [t for t in state.tables.values() if not t.removed]
+    tables = [t for t in captured if _asked(t, body.spec.tables)]
+    # Each of them: a name that is misspelt beside others would pass for one that was read.
+    unmet = [pattern for pattern in body.spec.tables if not any(_asked(t, (pattern,)) for t in tables)]
+    if unmet:
+        known = ", ".join(sorted(t.schema.name for t in captured)[:20]) or "none"
+        raise InvalidManifest(f"no captured table matches {', '.join(unmet)} (captured: {known}).", "Correct tables.")
     if not body.spec.resync and all(t.stopped is not None for t in tables):
         names = ", ".join(sorted(t.schema.name for t in tables)[:NAMED])
         raise InvalidManifest(

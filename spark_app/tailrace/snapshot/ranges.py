@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tailrace import privacy
+from tailrace.changelog.keys import Key
 from tailrace.changelog.records import ChunkRegistered
-from tailrace.targets.lake.model import Key
 
 KEYS_PER_CHUNK = 1000
 """A list of keys goes to the source as parameters of one statement."""

@@ -16,7 +16,7 @@ from support.ddl import more_kinds
 from support.ddl.kinds import KINDS, change, pick
 from support.ddl.nursery import Nursery
 from support.ddl.quick import Broken, Quick, quick
-from support.ddl.script import Outcome, Writer, run
+from support.ddl.script import REPAIRS, Outcome, Writer, run
 from support.ddl.seen_catalog import Catalog
 from support.postgres import PostgresServer
 
@@ -76,6 +76,9 @@ BURSTS = (
     ("!kill", "", "!start"),
     ("!ask s.*", "!turn", ""),
     ("!ask s.*", "", "!look"),
+    ("!resync s.*", "!turn", ""),
+    ("!resync s.p*", "", "!look"),
+    ("!resync s.r*", "!kill", "!start"),
 )
 """Before a run of operations, between any two of them, and after."""
 
@@ -111,7 +114,7 @@ def fuzz(one: Quick, seed: int, operations: int) -> Round:
     done = Round(seed)
     writer = Writer(one, done.outcome, strict=False)
     try:
-        for line in [*SETUP, *more, "!start", "!settle"]:
+        for line in [*SETUP, *more, f"!repair {rnd.choice(sorted(REPAIRS))}", "!start", "!settle"]:
             writer.line(line)
             done.script.append(line)
         one.session().execute("SET lock_timeout = '1s'")
@@ -132,15 +135,17 @@ def lines(one: Quick, rnd: Random, operations: int, done: Round) -> Iterator[str
         burst = min(left, rnd.choice((1, 2, 3, 5)))
         left -= burst
         before, between, after = rnd.choice(BURSTS)
+        if left < operations / 2 and before.startswith(("!ask", "!resync")):
+            before = ""  # it would read whatever was missed until then
         yield from filter(None, [before])
         for _ in range(burst):
-            yield from _operation(one, rnd, names, done)
+            yield from operation(Catalog.of(one.session("catalog")), rnd, names, done.kinds)
             yield from filter(None, [between])
         yield from filter(None, [after])
 
 
-def _operation(one: Quick, rnd: Random, names: list[str], done: Round) -> Iterator[str]:
-    catalog = Catalog.of(one.session("catalog"))
+def operation(catalog: Catalog, rnd: Random, names: list[str], kinds: list[str]) -> Iterator[str]:
+    """DML, and DDL of one kind, which is added to `kinds`."""
     for _ in range(rnd.choice((0, 1, 2))):
         table = pick(rnd, [*catalog.roots, *catalog.leaves])
         if table is not None and table.columns:
@@ -151,7 +156,7 @@ def _operation(one: Quick, rnd: Random, names: list[str], done: Round) -> Iterat
             continue  # each of them stops or repairs much at once
         made = KINDS[name](catalog, rnd)
         if made is not None:
-            done.kinds.append(name)
+            kinds.append(name)
             yield from made
             return
 
@@ -171,6 +176,15 @@ def shrink(script: list[str], fails: Callable[[list[str]], bool], seconds: float
             break
         size = size if smaller and size == 1 else max(1, size // 2)
     return script
+
+
+def _kind(outcome: Outcome) -> str:
+    """What is to stay the same while a script shrinks: a broken process is not a wrong row."""
+    return (
+        outcome.wrong[0].split("\n")[0][:40]
+        if outcome.wrong and outcome.wrong[0].startswith("broken")
+        else str(bool(outcome.wrong))
+    )
 
 
 class Rounds:
@@ -198,7 +212,8 @@ class Rounds:
         if not done.outcome.wrong:
             return None
         spec = EXCLUDE | publication(Random(seed))[0]
-        small = shrink(done.script, lambda script: bool(self._again(script, spec).wrong), self._shrink_seconds)
+        kind = _kind(done.outcome)
+        small = shrink(done.script, lambda script: _kind(self._again(script, spec)) == kind, self._shrink_seconds)
         told = self._again(small, spec)
         what = [f"-- seed {seed}: {line}" for line in (told.wrong or done.outcome.wrong)]
         return "\n".join([*what, f"!spec {json.dumps(spec)}", *small])

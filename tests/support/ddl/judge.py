@@ -12,9 +12,9 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from demo.compare import Row, is_text, plain, target_rows
 from support.ddl.quick import Quick
 from tailrace.changelog.state import LogState, TableLog
-from tailrace.demo.compare import Row, is_text, plain, target_rows
 from tailrace.sources.patterns import options_of, selected
 
 MOST = 4

@@ -14,16 +14,17 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from support.folder_lake import FolderAccess
-from tailrace.apply.engine import build
-from tailrace.apply.slice import TableSlice
-from tailrace.apply.work import Work
+from tailrace.batch.applied import FIRST, AppliedState, Generation
+from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
-from tailrace.storage import Storage
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.engine.build import build
+from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.files.layout import Layout, physical_field
+from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.layout import Layout, physical_field
-from tailrace.targets.lake.locate import take_rows
-from tailrace.targets.lake.model import FIRST, AppliedState, Commit, DataFile, Generation, LakeTable, belongs
+from tailrace.targets.lake.model import Commit, DataFile, LakeTable, belongs
 
 
 @dataclass
@@ -125,7 +126,7 @@ class QuickLake:
 
 
 class QuickEngine:
-    """`apply.worker.Engine` without Spark."""
+    """`apply.table_worker.Engine` without Spark."""
 
     def __init__(self, log: Storage, lake: QuickLake) -> None:
         self._log = log
@@ -133,7 +134,7 @@ class QuickEngine:
 
     def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
         files = () if part.clear else tuple(table.files())
-        return build(Work(part, layout, self._log, self._lake.access, table.location, files), None)
+        return build(PartInput(part, layout, self._log, self._lake.access, table.location, files), None)
 
     def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
         return ()

@@ -104,16 +104,19 @@ def _become_capture(folder: Path, arguments: list[str]) -> None:
 
 
 def _capture(folder: Path, arguments: list[str]) -> int:
-    from tailrace.capture import core, polling, process
+    from tailrace.capture import loop, process
+    from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll
 
-    timing = core.Timing
+    timing = loop.Timing
 
-    def quicker(**given: Any) -> core.Timing:
-        return replace(timing(**given), poll=POLL_SECONDS, record=0.02, turn=0.03, waiting_heartbeat=0.03)
+    def quicker(**given: Any) -> loop.Timing:
+        return replace(
+            timing(**given), poll=POLL_SECONDS, rarest_poll=POLL_SECONDS, record=0.02, turn=0.03, waiting_heartbeat=0.03
+        )
 
     process.__dict__["Timing"] = quicker
-    looks = _Looks(folder, polling.CatalogPoll.poll)
-    polling.CatalogPoll.poll = looks.poll()  # type: ignore[method-assign]
+    looks = _Looks(folder, CatalogPoll.poll)
+    CatalogPoll.poll = looks.poll()  # type: ignore[method-assign]
     return process.main(arguments)
 
 

@@ -20,29 +20,31 @@ from support.capture import lsn
 from support.ddl.lake import QuickEngine, QuickLake
 from support.ddl.nursery import GATE, LOOKS, Nursery
 from support.postgres import PostgresServer
+from tailrace import sources
 from tailrace.apply.applier import Applier
-from tailrace.apply.journal import SharedJournal
 from tailrace.apply.progress import Progress
-from tailrace.apply.worker import TableWorker
+from tailrace.apply.table_worker import TableWorker
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import TableSchema
+from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import Replicator, SnapshotRequestSpec
+from tailrace.driver.control import DriverControl
 from tailrace.errors import Retry
-from tailrace.run.control import DriverControl
-from tailrace.run.snapshots import SnapshotRunner
-from tailrace.run.source_work import Tools
-from tailrace.sources.postgresql.connect import PgConfig
-from tailrace.storage import NotFound, Storage
-from tailrace.targets.lake.layout import Layout
+from tailrace.reading.runner import SnapshotRunner
+from tailrace.reading.steps import Tools
+from tailrace.storage.store import NotFound, Storage
+from tailrace.targets.lake.files.layout import Layout
 
 PATIENCE = 240.0
 """Seconds after which something that must happen counts as never happening."""
 RETRY_SECONDS = 8.0
 QUIET_LOOKS = 3
 """Looks at the catalog, one after the other, that found nothing to say: there is nothing left to do."""
+REFUSALS = (2, 10, 11, 12, 13)
+"""Exit codes of errors that only a person can cure."""
 SILENT = {"heartbeat", "applied", "epoch-started"}
 """Events that say nothing about tables."""
 
@@ -115,7 +117,7 @@ class _Driver:
             return known is not None and known.opened
 
         tools = Tools(
-            config=PgConfig.of(spec.source, "driver", None),
+            source=sources.open(spec.source, "driver"),
             options=spec.options,
             storage=cast(Storage, quick.lake.access),
             socket=quick.socket,
@@ -140,18 +142,19 @@ class _Driver:
 
     def level(self, state: LogState) -> bool:
         """Nothing is under way, and every target holds what the journal holds."""
-        if any(s.ended is None for s in state.snapshots.values()) or self.runner.runs:
-            return False
+        ended = all(s.ended is not None for s in state.snapshots.values()) and not self.runner.runs
+        return ended and not list(self.behind(state))
+
+    def behind(self, state: LogState) -> Iterator[str]:
+        """Tables whose target does not."""
         known = self.progress.all()
         for table in state.tables.values():
             mine = known.get(table.table_id)
-            if table.removed:
-                continue
-            if mine is not None and mine.stopped:
+            if table.removed or (mine is not None and mine.stopped):
                 continue
             if mine is None or mine.holes or mine.fault is not None or mine.applied_record < state.number:
-                return False
-        return True
+                at = "nothing" if mine is None else f"record {mine.applied_record}, {len(mine.holes)} holes"
+                yield f"{table.schema.name} ({'stopped' if table.stopped else 'captured'}) is at {at}"
 
     def close(self) -> None:
         self.runner.stop()
@@ -169,6 +172,8 @@ class Quick:
     database: str
     spec: dict[str, Any] = field(default_factory=dict)
     """Merged over the defaults."""
+    arguments: tuple[str, ...] = ()
+    """More of them for capture."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -234,15 +239,24 @@ class Quick:
 
     # ---- processes ----
 
+    @property
+    def manifest(self) -> Path:
+        """As a person would have it."""
+        path = self.folder / "replicator.json"
+        path.write_text(json.dumps(self.document))
+        return path
+
     def start(self) -> None:
         """Capture and driver."""
-        manifest = self.folder / "replicator.json"
-        manifest.write_text(json.dumps(self.document))
-        command = ["--manifest", str(manifest), "--run-dir", str(self.folder / "run"), "--socket", str(self.socket)]
-        (self.folder / LOOKS).unlink(missing_ok=True)
-        self.pid = self.nursery.start(self.folder, [*command, "--heartbeat", "0.2"])
+        self._start_capture()
         self._until(self._answers, "capture answers")
         self._until(self._has_journal, "the journal's first record")
+
+    def _start_capture(self) -> None:
+        command = ["--manifest", str(self.manifest), "--run-dir", str(self.folder / "run")]
+        command += ["--socket", str(self.socket)]
+        (self.folder / LOOKS).unlink(missing_ok=True)
+        self.pid = self.nursery.start(self.folder, [*command, "--heartbeat", "0.2", *self.arguments])
 
     def _answers(self) -> bool:
         try:
@@ -268,7 +282,7 @@ class Quick:
                 os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
             code = self.nursery.ended(self.pid, wait=True)
             self.pid = None
-            if not kill and code in (10, 12):
+            if not kill and code in REFUSALS:
                 return  # refused by name just now: the next start says so again
             if code != (-signal.SIGKILL if kill else 0):
                 raise Broken(f"capture ended with {code}\n{self.tail()}")
@@ -324,9 +338,12 @@ class Quick:
         if self.pid is not None and (code := self.nursery.ended(self.pid)) is not None:
             self.pid = None
             fault = self.folder / "run" / "capture-fault.json"
-            if code in (10, 12) and fault.exists():
-                told = json.loads(fault.read_text())
+            told = json.loads(fault.read_text()) if fault.exists() else {"name": ""}
+            if code in REFUSALS or told["name"] in ("CorruptLog", "UnknownMessage"):
                 raise Refused(f"{told['name']}: {told['message']} {told['fix']}")
+            if code == 1 and told["name"] == Retry.__name__:
+                self._start_capture()  # as the driver does
+                return
             raise Broken(f"capture ended with {code}\n{self.tail()}")
 
     def look(self) -> None:
@@ -337,13 +354,23 @@ class Quick:
         was = self._looks()
         self._until(lambda: self._looks() >= was + 2, "two looks at the catalog", self.turn)
 
-    def ask(self, tables: Sequence[str], **spec: Any) -> None:
-        """A SnapshotRequest."""
+    def ask(self, tables: Sequence[str], **spec: Any) -> str:
+        """A SnapshotRequest; returns its id."""
         assert self.driver is not None
         self._requests += 1
         spec["tables"] = list(tables)
         body = SnapshotRequestSpec.model_validate({"replicator": self.replicator.metadata.name} | spec)
-        self.driver.control.request(f"request-{self._requests}", SnapshotBody(name="again", spec=body))
+        name, control = f"request-{self._requests}", self.driver.control
+
+        def taken() -> bool:
+            try:
+                control.request(name, SnapshotBody(name="again", spec=body))
+            except Retry:
+                return False
+            return True
+
+        self._until(taken, "the request is taken", self.turn)
+        return name
 
     def settle(self) -> LogState:
         """Work until nothing is left to do."""
@@ -408,7 +435,8 @@ class Quick:
         open_ = [(s.plan.snapshot_id, s.plan.reason) for s in state.snapshots.values() if s.ended is None]
         faults = {i: p.fault for i, p in self.driver.progress.all().items() if p.fault is not None}
         runs = {k: (r.phase.name, r.fault) for k, r in self.driver.runner.runs.items()}
-        return f"record {state.number}, open snapshots {open_}, runs {runs}, faults {faults}"
+        behind = list(self.driver.behind(state))
+        return f"record {state.number}, open snapshots {open_}, runs {runs}, faults {faults}, behind: {behind}"
 
 
 @contextmanager

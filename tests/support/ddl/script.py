@@ -8,6 +8,8 @@ A line is SQL (several statements in one line are one transaction), or begins wi
     !gate  !open                from here to there the catalog is not looked at, but for a chunk that needs it
     !turn                       one round of the driver
     !ask s.t                    a SnapshotRequest
+    !resync s.t                 one that starts tables over
+    !repair HOW                 of the stopped tables, at the end (`REPAIRS`)
     !spec {"options": …}        the manifest from the next start on (merged, one level deep)
     !in NAME: SQL               by another session, which may leave a transaction open
 
@@ -16,7 +18,7 @@ fuzzer's model of the catalog is not a second PostgreSQL.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -24,6 +26,7 @@ import psycopg
 from support.ddl.judge import Verdict, judge
 from support.ddl.quick import Broken, Quick, Refused
 from tailrace.changelog.state import LogState
+from tailrace.errors import InvalidManifest
 from tailrace.sources.postgresql.catalog import discover
 
 Script = Sequence[str]
@@ -47,6 +50,7 @@ class Writer:
         self.outcome = outcome
         self._strict = strict
         self._refused = False
+        self._repair = "resync"
 
     def line(self, line: str) -> None:
         """A Replicator that is refused by name stays down until the repair."""
@@ -77,9 +81,11 @@ class Writer:
             case "!turn":
                 if quick.driver is not None:
                     quick.turn()
-            case "!ask":
+            case "!ask" | "!resync":
                 if quick.driver is not None:
-                    quick.ask([rest])
+                    _ask(quick, [rest], verb == "!resync", self.outcome)
+            case "!repair":
+                self._repair = rest
             case "!spec":
                 quick.spec |= json.loads(rest)
             case "!in":
@@ -108,7 +114,8 @@ class Writer:
         if verdict.stopped and not verdict.wrong:
             self._fix(fix)
             outcome.repaired = True
-            outcome.wrong = tuple(f"after the repair: {w}" for w in _repair(self.quick, verdict))
+            again = _repaired(self.quick, verdict, self._repair)
+            outcome.wrong = tuple(f"after the repair ({self._repair}): {w}" for w in again)
         return outcome
 
     def _fix(self, fix: Script) -> None:
@@ -150,10 +157,28 @@ def _sql(quick: Quick, statement: str, session: str, outcome: Outcome, strict: b
             quick.sql("ROLLBACK", session)
 
 
-def _repair(quick: Quick, verdict: Verdict) -> tuple[str, ...]:
-    """What the documents tell: out of `tables.include` (here: into `exclude`), then in again, each with a restart. What
-    the source itself does not let be copied may stay stopped."""
-    names = sorted(verdict.stopped)
+def _ask(quick: Quick, tables: Sequence[str], resync: bool, outcome: Outcome) -> None:
+    """Where none is captured, or all are stopped, a request is refused."""
+    try:
+        quick.ask(tables, resync=resync)
+    except InvalidManifest as refused:
+        outcome.refused.append(f"a request for {', '.join(tables)}: {refused}")
+
+
+def _resync(quick: Quick, names: Sequence[str]) -> None:
+    quick.ask(names, resync=True)
+
+
+def _resync_and_kill(quick: Quick, names: Sequence[str]) -> None:
+    """What was accepted is done, whatever dies."""
+    quick.ask(names, resync=True)
+    quick.turn()
+    quick.stop(kill=True)
+    quick.start()
+
+
+def _out_and_in(quick: Quick, names: Sequence[str]) -> None:
+    """Out of `tables.include` (here: into `exclude`), then in again, each with a restart."""
     tables = quick.document["spec"]["tables"]
     quick.stop()
     quick.spec["tables"] = tables | {"exclude": [*tables.get("exclude", ()), *names]}
@@ -162,6 +187,22 @@ def _repair(quick: Quick, verdict: Verdict) -> tuple[str, ...]:
     quick.stop()
     quick.spec["tables"] = tables
     quick.start()
+
+
+REPAIRS: Mapping[str, Callable[[Quick, Sequence[str]], None]] = {
+    "resync": _resync,
+    "resync-and-kill": _resync_and_kill,
+    "out-and-in": _out_and_in,
+}
+"""What the documents tell to do when the cause is removed, after `docs/operations.md`."""
+
+
+def _repaired(quick: Quick, verdict: Verdict, how: str) -> tuple[str, ...]:
+    """What is wrong after it. What the source itself does not let be copied may stay stopped."""
+    try:
+        REPAIRS[how](quick, sorted(verdict.stopped))
+    except InvalidManifest as refused:
+        return (str(refused),)
     after = judge(quick, _settle(quick))
     spec = quick.replicator.spec
     unfit = {t.name for t in discover(quick.session("judge"), spec.tables, spec.options) if t.stop is not None}

@@ -13,12 +13,12 @@ import psycopg
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
+from demo.compare import READERS
 from support.ddl.judge import TABLES, Found, compare
 from support.ddl.scenarios import Pack
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
 from tailrace.contract.resources import Tables
-from tailrace.demo.compare import READERS
 from tailrace.sources.patterns import selected
 
 PATIENCE = 240.0

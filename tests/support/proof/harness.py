@@ -8,12 +8,12 @@ from typing import Protocol
 
 from deltalake.exceptions import TableNotFoundError
 
+from demo.compare import compare, compare_by
 from support.postgres import PostgresServer
 from support.proof import tables
 from support.proof.on_s3 import OnS3
 from support.proof.process import Deployment, Run, status
 from support.proof.writers import Writers
-from tailrace.demo.compare import compare, compare_by
 
 ROWS = 200
 """Rows of each table at the start; writers use twice as many keys."""

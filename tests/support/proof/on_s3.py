@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from demo.compare import read_delta
 from support.s3 import S3Server
-from tailrace.demo.compare import read_delta
 
 
 @dataclass

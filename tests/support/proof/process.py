@@ -99,7 +99,7 @@ class Deployment:
     def command(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Another `tailrace` command, to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "tailrace.run.cli", *arguments],
+            [sys.executable, "-m", "tailrace.cli.main", *arguments],
             text=True,
             capture_output=True,
             timeout=timeout,
@@ -130,7 +130,7 @@ class Run:
         environment = ENVIRONMENT | {"TAILRACE_SEAMS": seams, "TAILRACE_SEAMS_ONCE": str(once)}
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tailrace.run.cli", *arguments],
+                [sys.executable, "-m", "tailrace.cli.main", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from tailrace.apply.rule import UNCHANGED, Change
+from tailrace.batch.rule import UNCHANGED, Change
 
 Values = tuple[object, ...]
 

@@ -5,9 +5,9 @@ by preflight. Identity is oid and attnum, never a name.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from psycopg import sql
+import psycopg
+from psycopg import Cursor, sql
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Column, TableSchema
@@ -18,15 +18,13 @@ from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
+from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.types import MAX_PRECISION
 
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
        c.relpersistence::text AS relpersistence, pg_get_userbyid(c.relowner) AS owner,
-       CASE c.relkind WHEN 'r' THEN ARRAY[ARRAY[c.oid::int8, c.relfilenode::int8]] ELSE
-       (SELECT array_agg(ARRAY[l.oid::int8, l.relfilenode::int8] ORDER BY l.oid)
-          FROM pg_partition_tree(c.oid) p JOIN pg_class l ON l.oid = p.relid
-         WHERE p.isleaf AND l.relkind = 'r') END AS storage
+       c.relfilenode::int8 AS file
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
    AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' {only}
@@ -56,7 +54,7 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
        bn.nspname AS base_schema, bt.typname AS base_name, b.base <> b.type AS domain,
        CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END AS typmod,
        pn.nspname AS out_schema, p.proname AS out_name, a.attnotnull OR k.attnum IS NOT NULL AS attnotnull,
-       a.attgenerated <> '' AS generated, a.atthasdef, a.atthasmissing, k.position,
+       a.attgenerated <> '' AS generated, a.attgenerated = 's' AS stored, a.atthasdef, a.atthasmissing, k.position,
        cn.nspname AS coll_schema, co.collname AS coll_name,
        (SELECT jsonb_object_agg(o.amopstrategy, jsonb_build_array(opn.nspname, op.oprname))
           FROM pg_amop o JOIN pg_operator op ON op.oid = o.amopopr JOIN pg_namespace opn ON opn.oid = op.oprnamespace
@@ -74,23 +72,6 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
  ORDER BY a.attrelid, a.attnum
 """
 
-# Of partitions: their rows are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of
-# older rows with them, not with the root.
-_LEAVES = """
-SELECT root.oid, l.oid::regclass::text AS name, l.relkind::text AS relkind, l.relpersistence::text AS relpersistence,
-       l.relreplident::text AS relreplident,
-       ARRAY(SELECT a.attname::text FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, position),
-                    pg_attribute a
-              WHERE i.indrelid = l.oid AND i.indisvalid AND i.indimmediate AND l.relreplident <> 'n'
-                AND CASE l.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
-                AND k.position <= i.indnkeyatts AND a.attrelid = l.oid AND a.attnum = k.attnum) AS key,
-       ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = l.oid AND a.atthasmissing) AS missing
-  FROM unnest(%s::int8[]) AS root(oid) CROSS JOIN LATERAL pg_partition_tree(root.oid::oid) p
-  JOIN pg_class l ON l.oid = p.relid
- WHERE p.isleaf AND l.relkind <> 'p'
- ORDER BY l.oid
-"""
-
 _LOGICAL = {
     "bool": "bool",
     "int2": "int32",
@@ -105,14 +86,17 @@ _LOGICAL = {
 }
 
 
-def discover(connection: Connection, tables: Tables, options: Sequence[TableOptions] = ()) -> tuple[PgTable, ...]:
-    """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`."""
+def discover(
+    connection: Connection, tables: Tables, options: Sequence[TableOptions] = (), trees: Trees | None = None
+) -> tuple[PgTable, ...]:
+    """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`. `trees`:
+    what an earlier look knows; a later one reads only those that may differ."""
     odd = unreadable.find(connection)
     others = sql.SQL("AND c.oid <> ALL({})").format(sql.Literal([t.oid for t in odd])) if odd else sql.SQL("")
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(sql.SQL(_TABLES).format(only=others)).fetchall()
         rows = [r for r in rows if selected(tables, r["nspname"], r["relname"])]
-        found = _with_columns(cursor, rows, options)
+        found = _with_columns(cursor, rows, options, trees or Trees())
     return found + tuple(t for t in odd if selected(tables, t.schema_name, t.table_name))
 
 
@@ -124,37 +108,44 @@ def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOption
     with connection.cursor(row_factory=dict_row) as cursor:
         only = sql.SQL("AND c.oid = {}::oid").format(sql.Literal(oid))
         rows = cursor.execute(sql.SQL(_TABLES).format(only=only)).fetchall()
-        found = _with_columns(cursor, rows, options)
+        found = _with_columns(cursor, rows, options, Trees())
     return found[0] if found else None
 
 
 def empty(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
-    """Those of these tables whose file has no page; it may be asked without a right on them."""
-    rows = connection.execute(
-        "SELECT o FROM unnest(%s::int8[]) o WHERE pg_catalog.pg_relation_size(o::oid::regclass) IS NOT DISTINCT FROM 0",
-        (list(oids),),
-    ).fetchall()
+    """Those of these tables whose file has no page; it may be asked without a right on them. It opens the tables: where
+    one is locked, none is said to be empty."""
+    statement = (
+        "SELECT o FROM unnest(%s::int8[]) o WHERE pg_catalog.pg_relation_size(o::oid::regclass) IS NOT DISTINCT FROM 0"
+    )
+    try:
+        with connection.transaction():
+            connection.execute("SET LOCAL lock_timeout = '200ms'")
+            rows = connection.execute(statement, (list(oids),)).fetchall()
+    except psycopg.errors.LockNotAvailable:
+        return frozenset()
     return frozenset(row[0] for row in rows)
 
 
-def _with_columns(cursor: Any, rows: list[DictRow], options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
+def _with_columns(
+    cursor: Cursor[DictRow], rows: list[DictRow], options: Sequence[TableOptions], trees: Trees
+) -> tuple[PgTable, ...]:
     oids = [r["oid"] for r in rows]
     columns: dict[int, list[DictRow]] = {oid: [] for oid in oids}
     for column in cursor.execute(_COLUMNS, {"oids": oids}).fetchall() if oids else ():
         columns[column["oid"]].append(column)
     roots = [r["oid"] for r in rows if r["relkind"] == "p"]
-    leaves: dict[int, list[DictRow]] = {oid: [] for oid in oids}
-    for leaf in cursor.execute(_LEAVES, (roots,)).fetchall() if roots else ():
-        leaves[leaf["oid"]].append(leaf)
+    found = trees.look(cursor.connection, roots)
+    below = {oid: found.get(oid, NOTHING) for oid in roots}
     return tuple(
-        _table(r, columns[r["oid"]], leaves[r["oid"]], options_of(options, r["nspname"], r["relname"])) for r in rows
+        _table(r, columns[r["oid"]], below.get(r["oid"]), options_of(options, r["nspname"], r["relname"])) for r in rows
     )
 
 
-def _table(row: DictRow, found: list[DictRow], leaves: list[DictRow], options: TableOptions | None) -> PgTable:
+def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: TableOptions | None) -> PgTable:
     name = f"{row['nspname']}.{row['relname']}"
-    missing = {column for leaf in leaves for column in leaf["missing"]}
-    found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in missing} for c in found]
+    if below is not None:
+        found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
     as_text = frozenset(options.as_text if options else ())
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or _kept(c["attname"], options))]
     columns = tuple(_column(c, c["attname"] in as_text) for c in kept)
@@ -171,11 +162,13 @@ def _table(row: DictRow, found: list[DictRow], leaves: list[DictRow], options: T
         table_name=row["relname"],
         partitioned=row["relkind"] == "p",
         owner=row["owner"],
-        storage=tuple((leaf[0], leaf[1]) for leaf in row["storage"] or ()),
+        storage=((row["oid"], row["file"]),) if below is None else below.storage,
         columns=columns,
         schema=schema,
-        stop=_stop(name, row, found, options) or _unfit_leaf(schema, leaves) or reserved(schema),
+        stop=_stop(name, row, found, options) or _unfit_leaf(schema, below) or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
+        names={c["attnum"]: c["attname"] for c in found if not c["generated"]},
+        stored={c["attnum"]: c["attname"] for c in found if c["stored"]},
         options=options,
     )
 
@@ -257,18 +250,17 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
     return None
 
 
-def _unfit_leaf(schema: TableSchema, leaves: Iterable[DictRow]) -> TableStop | None:
+def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:
     """A partition whose changes do not come, or do not say which row of the root they are about."""
     key = {c.name for c in schema.key_columns}
-    for leaf in leaves:
-        name, identity = leaf["name"], leaf["relreplident"]
-        if leaf["relkind"] != "r":
+    for shape, name in below.shapes.items() if below is not None else ():
+        if shape.relkind != "r":
             what = f"partition {name} of {schema.name} is a foreign table: its changes are not in the log"
             return ReadRefused(schema.name, what, f"detach {name}, or exclude {schema.name}")
-        if leaf["relpersistence"] == "u":
+        if shape.persistence == "u":
             what = f"partition {name} of {schema.name} is unlogged: its changes are not in the log"
             return ReadRefused(schema.name, what, f"ALTER TABLE {name} SET LOGGED")
-        if identity == "n" or (identity != "f" and set(leaf["key"]) != key):
+        if shape.identity == "n" or (shape.identity != "f" and shape.key != key):
             what = f"partition {name} has another replica identity than {schema.name}: its changes lack the key"
             fix = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or USING INDEX … with an index over {sorted(key)}"
             return NoKey(schema.name, what, fix)

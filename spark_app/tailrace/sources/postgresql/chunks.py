@@ -1,12 +1,12 @@
-"""Chunks: where they end, and reading one exactly as docs/design.md#the-chunk-rule asks.
+"""Chunks: where they end, and reading one exactly as docs/dev/design.md#the-chunk-rule asks.
 
-Called by the snapshot planner (`at_most`, `max_key`, `boundary`, `estimated_rows`, `edge_passed`) and, on executors, by
-the chunk reader (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
+Called through `source`: by the steps of a snapshot (`at_most`, `max_key`, `boundary`, `estimated_rows`, `edge_passed`)
+and, on executors, by its task (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to
+the source.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -14,8 +14,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone
+from tailrace.errors import Locked, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.seams import seam
+from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
+from tailrace.sources.postgresql import locks
 from tailrace.sources.postgresql.catalog import table_by_oid
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import split
@@ -31,34 +33,6 @@ from tailrace.sources.postgresql.copyout import Block, copy_out
 from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.types import arrow_type
-
-
-@dataclass(frozen=True)
-class KeyRange:
-    """Keys in (lower, upper]; None: open."""
-
-    lower: Key | None
-    upper: Key | None
-
-
-@dataclass(frozen=True)
-class KeyList:
-    keys: tuple[Key, ...]
-
-
-@dataclass(frozen=True)
-class ChunkRead:
-    rows: int
-    snapshot: str
-    """`pg_current_snapshot()` of the transaction that read the rows, `xmin:xmax:xip,…`."""
-    high: int
-    """The log's insert position after the transaction's end."""
-    columns: tuple[str, ...]
-    """Names of the columns read, in order."""
-
-
-Writer = Callable[[pa.RecordBatch], None]
-"""Takes the rows as they arrive: source column names, logical Arrow types."""
 
 
 def at_most(connection: Connection, table: PgTable, rows: int) -> bool:
@@ -92,7 +66,7 @@ def key_statement(
 
 
 def _one_key(connection: Connection, table: PgTable, statement: sql.Composed) -> Key | None:
-    with _table_errors(table):
+    with _table_errors(connection, table):
         row = connection.execute(statement).fetchone()
     return None if row is None else tuple(str(v) for v in row)
 
@@ -101,7 +75,7 @@ def normal_keys(connection: Connection, table: PgTable, asked: Sequence[Key]) ->
     """The keys as the log writes them; `ReadRefused` where one is no key of the table."""
     if not asked:
         return ()
-    with _table_errors(table):
+    with _table_errors(connection, table):
         found = connection.execute(normal_statement(table, asked)).fetchall()
     widths = [column.padded for column in table.key_columns]
     return tuple(tuple(_padded(str(v), width) for v, width in zip(row, widths, strict=True)) for row in found)
@@ -114,7 +88,7 @@ def _padded(text: str, width: int | None) -> str:
 def estimated_rows(connection: Connection, table: PgTable, where: str | None = None) -> int:
     """The planner's estimate, which follows the table's present size; for progress only."""
     statement = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {} AS t WHERE {}").format(table.relation, _filter(where))
-    with _table_errors(table):
+    with _table_errors(connection, table):
         check_filter(connection, table, where)
         row = connection.execute(statement).fetchone()
     assert row is not None
@@ -133,7 +107,7 @@ def check_filter(connection: Connection, table: PgTable, where: str | None) -> N
         table.relation,
         sql.SQL(where),
     )
-    with _table_errors(table):
+    with _table_errors(connection, table):
         connection.execute(bare, binary=True)
 
 
@@ -179,11 +153,13 @@ def read_chunk(
 ) -> ChunkRead:
     """Read one chunk on a connection of its own and hand its rows to `writer` as they arrive.
 
+    What it saw is `pg_current_snapshot()`, `xmin:xmax:xip,…`.
+
     `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
     connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
     """
     # closing, not psycopg's own `with`: after a fault in mid-COPY there is nothing to roll back, only to hang up.
-    with closing(connect(config)) as connection, _table_errors(table):
+    with closing(connect(config)) as connection, _table_errors(connection, table):
         snapshot = _open_snapshot(connection, table)
         seam("chunk.after-snapshot")
         check_filter(connection, table, where)
@@ -277,16 +253,25 @@ def arrow_schema(table: PgTable) -> pa.Schema:
 
 
 @contextmanager
-def _table_errors(table: PgTable) -> Iterator[None]:
-    """Faults of one table (rights, filter, key text) stop that table, not the process; the rest is as everywhere."""
+def _table_errors(connection: Connection, table: PgTable) -> Iterator[None]:
+    """Faults of one table (rights, filter, key text) stop that table, not the process, and a lock is waited for; the
+    rest is as everywhere."""
     with source_errors(f"reading {table.name}"):
         try:
             yield
+        except psycopg.errors.LockNotAvailable:
+            raise _locked(connection, table) from None
         except psycopg.Error as error:
             ours = (error.sqlstate or "")[:2] in ("42", "22") and not isinstance(error, psycopg.errors.UndefinedTable)
             if not ours:
                 raise
             raise _refused(table, error) from None
+
+
+def _locked(connection: Connection, table: PgTable) -> Locked:
+    connection.rollback()
+    connection.execute("SET client_encoding = 'UTF8'")  # see `take_unchecked_text`
+    return Locked(f"a lock on {table.name}: {locks.holder(connection, table.oid, locks.AGAINST_READING)}")
 
 
 def _refused(table: PgTable, error: psycopg.Error) -> ReadRefused:

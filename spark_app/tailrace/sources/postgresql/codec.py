@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import privacy
-from tailrace.errors import ValueUnsupported
+from tailrace.errors import RESYNC, ValueUnsupported
 from tailrace.types import arrow_type
 
 _YEARS = "its years are 0001 to 9999, without infinity"
@@ -137,11 +137,11 @@ def _unsupported(bad: bytes | None, type: str, table: str, column: str) -> Value
         return ValueUnsupported(
             table,
             f"column {column!r} of {table} has text that is not UTF-8 ({shown})",
-            "correct the row; a SQL_ASCII database does not check its text",
+            "Correct the row; a SQL_ASCII database does not check its text.",
         )
     why = f"; {_YEARS}" if type in ("date", "timestamp", "timestamptz") else ""
     return ValueUnsupported(
         table,
         f"column {column!r} of {table} has the value {shown}, which {type} cannot hold exactly{why}",
-        f"copy the column as text: options[].asText: [{column}], then re-create the target table",
+        f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}]; restart, then {RESYNC}.",
     )

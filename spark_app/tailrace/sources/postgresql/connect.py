@@ -32,7 +32,9 @@ SETTINGS: dict[str, str] = {
     "standard_conforming_strings": "on",
     # Long reads and an idle log connection are our ordinary life.
     "statement_timeout": "0",
-    "lock_timeout": "0",
+    # A session of ours that waits for somebody's lock holds up much more than one table: whoever needs the lock tries
+    # again, with pauses. (The making of a slot, which waits for transactions, has none.)
+    "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "default_transaction_isolation": "read\\ committed",
@@ -48,7 +50,9 @@ SETTINGS: dict[str, str] = {
     "row_security": "off",
     "jit": "off",
 }
-REPLICATION_SETTINGS: dict[str, str] = {"wal_sender_timeout": "30s"}
+REPLICATION_SETTINGS: dict[str, str] = {"wal_sender_timeout": "30s", "lock_timeout": "0"}
+LOCKED = "55P03"
+"""SQLSTATE of a lock that was not given within `lock_timeout`."""
 
 _AUTHENTICATION = (
     "password authentication failed",
@@ -270,6 +274,8 @@ def source_errors(what: str) -> Iterator[None]:
     except psycopg.Error as error:
         state = error.sqlstate or ""
         text = f"{what}: {error_text(error)}" + (f" (SQLSTATE {state})" if state else "")
+        if state == LOCKED:
+            text = f"{what}: another session has held a lock for {SETTINGS['lock_timeout']} (SQLSTATE {state})"
         if state.startswith("28"):
             raise AuthenticationFailed(text, "check source.username and the password file") from None
         if state in ("42501", "3D000") or state.startswith("0A"):

@@ -107,6 +107,8 @@ def _expect(connection: Connection, status: pq.ExecStatus) -> None:
     result = _result(connection)
     if result is None or result.status != status:
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            while _result(connection) is not None:
+                pass  # what failed is over, and the connection may be asked why
             raise errors.error_from_result(result, encoding="utf-8")
         raise Retry(f"COPY from PostgreSQL answered {result.status if result else 'nothing'} instead of {status.name}")
 

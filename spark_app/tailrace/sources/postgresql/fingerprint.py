@@ -19,24 +19,24 @@ from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.publication import look as look_at_publication
+from tailrace.sources.postgresql.trees import Tree, Trees
 
-# One row for the table itself and one for each member of its partition tree. `emptied_by`: the transaction that last
-# wrote the member's own row, as TRUNCATE does; null if it wrote the member's columns, too: a rewrite may have followed.
-_MEMBERS = """
-SELECT root.oid AS root, c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file,
-       c.relreplident::text AS identity, i.xmin::text AS attached_by, c.relnatts AS attributes,
+# `emptied_by`: the transaction that last wrote the table's own row, as TRUNCATE does; null if that one or a later one
+# wrote the table's columns: it may have been a rewrite. `toast`: a rewrite gives a table another one, TRUNCATE leaves
+# it. (What members of partition trees have: `trees`.)
+_OWN = """
+SELECT c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file, c.reltoastrelid::int8 AS toast,
+       c.relreplident::text AS identity, c.relnatts AS attributes,
        pg_catalog.row_security_active(c.oid) AS row_security,
        (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype) AS moved_by,
-       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.xmin = c.xmin) THEN NULL
+       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid
+                           AND (a.xmin = c.xmin
+                              OR pg_catalog.age(a.xmin) BETWEEN 0 AND pg_catalog.age(c.xmin))) THEN NULL
             ELSE c.xmin::text::int8 END AS emptied_by,
        (SELECT x.indkey::text || '/' || x.indcollation::text || '/' || x.indclass::text FROM pg_catalog.pg_index x
          WHERE x.indrelid = c.oid AND x.indisvalid AND x.indimmediate
            AND CASE c.relreplident WHEN 'i' THEN x.indisreplident ELSE x.indisprimary END) AS key_order
-  FROM unnest(%s::int8[]) AS root(oid)
- CROSS JOIN LATERAL (SELECT root.oid::oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(root.oid::oid) p)
-    AS member(oid)
-  JOIN pg_catalog.pg_class c ON c.oid = member.oid
-  LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.oid <> root.oid::oid
+  FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s::int8[]::oid[])
 """
 # Types of the copied columns that are not built in, through domains, arrays, ranges and composite types.
 _TYPES = """
@@ -62,9 +62,11 @@ SELECT u.rel::int8, 'composite type', t.oid::text,
 """
 KINDS = (
     "file",
+    "toast",
     "partition",
     "replica identity",
     "attributes",
+    "name in the log",
     "key order",
     "row security",
     "enum label",
@@ -84,49 +86,62 @@ class Look:
     publication: Publication | None
 
 
-def look(connection: Connection, tables: Tables, options: Sequence[TableOptions], publication: str) -> Look:
+def look(
+    connection: Connection, tables: Tables, options: Sequence[TableOptions], publication: str, trees: Trees
+) -> Look:
     """What is looked at later may be newer than what was looked at first; the next look then finds a difference."""
     with source_errors("looking at the catalog"):
-        found = discover(connection, tables, options)
+        found = discover(connection, tables, options, trees)
         published = look_at_publication(connection, publication)
-        parts, emptied, moved_by = _parts(connection, found)
+        parts, emptied, moved_by = _parts(connection, found, trees.known)
     for table in found:
         own = parts[table.oid]
         own["publication"] = {} if published is None else {"row": published.row}
         # A member by its schema leaves when it moves to another one; its row type moves along.
         moved = moved_by.get(table.oid, "") if published is not None and published.by_schema(table) else ""
+        own["name in the log"] = _logged_names(table, published)
         own["membership"] = {} if published is None else {"row": f"{published.membership(table)} {moved}".strip()}
     complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in found)
     return Look({t.oid: t for t in complete}, published)
 
 
 def _parts(
-    connection: Connection, tables: Iterable[PgTable]
-) -> tuple[dict[int, Parts], dict[int, dict[str, int]], dict[int, str]]:
+    connection: Connection, tables: Iterable[PgTable], trees: Mapping[int, Tree]
+) -> tuple[dict[int, Parts], dict[int, Mapping[str, int]], dict[int, str]]:
     """Parts, the transactions that may have emptied files, and those that last moved or renamed the tables."""
     moved_by: dict[int, str] = {}
     parts: dict[int, Parts] = {t.oid: {kind: {} for kind in KINDS} for t in tables}
-    emptied: dict[int, dict[str, int]] = {oid: {} for oid in parts}
+    emptied: dict[int, Mapping[str, int]] = {oid: {} for oid in parts}
+    for oid in parts.keys() & trees.keys():
+        parts[oid] |= trees[oid].parts
+        emptied[oid] = trees[oid].emptied_by
     columns = [(t.oid, c.attnum) for t in tables for c in t.columns]
     with connection.cursor(row_factory=dict_row) as cursor:
-        for row in cursor.execute(_MEMBERS, (list(parts),)).fetchall():
-            own, item = parts[row["root"]], str(row["oid"])
-            if row["oid"] == row["root"]:
-                moved_by[row["root"]] = row["moved_by"] or ""
-                own["attributes"]["count"] = str(row["attributes"])
-                own["key order"]["index"] = _short(row["key_order"] or "")
-                own["row security"]["applies"] = str(row["row_security"]).lower()
-            else:
-                own["partition"][item] = row["attached_by"] or ""
+        for row in cursor.execute(_OWN, (list(parts),)).fetchall():
+            own, item = parts[row["oid"]], str(row["oid"])
+            moved_by[row["oid"]] = row["moved_by"] or ""
+            own["attributes"]["count"] = str(row["attributes"])
+            own["key order"]["index"] = _short(row["key_order"] or "")
+            own["row security"]["applies"] = str(row["row_security"]).lower()
             if row["relkind"] != "p":
                 own["file"][item] = str(row["file"])
+                own["toast"][item] = str(row["toast"])
                 own["replica identity"][item] = row["identity"]
-            if row["emptied_by"] is not None:
-                emptied[row["root"]][item] = row["emptied_by"]
+                emptied[row["oid"]] = {} if row["emptied_by"] is None else {item: row["emptied_by"]}
         of_types = cursor.execute(_TYPES, ([oid for oid, _ in columns], [n for _, n in columns])).fetchall()
     for row in of_types:
         parts[row["rel"]][row["kind"]][row["item"]] = _short(row["value"] or "")
     return parts, emptied, moved_by
+
+
+def _logged_names(table: PgTable, published: Publication | None) -> dict[str, str]:
+    """The columns of the table's Relation messages, by number."""
+    names = dict(table.names)
+    if published is not None:
+        listed = published.columns(table)
+        generated = table.stored if published.generated or listed is not None else {}
+        names = {n: name for n, name in {**names, **generated}.items() if listed is None or n in listed}
+    return {str(n): names[n] for n in sorted(names)}
 
 
 def _short(value: str) -> str:

@@ -77,6 +77,10 @@ class PgTable:
     """Why the table cannot be captured; None: it can."""
     generated: tuple[str, ...] = ()
     """Names of generated columns: the log does not carry them, so they are left out."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """attnum -> name of every column that is not generated, copied or not."""
+    stored: Mapping[int, str] = field(default_factory=dict)
+    """The same of generated columns that are stored: since 18 a publication may bring them."""
     options: TableOptions | None = None
     """The options that were in force."""
     parts: Parts = field(default_factory=dict)

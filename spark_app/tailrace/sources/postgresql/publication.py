@@ -15,13 +15,14 @@ from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 
 NEEDED = frozenset({"insert", "update", "delete", "truncate"})
-FILTERS_SINCE = 150000
-"""Row filters, column lists and whole schemas came with 15."""
+FILTERS_SINCE, GENERATED_SINCE = 150000, 180000
+"""Row filters, column lists and whole schemas came with 15, generated columns with 18."""
 
 _PUBLICATION = """
 SELECT oid::int8, xmin::text, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate
   FROM pg_catalog.pg_publication WHERE pubname = %s
 """
+_GENERATED = "SELECT pubgencols = 's' FROM pg_catalog.pg_publication WHERE oid = %s::int8::oid"
 _TABLES = (
     "SELECT prrelid::int8, oid::int8, false, NULL FROM pg_catalog.pg_publication_rel WHERE prpubid = %s::int8::oid"
 )
@@ -70,6 +71,8 @@ class Publication:
     members: Mapping[int, Member]
     schemas: Mapping[str, int]
     """Whole schemas: name -> oid in pg_publication_namespace."""
+    generated: bool = False
+    """Whether it brings stored generated columns, too."""
 
     def membership(self, table: PgTable) -> str:
         """The catalog's rows by which the table is a member, as text; empty: it is none."""
@@ -79,6 +82,11 @@ class Publication:
 
     def by_schema(self, table: PgTable) -> bool:
         return table.schema_name in self.schemas and not self.all_tables
+
+    def columns(self, table: PgTable) -> frozenset[int] | None:
+        """attnums of the column list by which the table is a member; None: all columns come."""
+        member = self.members.get(table.oid)
+        return None if member is None or self.all_tables or self.by_schema(table) else member.columns
 
     def stop(self, table: PgTable) -> TableStop | None:
         """Why not all changes of this member come; None: they do."""
@@ -118,6 +126,8 @@ def look(connection: Connection, name: str) -> Publication | None:
         filters = connection.info.server_version >= FILTERS_SINCE
         members = connection.execute(_TABLES_WITH_FILTERS if filters else _TABLES, (row[0],)).fetchall()
         schemas = connection.execute(_SCHEMAS, (row[0],)).fetchall() if filters else []
+        since = connection.info.server_version >= GENERATED_SINCE
+        generated = connection.execute(_GENERATED, (row[0],)).fetchone() if since else None
     operations = zip(("insert", "update", "delete", "truncate"), row[4:], strict=True)
     return Publication(
         name=name,
@@ -127,4 +137,5 @@ def look(connection: Connection, name: str) -> Publication | None:
         operations=frozenset(operation for operation, published in operations if published),
         members={m[0]: Member(m[1], m[2], None if m[3] is None else frozenset(m[3])) for m in members},
         schemas=dict(schemas),
+        generated=generated is not None and bool(generated[0]),
     )

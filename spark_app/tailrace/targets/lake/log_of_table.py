@@ -1,30 +1,40 @@
 """Whose a table is: the id of the change log that a table's newest state carries. Read without Spark, by `drop`.
 
-Apply has the full readers of the state; this one needs no JVM and takes a table that is half deleted for nobody's.
+Apply has the full readers of the state; these need no JVM, and tell the file that says it: deleted last, it proves to
+the next `drop` whose the rest is.
 """
 
 import json
 import re
+from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from tailrace.storage import NotFound, Storage
-from tailrace.targets.lake.delta_state import DOMAIN
-from tailrace.targets.lake.iceberg_state import STATE
+from tailrace.storage.store import NotFound, Storage
+from tailrace.targets.lake.delta.state import DOMAIN
+from tailrace.targets.lake.iceberg.state import STATE
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
-_METADATA = re.compile(r"v(\d+)\.metadata\.json")
+_METADATA = re.compile(r"(?:v(\d+)|(\d{5,})-[-\w]+)\.metadata\.json")
+"""As a folder catalog names it, and as all others do."""
 
 
-def delta(lake: Storage, folder: str) -> str | None:
+@dataclass(frozen=True)
+class Proof:
+    log_id: str
+    path: str
+    """The file that says it."""
+
+
+def delta(lake: Storage, folder: str) -> Proof | None:
     """Of the newest commit or checkpoint that carries it. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/_delta_log/")]
     for path in reversed([p for p in names if _COMMIT.fullmatch(p.rpartition("/")[2])]):
         for line in lake.get(path).splitlines():
             found = _of_domain(json.loads(line).get("domainMetadata"))
             if found is not None:
-                return found
+                return Proof(found, path)
     for path in reversed([p for p in names if _CHECKPOINT.fullmatch(p.rpartition("/")[2])]):
         with lake.open_input(path) as source, pq.ParquetFile(source) as checkpoint:
             if "domainMetadata" not in checkpoint.schema_arrow.names:
@@ -32,21 +42,23 @@ def delta(lake: Storage, folder: str) -> str | None:
             for entry in checkpoint.read(["domainMetadata"])["domainMetadata"].to_pylist():
                 found = _of_domain(entry)
                 if found is not None:
-                    return found
+                    return Proof(found, path)
     return None
 
 
-def iceberg_folder(lake: Storage, folder: str) -> str | None:
-    """Of the newest metadata in a folder catalog. None: no change log wrote the table."""
+def iceberg_folder(lake: Storage, folder: str) -> Proof | None:
+    """Of the newest metadata in the folder. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/metadata/")]
-    numbered = {int(m[1]): p for p in names if (m := _METADATA.fullmatch(p.rpartition("/")[2]))}
+    numbered = {int(m[1] or m[2]): p for p in names if (m := _METADATA.fullmatch(p.rpartition("/")[2]))}
     if not numbered:
         return None
+    path = numbered[max(numbered)]
     try:
-        metadata = json.loads(lake.get(numbered[max(numbered)]))
+        metadata = json.loads(lake.get(path))
     except NotFound:
         return None
-    return iceberg_property(metadata.get("properties", {}).get(STATE))
+    found = iceberg_property(metadata.get("properties", {}).get(STATE))
+    return None if found is None else Proof(found, path)
 
 
 def iceberg_property(text: str | None) -> str | None:

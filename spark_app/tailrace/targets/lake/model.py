@@ -1,4 +1,4 @@
-"""What apply and the lake committers exchange: applied state, data files, one commit. No Spark, no format.
+"""What apply and the lake committers exchange: data files, one commit. No Spark, no format.
 
 A lake table is a set of immutable Parquet data files, each with an optional deletion vector (positions of dead rows,
 from 0, in file order). Paths are absolute URIs (`file:///…`, `s3://…`).
@@ -10,13 +10,11 @@ from typing import Protocol
 
 from pyroaring import BitMap64
 
+from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import TargetChanged, TargetRefused
-from tailrace.path_names import ESCAPE, table_folder
+from tailrace.storage.path_names import ESCAPE, table_folder
 from tailrace.targets.lake.kept import KeptChunks
-
-Key = tuple[str, ...]
-"""A row's key as the source's text of the key columns, in key order."""
 
 Admit = Callable[[], None]
 """Called right before whatever changes a table durably: raises `Fenced` when another driver owns the change log."""
@@ -26,57 +24,13 @@ def always() -> None:
     """For tables without a change log that could be taken over."""
 
 
-@dataclass(frozen=True)
-class AppliedState:
-    """A, R, H and the log's id, stored in the target in the same commit as the data (docs/design.md#the-commit)."""
-
-    log_id: str
-    applied_seq: int = 0
-    applied_record: int = 0
-    holes: frozenset[Key] = frozenset()
-    schema_version: int = 0
-    """Version of the source table's schema that the target table has (0: not created by a log yet)."""
-    table_id: int = 0
-    """The source table's id."""
-    gap: int | None = None
-    """The record after which something was passed over that the log no longer has: only a complete snapshot that was
-    planned later makes the table whole again. None: nothing is lacking."""
-    generation: int | None = None
-    """`Generation.number` of the rows and columns. None: written before generations were counted."""
-
-
-@dataclass(frozen=True)
-class Generation:
-    """Whose rows a target holds. Names and column numbers cannot tell: a table that was dropped and made again, or that
-    took another's name, has the same ones for other columns. A target of another generation is replaced in one commit:
-    its columns get new identities, its rows go, and the state begins with the generation."""
-
-    number: int = 0
-    """The journal's record that began it."""
-    begin_seq: int = 0
-    """The last sequence before it."""
-
-    def holds(self, applied: AppliedState, table_id: int) -> bool:
-        """Whether a target with this state is of this generation."""
-        if applied.table_id != table_id:
-            return False
-        if applied.generation is None:
-            # Only what has applied the generation's first record, or nothing at all, was made for this table's form.
-            return applied.applied_record >= self.number or applied.applied_record == 0
-        return applied.generation == self.number
-
-    def begin(self, schema: TableSchema, log_id: str) -> AppliedState:
-        """The state of a target without rows."""
-        return AppliedState(
-            log_id,
-            self.begin_seq,
-            schema_version=schema.version,
-            table_id=schema.table_id,
-            generation=self.number,
-        )
-
-
-FIRST = Generation()
+OTHERS = (
+    "It may be the live copy of another Replicator, so do not delete it. Choose another target.location; or, if this"
+    " Replicator wrote the table, the storage.location of the change log that it wrote it from. If nobody else reads or"
+    " writes it, it can be moved away: it is then read again."
+)
+"""What to do about a table that another change log, or another program, has filled. Whose that log is stands in the
+log alone, which may lie anywhere."""
 
 
 def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, name: str) -> bool:
@@ -89,6 +43,14 @@ def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, 
         raise TargetRefused(
             f"{folder} holds table {applied.table_id}, which an older version wrote there, perhaps under another name",
             f"Delete it, or move it out of the target's location; a snapshot fills {name} anew.",
+        )
+    if applied.generation == generation.number and generation.number and applied.table_id != schema.table_id:
+        # Added in one record: neither came after the other, so each would replace the other's rows for ever.
+        raise TargetRefused(
+            f"{folder} of {name} (table {schema.table_id}) holds table {applied.table_id}, which is captured since the"
+            f" same record {generation.number}: their names differ in case only, and the target's file system or"
+            " catalog ignores case",
+            f"Rename one of them, or leave it out with tables.exclude; then delete {folder} and resync the other.",
         )
     if (applied.generation or 0) > generation.number:
         raise TargetChanged(

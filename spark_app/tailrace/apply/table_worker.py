@@ -1,0 +1,304 @@
+"""Brings one target table forward: refresh, cut, build, commit, again until it holds what the journal holds.
+
+One worker per table, owned by the applier, entered by one thread at a time. Dying anywhere here is safe: the target's
+own applied record says where to go on, and nothing at or below it is applied again.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import merge
+from itertools import groupby, islice, takewhile
+from operator import itemgetter
+from threading import RLock
+from typing import Protocol
+
+from tailrace.apply.progress import Progress, TableProgress, add
+from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.status import Counters
+from tailrace.errors import Retry
+from tailrace.seams import seam
+from tailrace.snapshot.planner import made_up
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks, names_of
+from tailrace.targets.lake.model import Commit, LakeTable
+
+log = logging.getLogger(__name__)
+
+SWEEP_RECORDS = 20_000
+"""Records of the log after which a changed table's folder is listed for files that nobody names: hours when busy."""
+SWEEP_SECONDS = 24 * 3600.0
+"""The same by time, for tables that rarely change."""
+MAX_ROWS = 400_000
+"""Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
+MAX_BYTES = 128 << 20
+"""The same for the segments' bytes."""
+MAX_CHUNK_ROWS = 4_000_000
+"""The same for the rows of chunks, of which only the keys are read."""
+MAX_CHUNKS = 400
+"""The same for their files: each is looked at before it is adopted."""
+
+
+READ_AGAIN = "They are read again."
+
+
+class Engine(Protocol):
+    """`engine.build` and `lake.files.compact`, with the storages and sessions that they need."""
+
+    def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
+        """A slice becomes one commit."""
+        ...
+
+    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
+        """The chunks that the slice needs and whose file is gone."""
+        ...
+
+    def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
+        """Rewrite files if it is worth it; the number of files replaced."""
+        ...
+
+
+class ChunkLost(Retry):
+    """Files of registered chunks are gone (a clean-up of the table's folder took them): they are read again."""
+
+    def __init__(self, message: str, fix: str = "", chunks: tuple[ChunkRegistered, ...] = ()) -> None:
+        super().__init__(message, fix)
+        self.chunks = chunks
+
+
+class TableWorker:
+    """`table` is the target; the worker opens it."""
+
+    def __init__(
+        self, table_id: int, table: LakeTable, engine: Engine, progress: Progress, generation: int = 0
+    ) -> None:
+        self.table_id = table_id
+        self.generation = generation
+        """Of the journal's table that this worker brings forward; it is over with it."""
+        self.table = table
+        self._engine = engine
+        self._progress = progress
+        self._lock = RLock()
+        self._applied: AppliedState | None = None
+        self.found_record: int | None = None
+        """The applied record of the target when this worker first opened it; None: it has not yet."""
+        self._layouts: dict[int, Layout] = {}
+        self._swept: tuple[int, float] | None = None
+        """Part of the log and time of the last sweep."""
+
+    def advance(self, state: LogState, through: int) -> bool:
+        """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
+        target is read anew, so that whatever did happen counts."""
+        with self._lock:
+            log_table = state.tables.get(self.table_id)
+            if log_table is None or log_table.generation != self.generation:
+                return False
+            try:
+                return self._step(state, log_table, through)
+            except BaseException:
+                self._applied = None
+                raise
+
+    @property
+    def opened(self) -> bool:
+        """Whether the target is known right now; asks no lock, so that it may be called while a batch runs."""
+        return self._applied is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the target is known and lacks nothing: where there is a gap, every batch asks who will fill it."""
+        applied = self._applied
+        return applied is not None and applied.gap is None
+
+    def layout(self, schema: TableSchema) -> Layout | None:
+        """How chunk files of this schema version must look; None: the target is not open, or does not have this
+        version yet (its columns' ids are known only once it does). Waits for no batch once it is known."""
+        known, applied = self._layouts.get(schema.version), self._applied
+        if known is not None or applied is None or schema.version > applied.schema_version:
+            return known
+        with self._lock:
+            if self._applied is None:
+                return None
+            return self._layouts.setdefault(schema.version, Layout(schema, self.table.arrow_schema(schema)))
+
+    def tidy(self, state: LogState, now: float) -> None:
+        """Compact the table and forget old versions if it is worth it; only between batches."""
+        with self._lock:
+            applied, log_table = self._applied, state.tables.get(self.table_id)
+            if log_table is None or log_table.generation != self.generation:
+                return
+            schemas = {logged.table.version: logged.table for logged in log_table.schemas}
+            if applied is None or applied.schema_version not in schemas:
+                return  # not open, or the table has come back with a version that the target lacks
+            schema = schemas[applied.schema_version]
+            chunks = kept_chunks(log_table, state, applied)
+            try:
+                files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
+                forgot = self.table.expire(now - HISTORY_SECONDS, chunks)
+                swept = self._sweep(applied, now, chunks)
+            except BaseException:
+                self._applied = None
+                raise
+            if files:
+                log.info("compacted %d files", files, extra={"table": log_table.schema.name})
+            if forgot:
+                log.debug("expired versions older than %d s", HISTORY_SECONDS, extra={"table": log_table.schema.name})
+            if swept:
+                log.info("deleted %d files that no version needs", swept, extra={"table": log_table.schema.name})
+
+    def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
+        """Now and then; tables that are opened together take turns by their ids."""
+        turn = (self.table_id * 7919) % 1000 / 1000
+        part = int(applied.applied_record / SWEEP_RECORDS + turn)
+        if self._swept is None:
+            self._swept = (part, now - SWEEP_SECONDS + HISTORY_SECONDS * (1 + turn))
+        before, when = self._swept
+        if part == before and now - when < SWEEP_SECONDS:
+            return 0
+        self._swept = (part, now)
+        return self.table.sweep(now - HISTORY_SECONDS, chunks)
+
+    def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
+        applied = self._applied or self._open(state, log_table)
+        covered = max(applied.applied_record, self._progress.of(self.table_id).applied_record)
+        if covered >= through:
+            self._put(applied, covered, Counters())
+            return False
+        end = batch_end(log_table, covered, through)
+        part = without_lost(state, cut(state, self.table_id, applied, end))
+        if part is not None:
+            layout = Layout(part.schema, self.table.arrow_schema(part.schema))
+            self._check_layouts(part)
+            change = self._build(part, layout)
+            seam("apply.before-commit")
+            self.table.commit(change)
+            # Dying here loses nothing: A and R moved with the data; status and retention hear of it next time.
+            seam("apply.after-commit")
+            applied = self._applied = change.applied
+            log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
+        self._put(applied, end, Counters() if part is None else counted(part))
+        return end < through
+
+    def _check_layouts(self, part: TableSlice) -> None:
+        """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made
+        again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
+        asked = {chunk.schema_version for chunk in part.chunks if chunk.path is not None and chunk.layout}
+        schemas = {version: part.versions[version] for version in asked}
+        digests = {v: Layout(s, self.table.arrow_schema(s)).digest for v, s in schemas.items()}
+        written = (c for c in part.chunks if c.schema_version in asked and c.path is not None and c.layout)
+        strange = tuple(c for c in written if c.layout != digests[c.schema_version])
+        if strange:
+            names = ", ".join(str(chunk.path) for chunk in strange)
+            raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
+
+    def _build(self, part: TableSlice, layout: Layout) -> Commit:
+        try:
+            return self._engine.build(part, self.table, layout)
+        except Exception as error:  # Spark's own, if a task met the missing file
+            lost = self._engine.lost(part)
+            if not lost:
+                raise
+            names = ", ".join(str(chunk.path) for chunk in lost)
+            raise ChunkLost(f"chunk files are gone: {names}", READ_AGAIN, lost) from error
+
+    def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
+        assert state.origin is not None
+        first = log_table.schemas[0].table
+        self._layouts = {}
+        generation = Generation(log_table.generation, log_table.begin_seq)
+        applied = self.table.ensure(first, state.origin.log_id, generation)
+        # A target from before generations were counted hears of its own with the next commit.
+        self._applied = replace(applied, generation=generation.number)
+        if self.found_record is None:
+            self.found_record = self._applied.applied_record
+        # What was covered without a commit is known only to this process; the target's record alone counts now.
+        self._progress.put(
+            self.table_id, replace(self._progress.of(self.table_id), applied_record=self._applied.applied_record)
+        )
+        return self._applied
+
+    def _put(self, applied: AppliedState, covered: int, more: Counters) -> None:
+        before = self._progress.of(self.table_id)
+        self._progress.put(
+            self.table_id,
+            TableProgress(
+                applied.applied_seq, covered, applied.applied_record, applied.holes, add(before.counters, more)
+            ),
+        )
+
+
+def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bool:
+    """Whether a snapshot of the table has not ended, or the target does not hold its end yet."""
+    running = any(s.ended is None and table.table_id in s.tables for s in state.snapshots.values())
+    return running or any(finish.record > applied.applied_record for finish in table.finishes)
+
+
+def kept_chunks(table: TableLog, state: LogState, applied: AppliedState) -> KeptChunks:
+    """Chunk files that the table's clean-up must leave alone: those that a batch will still adopt, and all of them
+    until the target holds the end of their snapshot, which reads their keys once more."""
+    named = [*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)]
+    paths = (logged.chunk.path for logged in named)
+    return KeptChunks(
+        frozenset(names_of(path for path in paths if path is not None)), snapshot_open(table, state, applied)
+    )
+
+
+def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
+    """Leave out chunks that the journal orders to be read again, and the replacement of the snapshots they belong to,
+    as if they had never been registered. The snapshot that reads them again brings their rows; until its end the target
+    has a gap."""
+    if part is None:
+        return None
+    lost = made_up(state, part.table_id)
+    spoiled = {snapshot_id for snapshot_id, _ in lost}
+    chunks = tuple(c for c in part.chunks if (c.snapshot_id, c.chunk) not in lost)
+    finished = tuple(f for f in part.finished if f.snapshot_id not in spoiled)
+    if len(chunks) == len(part.chunks) and len(finished) == len(part.finished):
+        return part
+    gap = part.applied.applied_record if part.gap is None else part.gap
+    return replace(part, chunks=chunks, finished=finished, gap=gap)
+
+
+def batch_end(table: TableLog, after: int, through: int) -> int:
+    """The last record of the next batch: as many as the bounds allow, at least one. A record that is above a bound by
+    itself is one batch: a transaction is applied whole, and capture registers no more chunks in a record than are read
+    at the same time."""
+    bounds = (MAX_ROWS, MAX_BYTES, MAX_CHUNK_ROWS, MAX_CHUNKS)
+    taken, last = [0] * len(bounds), after
+    record: int
+    for record, some in groupby(_parts(table, after, through), itemgetter(0)):
+        for part in some:
+            taken = [so_far + more for so_far, more in zip(taken, part[1:], strict=True)]
+        if any(so_far > bound for so_far, bound in zip(taken, bounds, strict=True)):
+            return max(record - 1, last) if last > after else record
+        last = record
+    return through
+
+
+def _parts(table: TableLog, after: int, through: int) -> Iterator[tuple[int, ...]]:
+    """(record, change rows, their bytes, chunk rows, chunks) of what may be applied, in order of records."""
+    segments = ((s.record, s.segment.rows, s.segment.size, 0, 0) for s in table.segments.after_record(after))
+    first = bisect_right(table.chunks, after, key=lambda logged: logged.record)
+    chunks = ((c.record, 0, 0, c.chunk.rows, 1) for c in islice(table.chunks, first, None))
+    return takewhile(lambda part: part[0] <= through, merge(segments, chunks))
+
+
+def counted(part: TableSlice) -> Counters:
+    """What the batch brought, by operation. A segment of a record is applied whole or not at all."""
+    new = part.new_segments
+    return Counters(
+        inserts=sum(s.inserts for s in new),
+        updates=sum(s.updates for s in new),
+        deletes=sum(s.deletes for s in new),
+        truncates=sum(t > part.applied.applied_seq for t in part.truncates),
+        schema_changes=int(part.evolve is not None and part.applied.schema_version > 0),
+        snapshot_rows=sum(_rows(c) for c in part.chunks),
+    )
+
+
+def _rows(chunk: ChunkRegistered) -> int:
+    return chunk.rows

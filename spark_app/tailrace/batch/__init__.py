@@ -1,0 +1,1 @@
+"""What one commit must contain. Pure."""

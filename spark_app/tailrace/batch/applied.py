@@ -1,0 +1,62 @@
+"""What a target table says of itself: how much of which change log it holds, and whose rows. Pure.
+
+Read by `apply.table_worker` when it opens a table, kept by the lake committers in the same commit as the data.
+"""
+
+from dataclasses import dataclass
+
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import TableSchema
+
+
+@dataclass(frozen=True)
+class AppliedState:
+    """A, R, H and the log's id, stored in the target in the same commit as the data (docs/dev/design.md#the-commit)."""
+
+    log_id: str
+    applied_seq: int = 0
+    applied_record: int = 0
+    holes: frozenset[Key] = frozenset()
+    schema_version: int = 0
+    """Version of the source table's schema that the target table has (0: not created by a log yet)."""
+    table_id: int = 0
+    """The source table's id."""
+    gap: int | None = None
+    """The record after which something was passed over that the log no longer has: only a complete snapshot that was
+    planned later makes the table whole again. None: nothing is lacking."""
+    generation: int | None = None
+    """`Generation.number` of the rows and columns. None: written before generations were counted."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Whose rows a target holds. Names and column numbers cannot tell: a table that was dropped and made again, or that
+    took another's name, has the same ones for other columns. A target of another generation is replaced in one commit:
+    its columns get new identities, its rows go, and the state begins with the generation."""
+
+    number: int = 0
+    """The journal's record that began it."""
+    begin_seq: int = 0
+    """The last sequence before it."""
+
+    def holds(self, applied: AppliedState, table_id: int) -> bool:
+        """Whether a target with this state is of this generation."""
+        if applied.table_id != table_id:
+            return False
+        if applied.generation is None:
+            # Only what has applied the generation's first record, or nothing at all, was made for this table's form.
+            return applied.applied_record >= self.number or applied.applied_record == 0
+        return applied.generation == self.number
+
+    def begin(self, schema: TableSchema, log_id: str) -> AppliedState:
+        """The state of a target without rows."""
+        return AppliedState(
+            log_id,
+            self.begin_seq,
+            schema_version=schema.version,
+            table_id=schema.table_id,
+            generation=self.number,
+        )
+
+
+FIRST = Generation()

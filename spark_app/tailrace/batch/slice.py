@@ -1,0 +1,222 @@
+"""Cut from the log what one batch of one table consists of (docs/dev/design.md#the-apply-rule). Pure.
+
+A table's worker calls `cut` with the folded log and the target's applied state; `engine.build` turns the slice into a
+commit. A slice is defined by file names and sequences, so cutting again after a crash gives the same rows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
+
+from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
+from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
+from tailrace.errors import CorruptLog, LogTrimmed
+
+
+@dataclass(frozen=True)
+class FinishedSnapshot:
+    """A complete snapshot that ends in this slice and replaces the table's rows."""
+
+    snapshot_id: str
+    replay_point: int
+    planned: int
+    """Its plan's record."""
+    chunks: tuple[ChunkRegistered, ...]
+    """All its chunks, also those that earlier commits brought."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(chunk.path for chunk in self.chunks if chunk.path is not None)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        return frozenset(self.paths)
+
+
+@dataclass(frozen=True)
+class TableSlice:
+    applied: AppliedState
+    """The target before the batch."""
+    table_id: int
+    schema: TableSchema
+    """Of the target after the batch; rows of older versions are promoted to it."""
+    versions: Mapping[int, TableSchema]
+    start_seq: int
+    """New changes begin after it: the applied sequence, or the last TRUNCATE after that."""
+    through_seq: int
+    through_record: int
+    clear: bool
+    """A TRUNCATE removed what the target holds, holes included."""
+    segments: tuple[Segment, ...]
+    """In order; also those at or below `start_seq` that a chunk or a finished snapshot replays."""
+    truncates: tuple[int, ...]
+    chunks: tuple[ChunkRegistered, ...]
+    finished: tuple[FinishedSnapshot, ...]
+    repair: bool
+    """A complete snapshot is under way: the target's rows may be stale, a move takes nothing from them."""
+    gap: int | None = None
+    """As in `AppliedState`, before the snapshots that end here; set also by the slice that passes over something."""
+
+    @property
+    def gap_left(self) -> int | None:
+        """The gap after the batch: a complete snapshot that was planned after it has read everything again."""
+        gap = self.gap
+        return gap if gap is None or all(finish.planned <= gap for finish in self.finished) else None
+
+    @property
+    def evolve(self) -> TableSchema | None:
+        return self.schema if self.schema.version != self.applied.schema_version else None
+
+    @property
+    def new_segments(self) -> tuple[Segment, ...]:
+        return tuple(segment for segment in self.segments if segment.last_seq > self.start_seq)
+
+    def emptied_at(self, chunk: ChunkRegistered) -> int | None:
+        """The last TRUNCATE that the chunk did not see; None: there was none."""
+        return max((seq for seq in self.truncates if seq >= chunk.replay_point), default=None)
+
+    def replayed_from(self, chunk: ChunkRegistered) -> int:
+        """The first sequence whose changes count over the chunk's rows."""
+        emptied = self.emptied_at(chunk)
+        return chunk.replay_point if emptied is None else emptied + 1
+
+
+def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int) -> TableSlice | None:
+    """The batch that brings the table from its applied record to `through_record`; None: it brings nothing.
+
+    Raises `LogTrimmed` when the log no longer holds what the table or one of its chunks needs.
+    """
+    table = log.tables.get(table_id)
+    if table is None:
+        raise CorruptLog(f"table {table_id} is not in the change log")
+    if through_record <= applied.applied_record or through_record < table.added_record:
+        return None
+    if applied.applied_record < table.added_record:
+        # The table came back since, perhaps with another key: the snapshot that it begins with reads every row.
+        applied = replace(applied, holes=frozenset())
+    through_seq = _end(log, table, through_record, applied)
+    known = [t.seq for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
+    new = [seq for seq in known if seq > applied.applied_seq]
+    start = max(new, default=applied.applied_seq)
+    chunks = tuple(c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record)
+    finished = tuple(_finished(log, table, applied, through_record))
+    schema = _schema(table, through_record)
+    result = TableSlice(
+        applied, table_id, schema.table, {s.table.version: s.table for s in table.schemas}, start, through_seq,
+        through_record, bool(new), (), tuple(known), chunks, finished, _under_repair(log, table, applied),
+    )  # fmt: skip
+    result = _kept(log, table, result)
+    first = min(_needed(result))
+    segments = tuple(
+        s.segment
+        for s in takewhile(lambda s: s.record <= through_record, table.segments.ending_from(first))
+        if s.segment.first_seq <= through_seq
+    )
+    brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
+    return replace(result, segments=segments) if brings else None
+
+
+def last_record(table: TableLog) -> int:
+    """The last record that may bring the table something: `cut` finds nothing after it."""
+    parts = (table.segments, table.truncates, table.chunks, table.finishes, table.schemas)
+    return max(table.added_record, table.forgotten_record, *(part[-1].record for part in parts if part))
+
+
+def _needed(result: TableSlice) -> list[int]:
+    """From where on the log is needed: for the table, for each chunk, for each end of a snapshot."""
+    points = [*map(result.replayed_from, result.chunks), *(finish.replay_point for finish in result.finished)]
+    return [result.start_seq + 1, *points]
+
+
+def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedState) -> int:
+    """The last sequence of the record; of an older one, the last that concerns the table: nothing lies between. What
+    the log no longer has is passed over in this batch, with a gap: the next one must not take it for a gap of its own,
+    which a snapshot that began before that batch would not fill."""
+    if through_record >= log.number:
+        end = log.last_seq
+    else:
+        last = table.segments.last_seq_through(through_record)
+        seqs = [] if last is None else [last]
+        seqs += [t.seq for t in table.truncates if t.record <= through_record]
+        end = max([applied.applied_seq, *seqs])
+    end = end if table.stopped is None else max(applied.applied_seq, min(end, table.stopped.seq))
+    return max(end, table.removed_through)
+
+
+def _schema(table: TableLog, through_record: int) -> LoggedSchema:
+    known = [s for s in table.schemas if s.record <= through_record]
+    if not known:
+        raise CorruptLog(f"table {table.schema.name} has no schema at record {through_record}")
+    return known[-1]
+
+
+def _finished(log: LogState, table: TableLog, applied: AppliedState, through_record: int) -> Iterator[FinishedSnapshot]:
+    for finish in _finishes(table, applied):
+        if finish.record <= through_record:
+            chunks = tuple(c.chunk for c in finish.chunks)
+            yield FinishedSnapshot(finish.snapshot_id, finish.replay_point, _planned(log, finish), chunks)
+
+
+def _finishes(table: TableLog, applied: AppliedState) -> Iterator[LoggedFinish]:
+    """Ends of complete snapshots that the target does not hold yet."""
+    return (f for f in table.finishes if f.complete and f.record > applied.applied_record)
+
+
+def _planned(log: LogState, finish: LoggedFinish) -> int:
+    """-1: the log has forgotten it."""
+    snapshot = log.snapshots.get(finish.snapshot_id)
+    return -1 if snapshot is None else snapshot.record
+
+
+def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
+    """Whether a complete snapshot of the table began whose end the target does not hold."""
+    return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table.table_id))
+
+
+def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
+    """Records in which complete, unfinished snapshots of the table were planned."""
+    for snapshot in log.snapshots.values():
+        part = snapshot.tables.get(table_id)
+        complete = snapshot.plan.where is None and snapshot.plan.keys is None
+        if part is not None and complete and part.finished is None and snapshot.ended is None:
+            yield snapshot.record
+
+
+def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
+    """The slice without chunks and ends of snapshots whose replay has left the log, and with the gap: the record after
+    which the target lacks something. That is allowed only while a complete snapshot, none of whose chunks was applied
+    before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
+    applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
+    whole = [f for f in _finishes(table, result.applied) if f.replay_point > removed]
+    rereads = [*(_planned(log, f) for f in whole), *_complete_running(log, table.table_id)]
+    fix = f"Ask for a snapshot of {name}, without where and keys."
+    if table.forgotten_record > max(applied, *rereads, -1):
+        what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
+        what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"
+        raise LogTrimmed(name, what, fix)
+    short = [seq for seq in _needed(result) if seq <= removed]
+    chunks = tuple(chunk for chunk in result.chunks if result.replayed_from(chunk) > removed)
+    finished = tuple(finish for finish in result.finished if finish.replay_point > removed)
+    gap = None if result.clear else _gap(table, result.applied, bool(short))  # a TRUNCATE removes what is lacking
+    if gap is not None and not any(record > gap for record in rereads):
+        what = "the target lacks rows that are no longer in the log, and no snapshot that was planned after record"
+        what += f" {gap} has brought them or is bringing them"
+        if short:
+            what = f"changes from sequence {min(short)} on are needed, those up to {removed} are no longer in the log"
+        raise LogTrimmed(name, what, fix)
+    return replace(result, chunks=chunks, finished=finished, gap=gap)
+
+
+def _gap(table: TableLog, applied: AppliedState, short: bool) -> int | None:
+    """The record after which a snapshot must have been planned to bring all that the target lacks."""
+    before = applied.applied_record
+    gaps = [] if applied.gap is None else [applied.gap]
+    if short:
+        gaps.append(before)
+    if 0 < before < table.added_record:
+        gaps.append(table.added_record - 1)  # not captured for a while, and chunks from before it are gone
+    if table.forgotten_record > before:
+        gaps.append(table.forgotten_record)
+    return max(gaps, default=None)

@@ -1,0 +1,64 @@
+"""How far capture is, for the board that the status server reads. Called by the loop once a second."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tailrace.capture.inbox import Board
+from tailrace.capture.protocol import StateAnswer
+from tailrace.capture.recorder import Recorder
+from tailrace.sources.api import Distance
+
+SMOOTHING = 0.3
+"""Weight of the newest second in the rate."""
+
+
+SAMPLES = 1000
+"""Places of the log's end that are remembered; of more, every second one is forgotten."""
+
+
+class Behind:
+    """How long ago the source's log ended where capture is now. Under steady writing capture is never at its end, so
+    being there cannot be what is waited for: each end seen is remembered until capture has reached it."""
+
+    def __init__(self) -> None:
+        self._ends: deque[tuple[float, int]] = deque()
+
+    def seconds(self, now: float, end: int, reached: int) -> float:
+        self._ends.append((now, end))
+        while self._ends and self._ends[0][1] <= reached:
+            self._ends.popleft()
+        if len(self._ends) > SAMPLES:
+            self._ends = deque(list(self._ends)[::2])
+        return max(0.0, now - self._ends[0][0]) if self._ends else 0.0
+
+
+class Meter:
+    def __init__(self, distance: Callable[[], Distance], recorder: Recorder, board: Board) -> None:
+        self._distance = distance
+        self._recorder = recorder
+        self._board = board
+        self._rows = 0
+        self._at = time.monotonic()
+        self._rate = 0.0
+        self._behind = Behind()
+
+    def measure(self, position: int) -> None:
+        distance = self._distance()
+        now, rows = time.monotonic(), self._recorder.counters.rows
+        rate = (rows - self._rows) / max(now - self._at, 0.001)
+        self._rate += SMOOTHING * (rate - self._rate)
+        self._rows, self._at = rows, now
+        journal = self._recorder.journal
+        lag = self._behind.seconds(now, distance.insert_position, max(position, journal.state.position))
+        self._board.show(
+            StateAnswer(
+                record=journal.state.number,
+                epoch=journal.state.epoch,
+                position=journal.state.position,
+                source_position=distance.insert_position,
+                lag_seconds=round(lag, 3),
+                retained_bytes=distance.retained_bytes,
+                rows_per_second=round(self._rate, 1),
+            )
+        )

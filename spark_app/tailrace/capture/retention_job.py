@@ -1,0 +1,137 @@
+"""Runs retention of the change log once a minute, with the floors that only capture knows. Called by the loop.
+
+Now and then it also sweeps: segments that no record names, old records and roll-ups. A run that ends before its first
+minute does all of it at its end, or a log that is read by short runs only would never be trimmed.
+Files are deleted beside the loop: thousands on an object store take minutes, and the source must hear from us.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from tailrace.capture.recorder import Recorder
+from tailrace.capture.requests import Requests
+from tailrace.changelog.retention import Ages, Pins
+from tailrace.changelog.trim import sweep, trim, trim_journal
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.units import seconds
+from tailrace.errors import Retry, TailraceError
+
+log = logging.getLogger(__name__)
+HOUR, DAY = 3_600.0, 86_400.0
+MICROSECONDS = 1_000_000
+UNNAMED = "segments that no record names"
+LAST_PATIENCE = 5.0
+"""Seconds that the end of a run waits for deletions: well below what the driver grants capture to end."""
+
+
+class Cleaner:
+    """One thread that deletes, in order of what it is given."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._refused: TailraceError | None = None
+        threading.Thread(target=self._run, name="retention", daemon=True).start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Raises what stood in the way of earlier work, unless it passes by itself."""
+        if self._refused is not None:
+            raise self._refused
+        self._work.put(work)
+
+    def wait(self, patience: float) -> bool:
+        """Until all work given so far is done, for so many seconds at most. Whether it is."""
+        done = threading.Event()
+        self._work.put(done.set)
+        return done.wait(patience)
+
+    def _run(self) -> None:
+        while True:
+            work = self._work.get()
+            try:
+                work()
+            except Retry as error:
+                log.warning("retention: %s; a later sweep finds what is left", error)
+            except TailraceError as error:
+                self._refused = error
+
+
+class Retention:
+    def __init__(
+        self,
+        spec: ReplicatorSpec,
+        recorder: Recorder,
+        requests: Requests,
+        settle: Callable[[], int],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._recorder = recorder
+        self._requests = requests
+        self._settle = settle
+        self._retention = int(seconds(spec.retention.time) * MICROSECONDS)
+        self._retry = int(seconds(spec.retry.time) * MICROSECONDS)
+        self._clock = clock
+        self._cleaner = Cleaner()
+        self._last: dict[str, float] = {}
+
+    def run(self) -> None:
+        """A record whose outcome is unknown ends capture, like any other: a new writer finds out."""
+        now = self._trim()
+        self._trim_journal(now)
+        storage, state = self._recorder.journal.storage, self._recorder.journal.state
+        self._now_and_then(UNNAMED, DAY, lambda: len(sweep(storage, state)))
+
+    def finish(self, patience: float = LAST_PATIENCE) -> None:
+        """At the end of capture: a roll-up if it is worth it, and what a run that was too short for `run` has left to
+        do. What is not done within `patience` seconds is found by the next: dying anywhere here is safe."""
+        journal = self._recorder.journal
+        short = not self._last
+        try:
+            now = self._trim() if short else 0
+            # After the removal: the next start need not read what has just gone.
+            rolled_up = journal.finish()
+        except Retry as error:
+            log.warning("the change log is trimmed by a later run: %s", error)
+            return
+        if short:
+            self._trim_journal(now)
+        if short and rolled_up:  # as seldom as that: it lists all segments
+            storage, state = journal.storage, journal.state
+            self._now_and_then(UNNAMED, DAY, lambda: len(sweep(storage, state)))
+        if not self._cleaner.wait(patience):
+            log.info("what retention has left to delete is deleted by a later run")
+
+    def _trim(self) -> int:
+        """Forget what nobody needs; the time by which that was decided."""
+        # The pins are of the journal as it is written: nothing may be taken and not recorded.
+        self._settle()
+        journal = self._recorder.journal
+        now = int(self._clock() * MICROSECONDS)
+        pins = Pins(now=self._requests.point_now(), reading=self._requests.floors(), cut_off=self._requests.cut_off)
+        self._requests.retention_ran = True
+        gone = trim(journal, pins, Ages(now=now, retention=self._retention, retry=self._retry))
+        if gone.paths:
+            log.info("retention removes %d segments, %d bytes", len(gone.paths), gone.size)
+            self._cleaner.put(lambda: journal.storage.delete_many(gone.paths))
+        return now
+
+    def _trim_journal(self, now: int) -> None:
+        storage = self._recorder.journal.storage
+        self._now_and_then("old records", HOUR, lambda: trim_journal(storage, now, self._retention))
+
+    def _now_and_then(self, what: str, every: float, work: Callable[[], int]) -> None:
+        last = self._last.get(what)
+        if last is not None and time.monotonic() - last < every:
+            return
+        self._last[what] = time.monotonic()
+
+        def run() -> None:
+            try:
+                log.info("swept %d %s", work(), what)
+            except Retry:
+                del self._last[what]
+                raise
+
+        self._cleaner.put(run)

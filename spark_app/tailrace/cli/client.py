@@ -1,0 +1,96 @@
+"""Speaks `tailrace.contract.driver` with a running driver; used by the command line."""
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from tailrace.contract.driver import (
+    DROP,
+    SNAPSHOTS,
+    STATUS,
+    DropAnswer,
+    DropBody,
+    Problem,
+    SnapshotAnswer,
+    SnapshotBody,
+    SuspendBody,
+)
+from tailrace.contract.status import Status
+from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.errors import InvalidManifest, TailraceError
+
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Past any proxy of the environment: the driver is on this machine, and the token is nobody else's business."""
+TIMEOUT = 60.0
+"""A snapshot is accepted only when the journal holds it; capture may be restarting just now."""
+
+
+class DriverRefused(TailraceError):
+    """The running driver did not do what was asked."""
+
+
+class DriverClient:
+    def __init__(self, url: str, token_file: Path) -> None:
+        self._url = url
+        self._token_file = token_file
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> "DriverClient":
+        return cls(*folder.server())
+
+    def status(self) -> Status:
+        answer = self._call("GET", STATUS)
+        try:
+            return Status.model_validate_json(answer)
+        except ValidationError as error:
+            raise DriverRefused(
+                f"what answers at {self._url} is no driver of this version.", "Use the version that runs there."
+            ) from error
+
+    def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
+        answer = self._call("PUT", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.model_dump_json(by_alias=True))
+        return SnapshotAnswer.model_validate_json(answer)
+
+    def suspend(self, snapshot_id: str, suspend: bool) -> None:
+        body = SuspendBody(suspend=suspend).model_dump_json(by_alias=True)
+        self._call("PUT", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}/suspend", body)
+
+    def stop(self, snapshot_id: str) -> None:
+        self._call("DELETE", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}")
+
+    def drop(self, data: bool) -> DropAnswer:
+        return DropAnswer.model_validate_json(self._call("POST", DROP, DropBody(data=data).model_dump_json()))
+
+    def _call(self, method: str, path: str, body: str | None = None) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        if method != "GET":
+            headers["Authorization"] = f"Bearer {self._token()}"
+        data = None if body is None else body.encode()
+        request = urllib.request.Request(self._url + path, data, headers, method=method)
+        try:
+            with DIRECT.open(request, timeout=TIMEOUT) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            raise _problem(error.code, error.read()) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NotRunning(f"the driver at {self._url} does not answer: {error}.", "Start `tailrace run`.") from error
+
+    def _token(self) -> str:
+        try:
+            return self._token_file.read_text().strip()
+        except OSError as error:
+            raise NotRunning(f"cannot read the token {self._token_file}: {error}.", "Run as the same user.") from error
+
+
+def _problem(code: int, body: bytes) -> TailraceError:
+    try:
+        problem = Problem.model_validate(json.loads(body))
+    except ValueError:
+        return DriverRefused(f"the driver answered {code}.")
+    kind = InvalidManifest if problem.name == "InvalidManifest" else DriverRefused
+    return kind(problem.message if kind is InvalidManifest else f"{problem.name}: {problem.message}", problem.fix)

@@ -1,0 +1,271 @@
+"""What the commands of the command line do. Each takes the parsed options and returns the exit code."""
+
+import argparse
+import csv
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from tailrace import privacy
+from tailrace.cli.client import DriverClient
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.manifest import Manifest, invalid, load
+from tailrace.contract.resources import EVERY_TABLE, SnapshotRequest, SnapshotRequestSpec
+from tailrace.contract.units import seconds
+from tailrace.driver import display
+from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.errors import InvalidManifest, TailraceError
+from tailrace.snapshot.planner import request_id
+from tailrace.storage.access import SECRETS_VARIABLE
+
+log = logging.getLogger(__name__)
+DROP_PAUSE = 5.0
+"""Seconds between two attempts of `drop --wait`."""
+
+
+def manifest_of(options: argparse.Namespace) -> Manifest:
+    """All files together."""
+    parts = [load(path) for path in options.file]
+    models = [model for part in parts for model in (*part.replicators, *part.requests)]
+    return Manifest.of(models, ", ".join(map(str, options.file)))
+
+
+def name_of(options: argparse.Namespace, manifest: Manifest) -> str:
+    """The Replicator's name: given, the only one in the files, or the one that the requests are for."""
+    if options.name is not None:
+        return str(options.name)
+    asked = {r.spec.replicator for r in manifest.requests}
+    if not manifest.replicators and len(asked) == 1:
+        return asked.pop()
+    return manifest.replicator().metadata.name
+
+
+def _client(options: argparse.Namespace) -> DriverClient:
+    return DriverClient.of(RunFolder.of(name_of(options, manifest_of(options)), options.run_dir))
+
+
+def secrets_folder() -> Path | None:
+    """Where Secrets are mounted, inside a pod; None elsewhere."""
+    named = os.environ.get(SECRETS_VARIABLE)
+    return Path(named) if named is not None else None
+
+
+def run(options: argparse.Namespace) -> int:
+    from tailrace.driver import driver, launch  # pyspark takes a second to import
+
+    manifest = manifest_of(options)
+    replicator = manifest.replicator(options.name)
+    if options.once and replicator.spec.apply.suspend:
+        raise InvalidManifest(
+            "spec.apply.suspend is true, so --once could never end.", "Set it to false, or run without --once."
+        )
+    _check_requests(manifest)
+    host, _, port = options.listen.rpartition(":")
+    if not port.isdigit() or int(port) > 65535 or host.startswith("["):
+        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 127.0.0.1:8080.")
+    settings = launch.Settings(
+        replicator=replicator,
+        requests=manifest.requests_of(replicator.metadata.name),
+        folder=RunFolder.of(replicator.metadata.name, options.run_dir),
+        once=options.once,
+        json=options.json,
+        host=host or "127.0.0.1",
+        port=int(port),
+        token_file=options.token_file,
+        secrets=secrets_folder(),
+        resync=options.resync,
+        reread=lambda: manifest_of(options).replicator(options.name),
+        log_format=options.log_format,
+        log_level=options.log_level,
+    )
+    return driver.run(settings)
+
+
+def _check_requests(manifest: Manifest) -> None:
+    """A request that names no Replicator of the files would never be taken."""
+    known = [r.metadata.name for r in manifest.replicators]
+    for request in manifest.requests:
+        if request.spec.replicator not in known:
+            raise InvalidManifest(
+                f"SnapshotRequest {request.metadata.name!r}: spec.replicator is {request.spec.replicator!r}, the files"
+                f" hold {', '.join(known)}.",
+                "Correct spec.replicator.",
+            )
+
+
+def status(options: argparse.Namespace) -> int:
+    document = _client(options).status()
+    if options.json:
+        print(document.model_dump_json(by_alias=True))
+    else:
+        Console().print(display.render(document))
+    return 0
+
+
+FLAGS = ("where", "keys", "chunk_rows", "parallelism", "id")
+"""What goes with --tables; requests of a file say it themselves."""
+
+
+def snapshot(options: argparse.Namespace) -> int:
+    lost = [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name) is not None]
+    if options.tables is None and lost:
+        raise InvalidManifest(f"{', '.join(lost)} without --tables would do nothing.", "Give --tables too.")
+    manifest = manifest_of(options)
+    name = name_of(options, manifest)
+    requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
+    if not requests:
+        raise InvalidManifest(f"the files hold no SnapshotRequest for {name}.", "Add one, or give --tables.")
+    client = DriverClient.of(RunFolder.of(name, options.run_dir))
+    for request in requests:
+        answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
+        print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
+    return 0
+
+
+def resync(options: argparse.Namespace) -> int:
+    """Like a snapshot, of the running process; `--all` also where none can run, because the position is lost."""
+    manifest = manifest_of(options)
+    name = name_of(options, manifest)
+    if (options.tables is None) != options.all:
+        raise InvalidManifest("resync needs --tables or --all.", "Give one of them.")
+    try:
+        client = DriverClient.of(RunFolder.of(name, options.run_dir))
+        request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
+        answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
+    except NotRunning:
+        if not options.all:
+            raise
+        return _resync_at_start(options, manifest)
+    print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
+    return 0
+
+
+def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
+    from tailrace.capture.admission import check_manifest  # brings the clients of database and storage
+    from tailrace.capture.renewal import Renewal
+    from tailrace.changelog.journal import JournalReader
+    from tailrace.storage.store import Storage
+
+    replicator = manifest.replicator(options.name)
+    storage = Storage.open(replicator.spec.storage)
+    state = JournalReader.open(storage).state
+    if state.origin is None:
+        raise InvalidManifest(
+            f"there is no change log at {storage.root}",
+            "Correct storage.location; a first start reads every table anyway.",
+        )
+    if not state.released:
+        check_manifest(replicator, storage.root, state.owner)
+    name = options.id or _unique()
+    made = Renewal(id=name, request=name, chunk_rows=options.chunk_rows, parallelism=options.parallelism)
+    made.write(storage)
+    slot = state.origin.slot
+    drops = replicator.spec.source.slot is None
+    does = f"drops the slot {slot}, even a healthy one, makes a new one" if drops else f"continues with the slot {slot}"
+    print(f"{made.id}: recorded; the next start {does} and starts every table over")
+    return 0
+
+
+def _from_flags(options: argparse.Namespace, name: str) -> SnapshotRequest:
+    keys = None if options.keys is None else tuple(tuple(row) for row in csv.reader(options.keys))
+    return _request(options, name, options.tables, where=options.where, keys=keys)
+
+
+def _request(options: argparse.Namespace, name: str, tables: Sequence[str], **more: Any) -> SnapshotRequest:
+    try:
+        spec = SnapshotRequestSpec(
+            replicator=name,
+            tables=tuple(tables),
+            chunk_rows=options.chunk_rows,
+            parallelism=options.parallelism,
+            **more,
+        )
+        document = {
+            "apiVersion": "tailrace.dev/v1alpha1",
+            "kind": "SnapshotRequest",
+            "metadata": {"name": options.id or _unique()},
+            "spec": spec,
+        }
+        return SnapshotRequest.model_validate(document)
+    except ValidationError as error:
+        raise invalid(error, "command line") from error
+
+
+def _unique() -> str:
+    """Without --id every call is a snapshot of its own: a person who asks twice wants it read twice."""
+    return f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
+
+
+def change_snapshot(options: argparse.Namespace) -> int:
+    """pause, resume, stop."""
+    client = _client(options)
+    known = client.status().snapshots
+    under_way = [s for s in known if s.state in ("Pending", "Running", "Paused")]
+    asked = options.snapshot
+    chosen = under_way if asked is None else [s for s in known if asked in (s.id, s.name)]
+    chosen = [s for s in chosen if s in under_way] or chosen[-1:]
+    if len(chosen) != 1:
+        names = ", ".join(s.id for s in (chosen or under_way)) or "none"
+        raise InvalidManifest(f"which snapshot? ({names})", "Give the id of one, see `tailrace status`.")
+    if chosen[0] not in under_way and options.verb != "stop":
+        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}.", "Order another one.")
+    if options.verb == "stop":
+        client.stop(chosen[0].id)
+    else:
+        client.suspend(chosen[0].id, options.verb == "pause")
+    print(f"{chosen[0].id}: {options.verb} done")
+    return 0
+
+
+def drop(options: argparse.Namespace) -> int:
+    from tailrace.removal import drop as dropping  # brings the database client
+
+    replicator = manifest_of(options).replicator(options.name)
+    folder = RunFolder.of(replicator.metadata.name, options.run_dir)
+    folder.take()  # the slot of a Replicator that runs here is in use
+    until = time.monotonic() + seconds(options.wait)
+    steps: list[dropping.Step] = []
+    try:
+        while True:
+            try:
+                for step in dropping.drop(replicator, secrets_folder(), folder.path, data=options.data):
+                    print(step, flush=True)
+                    steps.append(step)
+                break
+            except InvalidManifest:
+                raise
+            except TailraceError as error:  # a refusal too: rights, passwords and Secrets come right while it waits
+                if time.monotonic() + DROP_PAUSE > until:
+                    raise
+                log.warning("%s; tried again in %.0f s", error, DROP_PAUSE)
+                time.sleep(DROP_PAUSE)
+    finally:
+        folder.release()
+    dropping.leave(dropping.report_of(replicator, steps, complete=True))
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from tailrace.cli.doctor import examine  # brings the database client, which `status` does without
+
+    replicator = manifest_of(options).replicator(options.name)
+    privacy.configure(replicator.spec.show_values)
+    report = examine(manifest_of(options).replicator(options.name), secrets_folder())
+    if options.json:
+        print(json.dumps({"ready": report.exit_code == 0, **asdict(report)}))
+        return report.exit_code
+    for line in report.lines:
+        print(line)
+    for column in report.columns:
+        if column.support != "YES":
+            print(f"{column.support:7} {column.table}.{column.column} ({column.source_type}): {column.suggestion}")
+    print("ready" if report.exit_code == 0 else "not ready")
+    return report.exit_code

@@ -1,0 +1,161 @@
+"""The command line: `tailrace run | status | snapshot | resync | pause | resume | stop | doctor | drop`.
+
+Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
+target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
+modules of this package; pyspark is imported only by `run`.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailrace import __version__, logs, privacy
+from tailrace.cli import commands
+from tailrace.errors import TailraceError
+
+EXAMPLES = """examples:
+  tailrace run -f shop.yaml                  copy and follow, until Ctrl-C
+  tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
+  tailrace doctor -f shop.yaml               check source and target without changing them
+  tailrace status -f shop.yaml               how far the running process is
+  tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
+  tailrace snapshot -f request.yaml          a SnapshotRequest from a file
+  tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped or lost table over
+  tailrace pause -f shop.yaml orders-again   pause a snapshot; resume and stop likewise
+
+exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target or storage,
+            11 authentication, 12 position lost, 13 fenced by another writer, 1 anything else
+"""
+
+
+ONCE = "end when everything the source held at start is applied; 1 if a table failed"
+
+RESYNC = "a SnapshotRequest with resync: true and tables ['*.*'] (may be missing): begin with a new slot, once"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns the exit code."""
+    options = parser().parse_args(arguments)
+    logs.configure(options.log_format, options.log_level)
+    try:
+        return int(options.act(options))
+    except TailraceError as error:
+        print(f"tailrace: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def entry() -> None:
+    """The console script: `main`, then out without taking the interpreter apart.
+
+    A thread that never ends keeps objects alive while the interpreter is torn down, and duckdb then prints pages of
+    leaks; after an error nobody expected, the interpreter would wait for the threads of pools, for ever. By now
+    everything that counts is durable, the applier's threads are joined and the JVM is told to stop; it ends when this
+    process's end of its pipe closes.
+    """
+    try:
+        code = main()
+    except Exception as error:
+        print(privacy.traceback_text(error), file=sys.stderr)
+        code = 1
+    logging.shutdown()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:  # whoever read our output has left
+        code = code or 1
+    os._exit(code)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="tailrace",
+        description="Live copies of PostgreSQL tables in Delta Lake or Apache Iceberg.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"tailrace {__version__}")
+    verbs = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _run(verbs)
+    _status(verbs)
+    _snapshot(verbs)
+    _resync(verbs)
+    for verb, text in (
+        ("pause", "pause a snapshot: chunks under way end, no new one begins"),
+        ("resume", "go on with a paused snapshot"),
+        ("stop", "stop a snapshot for good; what was read stays"),
+    ):
+        sub = _verb(verbs, verb, text)
+        sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one under way")
+        sub.set_defaults(act=commands.change_snapshot, verb=verb)
+    sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
+    sub.add_argument("--json", action="store_true", help="everything that was looked at, as one JSON document")
+    sub.set_defaults(act=commands.doctor)
+    sub = _verb(verbs, "drop", "drop the slot and publication that this change log made; with --data the copies too")
+    sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
+    sub.add_argument("--wait", default="0s", metavar="TIME", help="if it fails, keep trying for so long (30s, 5m)")
+    sub.set_defaults(act=commands.drop)
+    return top
+
+
+def _verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
+) -> argparse.ArgumentParser:
+    sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help="manifest (YAML)")
+    sub.add_argument("--name", help="the Replicator, when the files hold several")
+    sub.add_argument("--run-dir", type=Path, help="run directory (default: ~/.local/state/tailrace/<name>)")
+    sub.add_argument("--log-format", choices=logs.FORMS, default="text", help="form of the log on standard error")
+    sub.add_argument("--log-level", choices=logs.LEVELS, default="info", help="minimum log level")
+    return sub
+
+
+def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "run", "copy the tables and follow their changes")
+    sub.add_argument("--once", action="store_true", help=ONCE)
+    sub.add_argument("--json", action="store_true", help="status as JSON lines on standard output")
+    sub.add_argument(
+        "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)"
+    )
+    sub.add_argument(
+        "--token-file", type=Path, help="file with the bearer token (default: one is made in the run directory)"
+    )
+    sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
+    sub.set_defaults(act=commands.run)
+
+
+def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "status", "state, lag, counters and snapshot progress of the running process")
+    sub.add_argument("--json", action="store_true", help="the status document")
+    sub.set_defaults(act=commands.status)
+
+
+def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "snapshot", "read tables, or some of their rows, again while changes go on")
+    sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed")
+    sub.add_argument("--where", metavar="SQL", help="only rows that meet this condition on the source's columns")
+    sub.add_argument("--keys", nargs="+", metavar="KEY", help="only these keys; columns of a composite key by commas")
+    sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
+    sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
+    sub.add_argument("--id", help="name of the request; asking twice with one name and content is one snapshot")
+    sub.set_defaults(act=commands.snapshot)
+
+
+def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "resync", "start tables over as they are now: target replaced, all rows read")
+    sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
+    sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
+    sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
+    sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
+    sub.add_argument("--id", help="name of the request; asking twice with one name and content is one resync")
+    sub.set_defaults(act=commands.resync)
+
+
+if __name__ == "__main__":
+    entry()

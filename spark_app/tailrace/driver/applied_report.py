@@ -1,0 +1,77 @@
+"""Tells capture what the targets hold, so that the log can be trimmed and lags counted. The target is the truth."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import Applied
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.errors import Retry
+
+log = logging.getLogger(__name__)
+
+SECONDS = 2.0
+"""Between two reports."""
+
+
+class Reporter:
+    """Called by the driver's main loop on every turn."""
+
+    def __init__(
+        self,
+        client: CaptureClient,
+        progress: Progress,
+        retry_seconds: float,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`retry_seconds`: the log is not kept for a table that has failed for longer."""
+        self._retry_seconds = retry_seconds
+        self._cut_off: frozenset[int] = frozenset()
+        self._client = client
+        self._progress = progress
+        self._clock, self._monotonic = clock, monotonic
+        self._due = -math.inf
+
+    def tell(self, state: LogState, force: bool = False) -> None:
+        """Only commits that the journal does not show: a report makes a record, and a record must not call for the next
+        report. Told again until it does show them: capture may die with what it was told."""
+        if self._monotonic() < self._due and not force:
+            return
+        self._due = self._monotonic() + SECONDS
+        moved = {
+            table_id: p
+            for table_id, p in self._progress.all().items()
+            if p.committed_record >= 0 and table_id in state.tables and _is_news(p, state.tables[table_id])
+        }
+        cut_off = self._worn_out()
+        # Capture forgets with each restart what is cut off, so it is told again and again.
+        if not moved and not cut_off and not self._cut_off:
+            return
+        try:
+            self._client.report_applied(
+                [
+                    Applied(table_id=table_id, applied_seq=p.applied_seq, applied_record=p.applied_record)
+                    for table_id, p in moved.items()
+                ],
+                sorted(cut_off),
+            )
+        except Retry as error:
+            log.debug("capture was not told: %s", error)
+            return
+        self._cut_off = cut_off
+
+    def _worn_out(self) -> frozenset[int]:
+        now = self._clock()
+        return frozenset(
+            table_id
+            for table_id, p in self._progress.all().items()
+            if p.fault is not None and now - p.fault.since > self._retry_seconds
+        )
+
+
+def _is_news(progress: TableProgress, logged: TableLog) -> bool:
+    return progress.committed_record > logged.applied_record or progress.applied_seq > logged.applied_seq

@@ -1,0 +1,206 @@
+"""What the running driver does for its HTTP server and main loop on snapshots and status (`driver.server.Control`)."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tailrace.apply.progress import Progress
+from tailrace.capture.client import CaptureClient
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import SnapshotEnded, SnapshotSuspended
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState, SnapshotState
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
+from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.status import Fault, Status
+from tailrace.driver.farewell import Farewell
+from tailrace.driver.rates import Rates
+from tailrace.driver.server import Conflict, Unknown
+from tailrace.driver.status import Moment, assemble
+from tailrace.errors import InvalidManifest, Retry, TailraceError
+from tailrace.reading.runner import SnapshotRunner
+from tailrace.seams import seam
+from tailrace.snapshot import planner
+
+STUCK_SECONDS = 300.0
+"""A loop that has not turned for this long is reported by `/healthz`."""
+
+
+class Loop(Protocol):
+    turned: float
+    """`time.monotonic()` of its last turn."""
+
+
+class DriverControl:
+    """Filled by the driver as its parts come up; answers from whatever is there."""
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.time) -> None:
+        self.name = name
+        self.progress = Progress()
+        self.journal: SharedJournal | None = None
+        self.runner: SnapshotRunner | None = None
+        self.client: CaptureClient | None = None
+        self.watch: CaptureClient | None = None
+        """For questions that are answered at once: `client` may be waiting for a record."""
+        self.loops: dict[str, Loop] = {}
+        self.farewell: Farewell | None = None
+        self.suspended = False
+        self.stopped = False
+        self.fault: Fault | None = None
+        self.capture_fault: Fault | None = None
+        """Why capture ended, while it is being started again."""
+        self._clock = clock
+        self._started = clock()
+        self._capture: StateAnswer | None = None
+        self._table_rates = Rates[int]()
+        self._snapshot_rates = Rates[str]()
+        self._rates_lock = threading.Lock()
+        self._lock = threading.Lock()
+        """One snapshot verb at a time; held while capture records."""
+
+    # ---- status ----
+
+    def ask_capture(self) -> bool:
+        """Refresh what capture says of itself; the main loop calls this. True: it has opened the journal."""
+        try:
+            self._capture = self.watch.state() if self.watch is not None else None
+        except Retry:
+            self._capture = None
+        return self._capture is not None and self._capture.record >= 0
+
+    def status(self) -> Status:
+        now = self._clock()
+        state = self.journal.state if self.journal is not None else LogState()
+        runs = self.runner.runs if self.runner is not None else {}
+        tables = self.progress.all()
+        with self._rates_lock:
+            table_rates = self._table_rates.add(now, {key: table.counters.rows for key, table in tables.items()})
+            snapshot_rates = self._snapshot_rates.add(now, _rows_read(state))
+        return assemble(
+            Moment(
+                name=self.name,
+                now=now,
+                started_at=self._started,
+                log=state,
+                tables=tables,
+                runs=runs,
+                capture=self._capture_answer(),
+                table_rates=table_rates,
+                snapshot_rates=snapshot_rates,
+                suspended=self.suspended,
+                stopped=self.stopped,
+                fault=self.fault or self.capture_fault,
+            )
+        )
+
+    def _capture_answer(self) -> StateAnswer | None:
+        """A snapshot that waits for the edge is told under the same heading as capture's own waits."""
+        answer = self._capture if self.capture_fault is None else None
+        waits = self.runner.waiting_for if self.runner is not None else None
+        if answer is None or answer.waiting_for is not None or waits is None:
+            return answer
+        return answer.model_copy(update={"waiting_for": f"a snapshot waits for {waits}"})
+
+    def unhealthy(self) -> str | None:
+        now = time.monotonic()
+        for name, loop in self.loops.items():
+            if now - loop.turned > STUCK_SECONDS:
+                return f"{name} has not turned for {now - loop.turned:.0f} s"
+        return None
+
+    # ---- snapshots ----
+
+    def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
+        journal, client = self._ready()
+        if body.spec.replicator != self.name:
+            raise InvalidManifest(
+                f"the request is for Replicator {body.spec.replicator!r}, this is {self.name!r}.", "Correct replicator."
+            )
+        # Planned before the lock: however long it takes to match the patterns, nobody else waits for it.
+        state = journal.refresh()
+        if state.renewal is not None:
+            # The first look adds all tables and plans for them; what is asked before meets none.
+            raise Retry("every table is about to be captured again", "Ask again in a few seconds.")
+        made = planner.request_plan(state, snapshot_id, body) if snapshot_id not in state.snapshots else None
+        with self._lock:
+            known = journal.refresh().snapshots.get(snapshot_id)
+            if known is None:
+                plan = made or planner.request_plan(state, snapshot_id, body)
+                suspended = [SnapshotSuspended(snapshot_id=snapshot_id, suspended=True)] if body.spec.suspend else []
+                record = client.append([plan, *suspended])
+                # Dying here loses no request: it is asked again under the same id and meets its own plan.
+                seam("snapshot.after-plan")
+            elif planner.is_plan_of(known, snapshot_id, body):
+                plan, record = known.plan, known.record
+            else:
+                raise Conflict(f"snapshot {snapshot_id} exists with another content.", "Use another name.")
+        tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
+        return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
+
+    def stop_snapshot(self, snapshot_id: str) -> None:
+        _, client = self._ready()
+        with self._lock:
+            if self._known(snapshot_id).ended is None:
+                client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="stopped by request")])
+
+    def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
+        _, client = self._ready()
+        with self._lock:
+            known = self._known(snapshot_id)
+            if known.ended is None and known.suspended != suspend:
+                client.append([SnapshotSuspended(snapshot_id=snapshot_id, suspended=suspend)])
+
+    def _known(self, snapshot_id: str) -> SnapshotState:
+        journal, _ = self._ready()
+        known = journal.refresh().snapshots.get(snapshot_id)
+        if known is None:
+            raise Unknown(f"no snapshot has the id {snapshot_id}.", "See `tailrace status` for the ids.")
+        return known
+
+    # ---- the end ----
+
+    def drop(self, data: bool) -> DropAnswer:
+        if self.farewell is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        self.loops = {}  # they end: to stand still is no ailment any more
+        return self.farewell.ask(data)
+
+    def _ready(self) -> tuple[SharedJournal, CaptureClient]:
+        if self.journal is None or self.client is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        return self.journal, self.client
+
+
+class Requests:
+    """SnapshotRequests that came with the manifest: asked until accepted; a refused one is told and dropped."""
+
+    def __init__(self, requests: Sequence[SnapshotRequest], clock: Callable[[], float] = time.monotonic) -> None:
+        self._open = list(requests)
+        self._clock = clock
+        self._since = clock()
+        self.refused: list[TailraceError] = []
+
+    @property
+    def open(self) -> int:
+        return len(self._open)
+
+    def turn(self, control: DriverControl) -> None:
+        state = control.journal.state if control.journal is not None else LogState()
+        if not state.tables:
+            return  # capture has not looked at the source yet: no pattern can match
+        for request in list(self._open):
+            body = SnapshotBody(name=request.metadata.name, spec=request.spec)
+            try:
+                control.request(planner.request_id(request), body)
+            except Retry:
+                continue
+            except TailraceError as error:
+                self.refused.append(error)
+            self._open.remove(request)
+
+
+def _rows_read(state: LogState) -> dict[str, int]:
+    """By snapshot that has not ended."""
+    running = {key: snapshot for key, snapshot in state.snapshots.items() if snapshot.ended is None}
+    return {key: sum(t.rows_done for t in snapshot.tables.values()) for key, snapshot in running.items()}

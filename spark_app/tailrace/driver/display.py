@@ -1,0 +1,270 @@
+"""What `tailrace run` and `tailrace status` show: a live table on a terminal, one line every few seconds elsewhere,
+JSON lines with `--json`. Renders status documents; knows nothing else.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
+from tailrace.driver.status import total
+
+LINE_SECONDS = 5.0
+"""Between two lines without a terminal."""
+MAX_TABLES = 20
+"""Rows of the live view; failing and busy tables come first."""
+MAX_SNAPSHOTS = 5
+"""A first start has one for each table."""
+MAX_FAULTS = 5
+SHARE = 0.02
+"""Of a core's time: what showing may cost, with however many tables."""
+COLUMNS = ("table", "state", "behind", "rows/s", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault")
+SPARED = ("snapshot rows", "holes", "fault", "deletes", "updates", "inserts", "rows/s", "behind")
+"""Left out of a narrow view, in this order; what is wrong stands in full below."""
+SNAPSHOT_COLUMNS = ("snapshot", "bar", "share", "rows", "speed", "left", "reading")
+SNAPSHOT_SPARED = ("reading", "rows", "bar", "left", "speed")
+STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STOPPED": "red", "WAITING": "yellow"}
+
+
+class Display(Protocol):
+    def show(self, status: Status, last: bool = False) -> None:
+        """`last`: nothing comes after it."""
+
+    def close(self) -> None: ...
+
+
+class LiveDisplay:
+    """A terminal: redrawn in place, the log scrolls above it."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def show(self, status: Status, last: bool = False) -> None:
+        self._live.update(render(status), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+class LineDisplay:
+    """One line per few seconds, at once when the state's word changes, and at the end."""
+
+    def __init__(self, write: Callable[[str], None], json: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._json = json
+        self._clock = clock
+        self._due = 0.0
+        self._state = ""
+
+    def show(self, status: Status, last: bool = False) -> None:
+        now = self._clock()
+        if now < self._due and status.state == self._state and not last:
+            return
+        self._due, self._state = now + LINE_SECONDS, status.state
+        self._write(status.model_dump_json(by_alias=True) if self._json else line(status))
+
+    def close(self) -> None:
+        pass
+
+
+class Paced:
+    """Shows `status()` whenever asked, but not so often that it costs more than `SHARE`: the status of two thousand
+    tables takes some 50 ms to assemble. Only CPU counts: a machine that stalls must not silence the view."""
+
+    def __init__(
+        self,
+        view: Display,
+        status: Callable[[], Status],
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._view = view
+        self._status = status
+        self._clock = clock
+        self._cpu = cpu
+        self._due = float("-inf")
+
+    def show(self, last: bool = False) -> None:
+        now, spent = self._clock(), self._cpu()
+        if now < self._due and not last:
+            return
+        self._view.show(self._status(), last=last)
+        self._due = now + (self._cpu() - spent) / SHARE
+
+    def close(self) -> None:
+        self._view.close()
+
+
+def on_terminal(json: bool) -> bool:
+    return not json and sys.stdout.isatty()
+
+
+def choose(json: bool) -> Display:
+    if on_terminal(json):
+        return LiveDisplay(Console())
+    return LineDisplay(lambda text: print(text, flush=True), json)
+
+
+def line(status: Status) -> str:
+    """`shop Running, 2/3 tables replicating, lag 0.4 s, …`"""
+    count = total(status)
+    parts = [
+        f"{status.name} {status.state}",
+        f"{status.tables_replicating}/{status.tables_total} tables replicating",
+        f"lag {seconds(status.apply.lag_seconds)}",
+        f"{status.apply.rows_per_second:,.0f} rows/s",
+        f"+{count.inserts:,} ~{count.updates:,} -{count.deletes:,}",
+    ]
+    under_way = running(status)
+    parts += [f"snapshot {_name(s)} {percent(s)} ({s.rows_done:,} rows)" for s in under_way[:MAX_SNAPSHOTS]]
+    if len(under_way) > MAX_SNAPSHOTS:
+        parts.append(f"{len(under_way) - MAX_SNAPSHOTS} more snapshots")
+    return ", ".join(parts) + (f" | {status.message}" if status.message else "")
+
+
+def running(status: Status) -> list[SnapshotStatus]:
+    return [s for s in status.snapshots if s.state in ("Pending", "Running", "Paused")]
+
+
+def percent(snapshot: SnapshotStatus) -> str:
+    return f"{100 * _share(snapshot):.0f}%"
+
+
+def _share(snapshot: SnapshotStatus) -> float:
+    return min(snapshot.rows_done / snapshot.rows_estimated, 1.0) if snapshot.rows_estimated else 0.0
+
+
+def seconds(value: float | None) -> str:
+    if value is None:
+        return "?"
+    if value < 120:
+        return f"{value:.1f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def _name(snapshot: SnapshotStatus) -> str:
+    return snapshot.name or (snapshot.tables[0].name if len(snapshot.tables) == 1 else snapshot.id)
+
+
+def render(status: Status) -> RenderableType:
+    """The whole view of one status."""
+    parts: list[RenderableType] = [_head(status)]
+    if running(status):
+        parts.append(_snapshots(status))
+    if status.tables:
+        parts.append(_tables(status))
+    parts += _faults(status)
+    return Group(*parts)
+
+
+def _faults(status: Status) -> list[RenderableType]:
+    """What is wrong and what to do about it, in full."""
+    found = [(status.name, status.fault), *((table.name, table.fault) for table in status.tables)]
+    failing = [(name, fault) for name, fault in found if fault is not None]
+    lines: list[RenderableType] = [_fault(name, fault) for name, fault in failing[:MAX_FAULTS]]
+    return [*lines, f"… and {len(failing) - MAX_FAULTS} more faults"] if len(failing) > MAX_FAULTS else lines
+
+
+def _fault(name: str, fault: Fault) -> Text:
+    fix = f". Fix: {fault.fix}" if fault.fix else ""
+    return Text.assemble((f"{name} ", "bold"), (f"{fault.name}: {fault.message.rstrip('.')}", "red"), fix)
+
+
+def _head(status: Status) -> Text:
+    capture, apply = status.capture, status.apply
+    text = Text.assemble(
+        (status.name, "bold"), "  ",
+        (status.state, "red" if status.state == "Failing" else "green"),
+        f"   captured to {capture.position or '?'} (behind {seconds(capture.lag_seconds)})",
+        f"   applied behind {seconds(apply.lag_seconds)}   {apply.rows_per_second:,.0f} rows/s",
+    )  # fmt: skip
+    if status.message:
+        text.append(f"\n{status.message}", "yellow")
+    return text
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A table that leaves out whole columns where they do not fit: half a number says something else."""
+
+    titles: tuple[str, ...]
+    left: tuple[str, ...]
+    """Columns of words; the others are numbers."""
+    spared: tuple[str, ...]
+    rows: Sequence[Sequence[RenderableType]]
+    header: bool = True
+    more: int = 0
+    """Rows that are not shown."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        tables = (self._table(frozenset(self.spared[:count])) for count in range(len(self.spared) + 1))
+        unlimited = options.update(max_width=sys.maxsize)
+        for table in tables:
+            if console.measure(table, options=unlimited).maximum <= options.max_width:
+                break
+        yield table
+        if self.more:
+            yield f"… and {self.more} more"
+
+    def _table(self, without: frozenset[str]) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim", show_header=self.header)
+        kept = [place for place, title in enumerate(self.titles) if title not in without]
+        for title in (self.titles[place] for place in kept):
+            table.add_column(title, justify="left" if title in self.left else "right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(row[place] for place in kept))
+        return table
+
+
+def _snapshots(status: Status) -> Fitted:
+    under_way = running(status)
+    rows = [_snapshot_cells(snapshot) for snapshot in under_way[:MAX_SNAPSHOTS]]
+    more = len(under_way) - len(rows)
+    return Fitted(SNAPSHOT_COLUMNS, SNAPSHOT_COLUMNS, SNAPSHOT_SPARED, rows, header=False, more=more)
+
+
+def _snapshot_cells(snapshot: SnapshotStatus) -> list[RenderableType]:
+    chunks = [r for t in snapshot.tables for r in t.running]
+    return [
+        f"snapshot {_name(snapshot)}",
+        ProgressBar(total=1.0, completed=_share(snapshot), width=24),
+        percent(snapshot),
+        f"{snapshot.rows_done:,} of about {snapshot.rows_estimated:,} rows",
+        f"{snapshot.rows_per_second:,.0f}/s" if snapshot.state == "Running" else snapshot.state,
+        "" if snapshot.seconds_left is None else f"{seconds(snapshot.seconds_left)} left",
+        f"reading {chunks[0]}" + (f" and {len(chunks) - 1} more" if len(chunks) > 1 else "") if chunks else "",
+    ]
+
+
+def _tables(status: Status) -> Fitted:
+    shown = sorted(status.tables, key=_urgency)[:MAX_TABLES]
+    rows = [_cells(row) for row in sorted(shown, key=lambda t: t.name)]
+    return Fitted(COLUMNS, ("table", "state", "fault"), SPARED, rows, more=len(status.tables) - len(shown))
+
+
+def _urgency(table: TableStatus) -> tuple[bool, bool, float]:
+    return (table.fault is None, table.state == "REPLICATING", -(table.lag_seconds or 0.0))
+
+
+def _cells(table: TableStatus) -> list[RenderableType]:
+    count = table.counters
+    numbers = (count.inserts, count.updates, count.deletes, count.snapshot_rows)
+    return [
+        table.name,
+        Text(table.state, STYLES[table.state]),
+        seconds(table.lag_seconds),
+        f"{table.rows_per_second:,.0f}",
+        *(f"{n:,}" for n in numbers),
+        str(table.holes or ""),
+        Text(table.fault.name if table.fault else "", "red"),
+    ]

@@ -1,0 +1,284 @@
+"""The driver's main process: brings the parts up, turns its loop until something ends it, takes them down in order.
+
+    capture (child process) ── journal ──> ApplyStream ──> Applier ──> target tables
+                                   └─────> SnapshotRunner ── chunk jobs ──> capture registers
+
+Called by `tailrace run`. Returns the exit code, or raises the error whose exit code it is. The parts are made in
+`driver.launch`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tailrace import privacy, sources
+from tailrace.apply.applier import fault_of
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.status import TableStatus
+from tailrace.contract.units import seconds
+from tailrace.driver import display, launch
+from tailrace.driver.applied_report import Reporter
+from tailrace.driver.control import DriverControl, Requests
+from tailrace.driver.farewell import Farewell
+from tailrace.driver.launch import Parts, Settings
+from tailrace.driver.once import OnceCheck, Verdict
+from tailrace.driver.shutdown import Ending
+from tailrace.driver.supervise import CaptureProcess
+from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
+from tailrace.sources.api import Source
+from tailrace.spark import class_archive, session
+from tailrace.storage.store import Storage
+from tailrace.targets import places
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.5
+START_LOOK_SECONDS = 0.2
+TIDY_UP_SECONDS = 20.0
+"""That `--once` grants the compaction of what it wrote: a table that only short runs write to has no other time."""
+SHORTEST_TAIL = 0.05
+"""Between two looks for a new record, however short the apply interval is."""
+
+
+def run(settings: Settings) -> int:
+    """From start to end."""
+    if settings.replicator.spec.suspend:
+        log.warning("spec.suspend is set: nothing is started, and the source keeps its log meanwhile")
+        return 0
+    privacy.configure(settings.replicator.spec.show_values)
+    places.require(settings.replicator.spec)
+    settings.folder.take()
+    return Driver(settings).run()
+
+
+class Driver:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spec = settings.replicator.spec
+        self._folder = settings.folder
+        self._name = settings.replicator.metadata.name
+        self._control = control = DriverControl(self._name)
+        control.suspended = self._spec.apply.suspend
+        control.client = CaptureClient(self._folder.socket, timeout=60)
+        control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
+        self._reporter = Reporter(control.watch, control.progress, seconds(self._spec.retry.time))
+        self._ending = Ending()
+        self._failing: list[TableStatus] = []
+        """As the last status has them; the last lines of the log name them."""
+        self._farewell = control.farewell = Farewell(
+            settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
+        )
+        self._broken: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self.turned = time.monotonic()
+
+    def run(self) -> int:
+        self._ending.listen()
+        server = launch.server(self._settings, self._control)
+        capture = launch.capture_process(self._settings)
+        view = display.Paced(display.choose(self._settings.json), self._control.status)
+        try:
+            capture.start()
+            code = self._work(capture, view)
+        except TailraceError as error:
+            self._control.fault, self._control.stopped = fault_of(error, time.time()), isinstance(error, Stop)
+            self._show_last(view)
+            raise
+        finally:
+            self._ending.set()
+            capture.stop()
+            try:
+                self._farewell.carry_out()
+            finally:
+                server.close()
+                self._folder.retract()
+                self._folder.release()
+                view.close()  # last: a terminal that is gone must not keep capture alive
+        self._ending.tell_end(self._failing)
+        return code
+
+    def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
+        source = sources.open(self._spec.source, f"tailrace {self._name}", self._settings.secrets)
+        once = OnceCheck(position_at_start(source, self._spec)) if self._settings.once else None
+        spark = self._spark(capture)
+        if spark is None:
+            return 0
+        try:
+            journal = self._journal(capture, view)
+            if journal is None:
+                return 0
+            self._control.journal = journal
+            progress = self._control.progress
+            parts = launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal)
+            self._control.runner = parts.runner
+            try:
+                return self._loop(parts, view, once)
+            finally:
+                self._take_down(parts, view)
+        finally:
+            if not self._ending.hurried:
+                without_jvm_errors("Spark", lambda: session.stop(spark))
+
+    def _spark(self, capture: CaptureProcess) -> SparkSession | None:
+        """None: a signal came first. What capture refuses, it refuses long before Spark is up."""
+        folder, options = self._folder, class_archive.java_options()
+        starting = session.Starting(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
+        try:
+            while not self._ending.is_set():
+                spark = starting.wait(START_LOOK_SECONDS)
+                if spark is not None:
+                    return spark
+                capture.check()
+        except TailraceError:
+            starting.abandon(capture.pid)
+            raise
+        starting.abandon(capture.pid)
+        return None
+
+    def _journal(self, capture: CaptureProcess, view: display.Paced) -> SharedJournal | None:
+        """Wait for record 0, and show what it waits for; None: a signal came first."""
+        storage = Storage.open(self._spec.storage)
+        while not self._ending.is_set():
+            self._look_after(capture)
+            try:
+                reader = JournalReader.open(storage)
+                if reader.state.origin is not None:
+                    return SharedJournal(reader)
+            except Retry as error:
+                log.warning("%s", error)
+            view.show()
+            self._ending.wait(TURN_SECONDS)
+        return None
+
+    def _look_after(self, capture: CaptureProcess) -> None:
+        capture.check()
+        if self._control.ask_capture():
+            capture.works()
+        self._control.capture_fault = capture.fault
+
+    def _take_down(self, parts: Parts, view: display.Paced) -> None:
+        """Commits under way end; nothing is waited for when that was asked twice."""
+        self._ending.set()
+        if self._farewell.namespace_ends:
+            self._ending.hurry()  # the pod has little time, and the source comes first
+        if self._ending.hurried:
+            return
+        without_jvm_errors("the apply stream", parts.stream.stop)
+        parts.runner.stop()
+        parts.applier.stop()
+        for thread in self._threads:
+            thread.join(10)
+        self._reporter.tell(parts.journal.state, force=True)
+        self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
+        self._show_last(view)
+
+    def _show_last(self, view: display.Paced) -> None:
+        try:
+            view.show(last=True)
+        except OSError as error:
+            log.warning("the last status could not be shown: %s", error)
+
+    # ---- running ----
+
+    def _loop(self, parts: Parts, view: display.Paced, once: OnceCheck | None) -> int:
+        control, requests = self._control, Requests(self._settings.requests)
+        self.turned = time.monotonic()
+        control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
+        waits_for = ""
+        self._spawn("snapshot-planner", parts.runner.turn)
+        self._spawn("journal-tail", self._tail(parts))
+        if not self._spec.apply.suspend:
+            parts.applier.offer(parts.journal.state.number)
+            parts.stream.start()
+            control.loops["apply"] = parts.applier
+        while not self._ending.wait(TURN_SECONDS):
+            self.turned = time.monotonic()
+            self._look_after(parts.capture)
+            session.check(parts.spark, self._folder.spark_log)
+            if self._broken is not None:
+                raise self._broken
+            state = parts.journal.state
+            if not self._spec.apply.suspend:
+                self._keep_applying(parts, state.number)
+            requests.turn(control)
+            if requests.refused:
+                raise requests.refused[0]
+            self._reporter.tell(state)
+            view.show()
+            if once is not None:
+                verdict = once.look(state, control.progress.all(), requests.open)
+                if verdict.done:
+                    self._keep_applying(parts, state.number)  # raises what all tables were refused with just now
+                    parts.applier.tidy_up(TIDY_UP_SECONDS)
+                    return self._ended(verdict)
+                if verdict.waits_for != waits_for:
+                    log.debug("--once: %s", verdict.waits_for)
+                waits_for = verdict.waits_for
+        return 0
+
+    def _keep_applying(self, parts: Parts, number: int) -> None:
+        """The stream brings new records; tables whose pause is over are offered here, and all while the stream is
+        being started again."""
+        parts.applier.offer(parts.applier.through if parts.stream.running else number)
+
+    def _ended(self, verdict: Verdict) -> int:
+        if verdict.withheld:
+            names = ", ".join(verdict.withheld)
+            log.warning("withheld because of changes after the start, until the next run reads them: %s", names)
+        if not verdict.failed:
+            log.info("everything up to the source's position at start is applied")
+            return 0
+        log.error("not complete: %s", ", ".join(verdict.failed))
+        return 1
+
+    def _tail(self, parts: Parts) -> Callable[[], None]:
+        """Twice per apply interval: new records must not wait for the main loop's slower turn."""
+        pause = max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
+
+        def turn() -> None:
+            parts.stream.tell(parts.journal.refresh().number)
+            self._ending.wait(pause)
+
+        return turn
+
+    def _spawn(self, name: str, turn: Callable[[], None]) -> None:
+        def run() -> None:
+            while not self._ending.is_set():
+                try:
+                    turn()
+                except Retry as error:
+                    log.warning("%s: %s", name, error)
+                    self._ending.wait(1.0)
+                except BaseException as error:  # the main loop raises it
+                    self._broken = error
+                    return
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+
+def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
+    """A JVM that died cannot stop anything any more; what ended the run must not be hidden by that."""
+    try:
+        stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        log.warning("%s did not stop cleanly: %s", what, privacy.error_text(error))
+
+
+def position_at_start(source: Source, spec: ReplicatorSpec) -> int:
+    """The end of the source's log now. There must be a table to bring there, or `--once` would never end."""
+    with source.session() as session:
+        position = session.log_end()  # refused here as by capture, but before this look has found fault with the tables
+        if not session.tables(spec.tables, spec.options):
+            patterns = ", ".join(spec.tables.include)
+            raise SourceRefused(f"no table matches {patterns}, so --once has nothing to do.", "Correct tables.include.")
+    return position

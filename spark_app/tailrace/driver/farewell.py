@@ -1,0 +1,112 @@
+"""What a driver does at its source before it goes for good. It holds the credentials; later nobody may have them.
+
+Asked over HTTP by the operator (`ask`, `POST /drop`), when the Replicator is deleted; or by itself, when a signal ends
+it because its whole namespace is being deleted: no Job can run there any more. The driver calls `carry_out` after
+capture and Spark have ended.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tailrace.contract.driver import DropAnswer, DropReport
+from tailrace.contract.resources import Replicator
+from tailrace.driver.cluster import namespace_ends
+from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.shutdown import Ending
+from tailrace.errors import TailraceError
+from tailrace.removal import drop
+
+log = logging.getLogger(__name__)
+PAUSE_SECONDS = 5.0
+"""Between two attempts: the source or the storage may be away for a while."""
+HURRIED_PAUSE_SECONDS = 1.0
+LINGER_TURN_SECONDS = 0.5
+
+
+class Farewell:
+    def __init__(
+        self,
+        replicator: Replicator,
+        secrets: Path | None,
+        folder: RunFolder,
+        ending: Ending,
+        *,
+        ends: Callable[[], bool] = lambda: namespace_ends(os.environ),
+        reread: Callable[[], Replicator] | None = None,
+    ) -> None:
+        """`ends` tells whether the pod's namespace is being deleted; `reread` what the manifest says by now."""
+        self._replicator = replicator
+        self._secrets = secrets
+        self._folder = folder
+        self._ending = ending
+        self._ends = ends
+        self._reread = reread
+        self._lock = threading.Lock()
+        self._asked: bool | None = None
+        """Whether the data goes too; None: nobody asked."""
+        self._ended: bool | None = None
+        self._report: DropReport | None = None
+        self._message = "the driver ends its work first"
+
+    def ask(self, data: bool) -> DropAnswer:
+        """Order it, and say how far it is. The first order counts."""
+        with self._lock:
+            if self._asked is None:
+                log.info("asked to drop what was made in the source%s", " and the data" if data else "")
+                self._asked = data
+                self._ending.set()
+        report = self._report
+        return DropAnswer(done=report is not None, report=report, message=self._message if report is None else "")
+
+    @property
+    def namespace_ends(self) -> bool:
+        """Looked at once, after a signal."""
+        if self._ended is None and self._ending.signalled:
+            self._ended = self._ends()
+        return self._ended is True
+
+    def carry_out(self) -> None:
+        """Nothing, unless it was asked for or the namespace ends. Dying anywhere: the Job does the rest, or nobody can,
+        and the operator says so."""
+        if self._asked is None and self.namespace_ends:
+            log.warning("the namespace is being deleted: what was made in the source is dropped now")
+            self._asked = self._data_too()
+        if self._asked is None:
+            return
+        steps: list[drop.Step] = []
+        while True:
+            try:
+                for step in drop.drop(self._replicator, self._secrets, self._folder.path, data=self._asked):
+                    log.info("%s", step)
+                    steps.append(step)
+                    drop.leave(drop.report_of(self._replicator, steps, complete=False))
+                break
+            except TailraceError as error:
+                self._message = f"{error.name}: {error.message}"
+                log.warning("%s; tried again in %.0f s", error, PAUSE_SECONDS)
+            if self.namespace_ends:
+                time.sleep(HURRIED_PAUSE_SECONDS)  # until it succeeds or the pod's time is over
+            elif self._pause(PAUSE_SECONDS):
+                return  # told to end meanwhile: whoever asked has another way
+        report = drop.report_of(self._replicator, steps, complete=True)
+        drop.leave(report)
+        self._report = report
+        while not self._ending.signalled:  # the answer is fetched by whoever asked, who then ends this process
+            self._pause(LINGER_TURN_SECONDS)
+
+    def _data_too(self) -> bool:
+        """By the manifest of now: a changed deletionPolicy restarts no driver. Nothing is deleted on a guess."""
+        try:
+            return self._reread is not None and self._reread().spec.deletion_policy == "Delete"
+        except TailraceError as error:
+            log.warning("the data is kept: %s", error)
+            return False
+
+    def _pause(self, seconds: float) -> bool:
+        """Up to so long; True: a signal came."""
+        self._ending.pause(seconds)
+        return self._ending.signalled

@@ -1,0 +1,192 @@
+"""Makes the driver's parts out of its settings: status server, capture's process, applier, planner and stream.
+
+Called by `driver.driver`, which turns them and takes them down. Nothing here runs by itself, except the status server.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.apply.applier import Applier
+from tailrace.apply.progress import Progress
+from tailrace.apply.stream import ApplyStream
+from tailrace.apply.table_worker import TableWorker
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import TableSchema
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.contract.resources import Replicator, SnapshotRequest
+from tailrace.contract.units import seconds
+from tailrace.driver import display
+from tailrace.driver.control import DriverControl
+from tailrace.driver.ownership import Ownership
+from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.server import Server
+from tailrace.driver.supervise import CaptureProcess
+from tailrace.errors import InvalidManifest, Retry
+from tailrace.reading.runner import SnapshotRunner
+from tailrace.reading.steps import Tools
+from tailrace.sources.api import Source
+from tailrace.storage.store import Storage
+from tailrace.targets.lake import open as targets
+from tailrace.targets.lake.files.layout import Layout
+
+log = logging.getLogger(__name__)
+
+BATCH_PATIENCE = 2.0
+"""A micro-batch waits this long for its tables; slower ones go on beside the next batch."""
+ANSWER_SECONDS = 5.0
+"""What the main loop asks of capture is answered at once, or asked again in the next turn."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    replicator: Replicator
+    requests: tuple[SnapshotRequest, ...]
+    folder: RunFolder
+    once: bool = False
+    json: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    token_file: Path | None = None
+    secrets: Path | None = None
+    """Folder with a folder per mounted Secret."""
+    resync: Path | None = None
+    """SnapshotRequest by which the stream begins anew; the file may be missing."""
+    reread: Callable[[], Replicator] | None = None
+    """The manifest as it is by now."""
+    log_format: str = "text"
+    log_level: str = "info"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What turns while the driver runs."""
+
+    capture: CaptureProcess
+    applier: Applier
+    runner: SnapshotRunner
+    stream: ApplyStream
+    journal: SharedJournal
+    spark: SparkSession
+
+
+def server(settings: Settings, control: DriverControl) -> Server:
+    """Listens, and is announced in the run directory."""
+    given = settings.token_file
+    token = settings.folder.make_token() if given is None else _token(given)
+    try:
+        made = Server(control, settings.host, settings.port, token)
+    except OSError as error:
+        raise InvalidManifest(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}.",
+            "Give an address of this machine and a free port with --listen.",
+        ) from error
+    made.start()
+    settings.folder.announce(made.url, given)
+    log.info("status at %s/status", made.url)
+    return made
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidManifest(f"cannot read the token file {path}: {error}.", "Correct --token-file.") from error
+    if not token:
+        raise InvalidManifest(f"the token file {path} is empty.", "Write the bearer token into it.")
+    return token
+
+
+def capture_process(settings: Settings) -> CaptureProcess:
+    """Capture as a child, with a copy of the manifest in the run directory."""
+    folder = settings.folder
+    copy = folder.path / "replicator.json"
+    document = settings.replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True)
+    changed = not copy.exists() or copy.read_text() != document
+    copy.write_text(document)
+    command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(copy)]
+    command += ["--run-dir", str(folder.path), "--socket", str(folder.socket)]
+    command += ["--log-format", settings.log_format, "--log-level", settings.log_level]
+    if settings.secrets is not None:
+        command += ["--secrets", str(settings.secrets)]
+    if settings.resync is not None:
+        command += ["--resync", str(settings.resync)]
+    # On a terminal the live display has the screen.
+    output = folder.path / "capture.log" if display.on_terminal(settings.json) else None
+    if output is not None:
+        command += ["--log-file", str(output)]  # what Python itself prints goes there too, see `supervise`
+    return CaptureProcess(command, folder.path, lambda: not changed and _answers(folder.socket), output=output)
+
+
+def _answers(socket: Path) -> bool:
+    with CaptureClient(socket, ANSWER_SECONDS) as client:
+        try:
+            client.state()
+        except Retry:
+            return False
+    return True
+
+
+def _claimed(socket: Path) -> int:
+    """The epoch of the capture that runs now; -1: it has none yet, or does not answer."""
+    with CaptureClient(socket, ANSWER_SECONDS) as client:
+        try:
+            return client.state().epoch
+        except Retry:
+            return -1
+
+
+def parts(
+    settings: Settings,
+    progress: Progress,
+    source: Source,
+    *,
+    capture: CaptureProcess,
+    spark: SparkSession,
+    journal: SharedJournal,
+) -> Parts:
+    """All that needs the session and the journal."""
+    spec, folder = settings.replicator.spec, settings.folder
+    lake = Storage.open(spec.target)
+    engine = targets.LakeEngine(spark, Storage.open(spec.storage), lake)
+    ownership = Ownership(journal, lambda: _claimed(folder.socket))
+    open_table = targets.opener(spec, spark, lake, ownership.check)
+    retry = seconds(spec.retry.time)
+    applier = Applier(
+        journal,
+        progress,
+        lambda table: TableWorker(table.table_id, open_table(table), engine, progress, table.generation),
+        lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
+        retry_seconds=retry,
+    )
+    origin = journal.state.origin
+    assert origin is not None
+    tools = Tools(
+        source=source.bound_to(origin),
+        options=spec.options,
+        storage=lake,
+        socket=folder.socket,
+        spark=spark,
+        journal=journal,
+        layouts=lambda table_id, schema: _layout(applier, table_id, schema),
+        lost=applier.lost_chunks,
+        opened=lambda table_id: (worker := applier.worker(table_id)) is not None and worker.opened,
+    )
+    stream = ApplyStream(
+        spark,
+        folder.checkpoint,
+        interval=f"{int(seconds(spec.apply.interval) * 1000)} milliseconds",
+        apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
+    )
+    runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=retry)
+    return Parts(capture, applier, runner, stream, journal, spark)
+
+
+def _layout(applier: Applier, table_id: int, schema: TableSchema) -> tuple[Layout, str] | None:
+    worker = applier.worker(table_id)
+    layout = worker.layout(schema) if worker is not None else None
+    return None if worker is None or layout is None else (layout, worker.table.location)

@@ -1,0 +1,135 @@
+"""When `--once` is done: pure, asked by the driver's main loop on every turn.
+
+Done is: capture has recorded everything up to the source's position at the start, every snapshot that is wanted has
+ended, every table has covered the record at which all of that was first true, and every row that was withheld there
+has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
+make new ones for ever); they are counted, and the next run reads them. Tables that are stopped (and were tried with all
+of that: a snapshot may have healed them), or whose last snapshot failed (in an earlier run, too), do not hold the end
+up either; they make it a failure, and so do failed snapshots.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailrace.apply.progress import TableProgress
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
+from tailrace.driver.status import unread
+from tailrace.snapshot import planner
+
+NO_PROGRESS = TableProgress()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    done: bool
+    waits_for: str = ""
+    failed: tuple[str, ...] = ()
+    """Names of tables and snapshots."""
+    withheld: tuple[str, ...] = ()
+    """Tables with rows that changes after the start have made unknown: `s.t (2 rows)`."""
+
+
+class OnceCheck:
+    """Keeps the record that counts. `position`: the source's at start."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+        self._record: int | None = None
+        self._since: int | None = None
+        self._owed: dict[int, frozenset[Key]] | None = None
+        """By table: what was withheld when all tables had covered the record, and has not been seen since."""
+        self._repaired: dict[str, int] = {}
+        """Repairs that ended since, with the record at which that was noticed."""
+
+    def look(self, state: LogState, progress: Mapping[int, TableProgress], open_requests: int) -> Verdict:
+        if self._since is None:
+            self._since = state.number
+        failed = [t for t in _live(state) if _failed(t, state, progress)]
+        healthy = {t.table_id: t for t in _live(state) if t not in failed}
+        waits = self._waits(state, open_requests, {t.table_id: _tried(t, state, progress) for t in failed})
+        if waits:
+            self._record = self._owed = None
+            return Verdict(False, waits)
+        if self._record is None:
+            self._record = state.number
+        now = {table_id: progress.get(table_id, NO_PROGRESS) for table_id in healthy}
+        behind = [table_id for table_id, p in now.items() if p.applied_record < self._record]
+        untried = [t for t in failed if _untried(t, progress, self._record)]
+        if untried:
+            return Verdict(False, f"{untried[0].schema.name} is to be tried again")
+        if behind:
+            return Verdict(False, f"{healthy[behind[0]].schema.name} has not applied record {self._record}")
+        owed = self._still_owed(state, now)
+        if owed:
+            return Verdict(False, f"{len(owed)} tables have rows that are still to be read again")
+        names = [t.schema.name for t in failed] + [f"snapshot {name}" for name in self._failed_snapshots(state)]
+        withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
+        return Verdict(True, failed=tuple(names), withheld=withheld)
+
+    def _waits(self, state: LogState, open_requests: int, refused: Mapping[int, int]) -> str:
+        if state.position < self._position:
+            return "capture has not reached the source's position at start"
+        if not state.tables:
+            return "no table is captured yet"
+        if open_requests:
+            return "snapshot requests are not accepted yet"
+        if planner.wanted(state, {}):
+            return "a snapshot is to be planned"
+        under_way = [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
+        running = [s.plan for s in under_way if not _stuck(s, refused)]
+        return f"snapshot {running[0].snapshot_id} is under way" if running else ""
+
+    def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
+        """A key is paid back once it is seen filled, or once a repair of it that began later is applied: a key that
+        is written all the time may be withheld again in the very batch that fills it."""
+        if self._owed is None:
+            self._owed = {table_id: p.holes for table_id, p in now.items() if p.holes}
+        left = {i: keys & now[i].holes for i, keys in self._owed.items() if i in now}
+        for s in state.snapshots.values():
+            if not _fills_holes(s.plan) or s.ended is None or s.record <= (self._record or 0):
+                continue
+            ended = self._repaired.setdefault(s.plan.snapshot_id, state.number)
+            for table_id in left.keys() & set(s.plan.tables):
+                if s.ended.outcome == "completed" and now[table_id].applied_record >= ended:
+                    left[table_id] -= set(s.plan.keys or ())
+        self._owed = {table_id: keys for table_id, keys in left.items() if keys}
+        return self._owed
+
+    def _failed_snapshots(self, state: LogState) -> list[str]:
+        return [
+            s.plan.request or s.plan.snapshot_id
+            for s in state.snapshots.values()
+            if s.ended is not None and s.ended.outcome == "failed" and s.record > (self._since or 0)
+        ]
+
+
+def _live(state: LogState) -> list[TableLog]:
+    return [t for t in state.tables.values() if not t.removed]
+
+
+def _stuck(snapshot: SnapshotState, refused: Mapping[int, int]) -> bool:
+    """Only tables are left to be read that failed with this snapshot in the log: no chunk of theirs is begun."""
+    left = [table_id for table_id, part in snapshot.tables.items() if part.finished is None]
+    return bool(left) and all(refused.get(table_id, -1) >= snapshot.record for table_id in left)
+
+
+def _fills_holes(plan: SnapshotPlanned) -> bool:
+    return plan.reason == "repair" and plan.keys is not None
+
+
+def _tried(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> int:
+    """The record with which a failed table failed."""
+    at = progress.get(table.table_id, NO_PROGRESS)
+    return at.refused_record if at.stopped and table.stopped is None else state.number
+
+
+def _untried(table: TableLog, progress: Mapping[int, TableProgress], record: int) -> bool:
+    at = progress.get(table.table_id, NO_PROGRESS)
+    return table.stopped is None and at.stopped and max(at.applied_record, at.refused_record) < record
+
+
+def _failed(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> bool:
+    stopped = table.stopped is not None or progress.get(table.table_id, NO_PROGRESS).stopped
+    return stopped or unread(state, table) is not None

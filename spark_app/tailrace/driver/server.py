@@ -1,0 +1,187 @@
+"""The driver's HTTP server for `tailrace.contract.driver`: status, metrics, health and the verbs.
+
+Threads of the standard library's server call the `Control` that the driver gives; the verbs that change something need
+the bearer token. Bodies are bounded, so that nobody can fill the driver's memory.
+"""
+
+import hmac
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Protocol
+from urllib.parse import unquote
+
+from pydantic import BaseModel, ValidationError
+
+from tailrace.contract.driver import (
+    DROP,
+    HEALTH,
+    METRICS,
+    SNAPSHOTS,
+    STATUS,
+    DropAnswer,
+    DropBody,
+    Problem,
+    SnapshotAnswer,
+    SnapshotBody,
+    SuspendBody,
+)
+from tailrace.contract.manifest import invalid
+from tailrace.contract.status import Status
+from tailrace.driver import metrics
+from tailrace.errors import InvalidManifest, Retry, TailraceError
+
+MAX_BODY = 4 << 20
+"""Bytes; ten thousand keys of a SnapshotRequest fit."""
+TIMEOUT = 30.0
+"""Seconds a client may take to send its request."""
+
+
+class Conflict(TailraceError):
+    """The id holds another body."""
+
+
+class Unknown(TailraceError):
+    """No snapshot has this id."""
+
+
+class Control(Protocol):
+    """What the driver does for the server. Methods may block until the journal holds what was asked."""
+
+    def status(self) -> Status: ...
+    def unhealthy(self) -> str | None:
+        """The reason; None: healthy."""
+        ...
+
+    def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer: ...
+    def stop_snapshot(self, snapshot_id: str) -> None: ...
+    def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None: ...
+    def drop(self, data: bool) -> DropAnswer:
+        """Answers at once, however far it is."""
+        ...
+
+
+class Server:
+    """Listens from `start` to `close`; `url` has the port that was really taken."""
+
+    def __init__(self, control: Control, host: str, port: int, token: str) -> None:
+        handler = type("Handler", (_Handler,), {"control": control, "token": token})
+        self._server = ThreadingHTTPServer((host, port), handler)
+        self._server.daemon_threads = True
+        self._thread = Thread(target=self._server.serve_forever, name="status-server", daemon=True)
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    control: Control
+    token: str
+    protocol_version = "HTTP/1.1"
+    timeout = TIMEOUT
+
+    def do_GET(self) -> None:
+        if self.path == STATUS:
+            self._send(200, self.control.status())
+        elif self.path == METRICS:
+            self._reply(200, metrics.render(self.control.status()), "text/plain; version=0.0.4; charset=utf-8")
+        elif self.path == HEALTH:
+            reason = self.control.unhealthy()
+            self._reply(200 if reason is None else 503, (reason or "ok").encode(), "text/plain; charset=utf-8")
+        else:
+            self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
+
+    def do_PUT(self) -> None:
+        self._guarded(self._put)
+
+    def do_POST(self) -> None:
+        self._guarded(self._post)
+
+    def do_DELETE(self) -> None:
+        self._guarded(self._delete)
+
+    def _put(self) -> None:
+        body = self._body()
+        match self._snapshot_path():
+            case [snapshot_id]:
+                self._send(200, self.control.request(snapshot_id, SnapshotBody.model_validate_json(body)))
+            case [snapshot_id, "suspend"]:
+                self.control.suspend_snapshot(snapshot_id, SuspendBody.model_validate_json(body).suspend)
+                self._reply(200, b"{}", "application/json")
+            case _:
+                self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
+
+    def _post(self) -> None:
+        body = self._body()
+        if self.path == DROP:
+            self._send(200, self.control.drop(DropBody.model_validate_json(body).data))
+        else:
+            self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
+
+    def _delete(self) -> None:
+        match self._snapshot_path():
+            case [snapshot_id]:
+                self.control.stop_snapshot(snapshot_id)
+                self._reply(200, b"{}", "application/json")
+            case _:
+                self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
+
+    def _snapshot_path(self) -> list[str]:
+        prefix = SNAPSHOTS + "/"
+        return [unquote(p) for p in self.path.removeprefix(prefix).split("/")] if self.path.startswith(prefix) else []
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        sent = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(sent.encode(), f"Bearer {self.token}".encode()):
+            self.close_connection = True  # the body was not read
+            self._problem(401, "Unauthorized", "the bearer token is missing or wrong")
+            return
+        try:
+            act()
+        except ValidationError as error:
+            self._fault(422, invalid(error, "body"))
+        except InvalidManifest as error:
+            self._fault(422, error)
+        except Conflict as error:
+            self._fault(409, error)
+        except Unknown as error:
+            self._fault(404, error)
+        except Retry as error:
+            self._fault(503, error)
+        except TailraceError as error:
+            self._fault(500, error)
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            self.close_connection = True
+            raise InvalidManifest(f"the body's length is {length or 'not given'}.", f"Send at most {MAX_BODY} bytes.")
+        return self.rfile.read(int(length))
+
+    def _fault(self, code: int, error: TailraceError) -> None:
+        self._problem(code, error.name, error.message, error.fix)
+
+    def _problem(self, code: int, name: str, message: str, fix: str = "") -> None:
+        self._send(code, Problem(name=name, message=message, fix=fix))
+
+    def _send(self, code: int, document: BaseModel) -> None:
+        self._reply(code, document.model_dump_json(by_alias=True).encode(), "application/json")
+
+    def _reply(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged: probes and scrapes would bury everything else."""

@@ -1,0 +1,265 @@
+"""Assembles the status document: a pure function of what the driver's parts know at one moment.
+
+Called by the driver for `GET /status`, the live display and `--json`. Nothing here reads a clock or a file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tailrace.apply.progress import TableProgress
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Origin
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
+from tailrace.contract.status import (
+    ApplyStatus,
+    CaptureStatus,
+    Counters,
+    Fault,
+    SnapshotStatus,
+    SnapshotTableProgress,
+    State,
+    Status,
+    TableState,
+    TableStatus,
+)
+from tailrace.contract.status import SnapshotState as SnapshotWord
+from tailrace.errors import FIX, RESYNC, LogTrimmed
+from tailrace.snapshot.chunks import TableRun
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Everything that a status is made of."""
+
+    name: str
+    now: float
+    started_at: float
+    log: LogState
+    tables: Mapping[int, TableProgress] = field(default_factory=dict)
+    runs: Mapping[tuple[str, int], TableRun] = field(default_factory=dict)
+    capture: StateAnswer | None = None
+    """None: capture does not answer."""
+    table_rates: Mapping[int, float] = field(default_factory=dict)
+    """Rows per second by table."""
+    snapshot_rates: Mapping[str, float] = field(default_factory=dict)
+    """Rows per second by snapshot."""
+    suspended: bool = False
+    stopped: bool = False
+    fault: Fault | None = None
+    """What stops, or keeps failing, the whole."""
+
+    @cached_property
+    def being_read(self) -> frozenset[int]:
+        """Tables with a snapshot under way. Found once: at a first start there is one for each of thousands."""
+        under_way = (s for s in self.log.snapshots.values() if s.ended is None and s.plan.reason != "repair")
+        return frozenset(i for s in under_way for i, part in s.tables.items() if part.finished is None)
+
+
+def assemble(at: Moment) -> Status:
+    tables = tuple(_table(at, log) for log in _by_name(at) if not log.removed)
+    failing = [t for t in tables if t.state in ("FAILING", "STOPPED")]
+    running = [t for t in tables if t.state not in ("FAILING", "STOPPED")]
+    state, message = _state(at, tables, failing)
+    return Status(
+        name=at.name,
+        state=state,
+        message=message,
+        started_at=at.started_at,
+        updated_at=at.now,
+        log_id=at.log.origin.log_id if at.log.origin else None,
+        made=_made(at.log.origin),
+        epoch=max(at.log.epoch, 0),
+        capture=_capture(at),
+        apply=ApplyStatus(
+            lag_seconds=max((t.lag_seconds for t in running if t.lag_seconds is not None), default=None),
+            record=min((t.applied_record for t in running), default=max(at.log.number, 0)),
+            rows_per_second=round(sum(at.table_rates.values()), 1),
+            suspended=at.suspended,
+        ),
+        tables_total=len(tables),
+        tables_replicating=sum(t.state == "REPLICATING" for t in tables),
+        tables_failing=len(failing),
+        tables=tables,
+        snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
+        fault=at.fault,
+    )
+
+
+def _made(origin: Origin | None) -> tuple[str, ...]:
+    if origin is None:
+        return ()
+    slot = (f"replication slot {origin.slot}",) if origin.slot_created else ()
+    return (*slot, f"publication {origin.publication}") if origin.publication_created else slot
+
+
+def _by_name(at: Moment) -> list[TableLog]:
+    return sorted(at.log.tables.values(), key=lambda t: t.schema.name)
+
+
+def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatus]) -> tuple[State, str]:
+    if at.stopped:
+        return "Stopped", str(at.fault.message) if at.fault else ""
+    if at.fault is not None:
+        return "Failing", f"{at.fault.name}: {at.fault.message}"
+    if failing:
+        worst = failing[0]
+        why = f": {worst.fault.name}: {worst.fault.message}" if worst.fault else ""
+        return "Failing", f"{len(failing)} of {len(tables)} tables fail, first {worst.name}{why}"
+    if at.suspended:
+        return "Suspended", "apply is suspended; the source is captured, the target stands still"
+    if at.capture is None or at.log.origin is None:
+        return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waits for capture"
+    return "Running", at.capture.waiting_for or ""
+
+
+def _capture(at: Moment) -> CaptureStatus:
+    if at.capture is None:
+        return CaptureStatus(alive=False, record=max(at.log.number, 0), position=_lsn(at.log.position))
+    answer = at.capture
+    behind = None if answer.source_position is None else max(answer.source_position - answer.position, 0)
+    return CaptureStatus(
+        alive=True,
+        position=_lsn(answer.position),
+        lag_seconds=answer.lag_seconds,
+        lag_bytes=behind,
+        retained_bytes=answer.retained_bytes,
+        record=max(answer.record, 0),
+        rows_per_second=answer.rows_per_second,
+        waiting_for=answer.waiting_for,
+    )
+
+
+def _lsn(position: int) -> str | None:
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}" if position else None
+
+
+def _table(at: Moment, log: TableLog) -> TableStatus:
+    progress = at.tables.get(log.table_id, TableProgress())
+    fault = _worst(progress.fault, _stopped(log)) or unread(at.log, log)
+    return TableStatus(
+        name=log.schema.name,
+        state=_table_state(at, log, progress),
+        applied_sequence=progress.applied_seq,
+        applied_record=max(progress.applied_record, 0),
+        # While capture ends again and again nobody knows what the source has written since.
+        lag_seconds=None if at.fault is not None else lag(at.log, log, progress.applied_record, at.now),
+        rows_per_second=round(at.table_rates.get(log.table_id, 0.0), 1),
+        holes=len(progress.holes),
+        counters=progress.counters,
+        fault=fault,
+    )
+
+
+def _worst(met: Fault | None, stopped: Fault | None) -> Fault | None:
+    """What the target meets; but what a stopped table lacks in the log, only what brings the table back brings."""
+    if stopped is not None and (met is None or met.name == LogTrimmed.__name__):
+        return stopped
+    return met
+
+
+def _stopped(log: TableLog) -> Fault | None:
+    stop = log.stopped
+    return Fault(name=stop.error, message=stop.message, fix=stop.fix) if stop is not None else None
+
+
+_AGAIN = f"Then take a snapshot of the table; should it be stopped by then (as asText does), {RESYNC}."
+"""A snapshot keeps the rows readable that the target has. A table that is stopped takes none."""
+
+
+def unread(state: LogState, log: TableLog) -> Fault | None:
+    """The last snapshot of the whole table failed and no other is under way: rows from before it may be missing,
+    whatever the changes say."""
+    if log.unread is None or any(_reads_whole(s, log.table_id) for s in state.snapshots.values()):
+        return None
+    failed = _snapshot_failed(log.unread)
+    again = failed.fix if RESYNC in failed.fix else f"{failed.fix or 'Remove the cause.'} {_AGAIN}"
+    return failed.model_copy(update={"fix": again})
+
+
+def _snapshot_failed(error: str) -> Fault:
+    message, _, fix = error.partition(FIX)
+    return Fault(name="SnapshotFailed", message=message, fix=fix)
+
+
+def _reads_whole(snapshot: SnapshotState, table_id: int) -> bool:
+    part = snapshot.tables.get(table_id)
+    whole = snapshot.plan.where is None and snapshot.plan.keys is None
+    return whole and snapshot.ended is None and part is not None and part.finished is None
+
+
+def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableState:
+    if log.stopped is not None or progress.stopped:
+        return "STOPPED"
+    if progress.fault is not None or unread(at.log, log) is not None:
+        return "FAILING"
+    if log.table_id in at.being_read:
+        return "SNAPSHOTTING"
+    if any(c.record > progress.applied_record and c.chunk.keys is None for c in log.chunks):
+        return "SNAPSHOTTING"
+    return "WAITING" if progress.applied_record < log.added_record else "REPLICATING"
+
+
+def lag(state: LogState, log: TableLog, applied_record: int, now: float) -> float | None:
+    """Age of the oldest commit that is in the log for this table and not applied; 0: none."""
+    first = log.segments.record_after(applied_record)
+    if first is None:
+        return 0.0
+    times = state.commit_times.lines(state.commit_times.find(0, first))[:, 1]
+    return max(round(now - int(times.min()) / 1e6, 3), 0.0) if len(times) else None
+
+
+def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
+    tables = tuple(_snapshot_table(at, snapshot, table_id) for table_id in snapshot.plan.tables)
+    rows, estimated = sum(t.rows_done for t in tables), sum(t.rows_estimated for t in tables)
+    word = _snapshot_state(snapshot)
+    rate = at.snapshot_rates.get(snapshot.plan.snapshot_id, 0.0) if word == "Running" else 0.0
+    left = max(estimated - rows, 0) / rate if rate > 0 else None
+    faults = [t.fault for t in tables if t.fault is not None]
+    return SnapshotStatus(
+        id=snapshot.plan.snapshot_id,
+        name=snapshot.plan.request,
+        reason=snapshot.plan.reason,
+        state=word,
+        tables_done=sum(t.finished for t in tables),
+        tables_total=len(tables),
+        rows_done=rows,
+        rows_estimated=max(estimated, rows),
+        rows_per_second=round(rate, 1),
+        seconds_left=None if left is None else round(left, 1),
+        tables=tables,
+        fault=faults[0] if faults else None,
+    )
+
+
+def _snapshot_state(snapshot: SnapshotState) -> SnapshotWord:
+    if snapshot.ended is not None:
+        words: dict[str, SnapshotWord] = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
+        return words[snapshot.ended.outcome]
+    if snapshot.suspended:
+        return "Paused"
+    return "Running" if any(t.started or t.finished for t in snapshot.tables.values()) else "Pending"
+
+
+def _snapshot_table(at: Moment, snapshot: SnapshotState, table_id: int) -> SnapshotTableProgress:
+    part = snapshot.tables[table_id]
+    run = at.runs.get((snapshot.plan.snapshot_id, table_id))
+    log = at.log.tables.get(table_id)
+    fault = run.fault if run is not None else None
+    if part.finished is not None and part.finished.error is not None:
+        fault = _snapshot_failed(part.finished.error)
+    return SnapshotTableProgress(
+        name=log.schema.name if log is not None else str(table_id),
+        chunks_done=part.chunks_done,
+        rows_done=part.rows_done,
+        rows_estimated=max(part.estimated_rows, part.rows_done),
+        running=tuple(str(r) for r in run.reading.values()) if run is not None else (),
+        finished=part.finished is not None,
+        fault=fault,
+    )
+
+
+def total(status: Status) -> Counters:
+    """Over all tables."""
+    names = Counters.model_fields
+    return Counters(**{name: sum(getattr(t.counters, name) for t in status.tables) for name in names})

@@ -1,0 +1,219 @@
+"""Keeps capture running: a child process without a JVM that outlives restarts of the driver's JVM.
+
+The driver calls `start` once, `check` on every turn of its main loop, and `stop` at the end. An end of capture that
+nobody should repeat (its exit code says so) is raised as the same named error; any other end is answered with a restart
+after a growing pause. A capture that already answers on the socket (the driver alone was restarted) is adopted.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tailrace.contract.status import Fault
+from tailrace.errors import (
+    AuthenticationFailed,
+    Fenced,
+    InvalidManifest,
+    PositionLost,
+    SourceRefused,
+    Stop,
+    StorageFull,
+)
+
+log = logging.getLogger(__name__)
+
+STOPPING: Mapping[int, type[Stop]] = {
+    2: InvalidManifest,
+    10: SourceRefused,
+    11: AuthenticationFailed,
+    12: PositionLost,
+    13: Fenced,
+}
+"""Exit codes after which a restart would only meet the same thing."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+CALM = 60.0
+"""Seconds of running after which the pause starts small again."""
+
+
+class CaptureProcess:
+    """The supervised child. `answers()` tells whether somebody listens on the socket."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        run_dir: Path,
+        answers: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        output: Path | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`output`: file for what the child prints; None: where the driver prints."""
+        self._output = output
+        self._command = list(command)
+        self._run_dir = run_dir
+        self._answers = answers
+        self._clock = clock
+        self._now = now
+        self._child: subprocess.Popen[bytes] | None = None
+        self._adopted: int | None = None
+        self._started = 0.0
+        self._pause = FIRST_PAUSE
+        self._due: float | None = None
+        self.fault: Fault | None = None
+        """Why it ended, until a later one `works`."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None else self._adopted
+
+    def start(self) -> None:
+        pid = self._recorded_pid()
+        if pid is not None and self._is_ours(pid) and self._answers():
+            self._adopted = pid
+            log.info("capture is alive already, adopted (pid %d)", pid)
+        else:
+            if pid is not None and self._is_ours(pid):
+                end(pid, 5.0, self._run_dir)  # it holds the slot and does not answer
+            self._spawn()
+
+    def check(self) -> None:
+        """Look after the child; raises the named error when it ended for good."""
+        if self._due is not None:
+            if self._clock() >= self._due:
+                self._due = None
+                self._spawn()
+            return
+        code = self._exit_code()
+        if code is None:
+            return
+        self._child = self._adopted = None
+        if code in STOPPING:
+            raise self._error(code)
+        if self._clock() - self._started > CALM:
+            self._pause = FIRST_PAUSE
+        self.fault = self._ended_by(code)
+        log.warning("%s; it starts again in %.1f s", self.fault.message, self._pause)
+        self._due = self._clock() + self._pause
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def works(self) -> None:
+        """It reads the log again: what ended the one before it is over."""
+        self.fault = None
+
+    def stop(self, grace: float = 20.0) -> None:
+        """End capture in order: it makes its last record durable first."""
+        child, self._child = self._child, None
+        self._due = None
+        if child is not None:
+            child.terminate()
+            try:
+                child.wait(grace)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        elif self._adopted is not None:
+            end(self._adopted, grace, self._run_dir)
+        self._pid_file.unlink(missing_ok=True)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self._run_dir / "capture.pid"
+
+    @property
+    def fault_file(self) -> Path:
+        """Where capture leaves the error that ended it, as JSON {name, message, fix}."""
+        return self._run_dir / "capture-fault.json"
+
+    def _spawn(self) -> None:
+        self.fault_file.unlink(missing_ok=True)
+        # A session of its own: Ctrl-C is for the driver, which ends capture in order.
+        with contextlib.ExitStack() as stack:
+            sink = stack.enter_context(self._output.open("ab")) if self._output is not None else None
+            self._child = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            )
+        self._started = self._clock()
+        self._pid_file.write_text(str(self._child.pid))
+        log.info("capture started (pid %d)", self._child.pid)
+
+    def _exit_code(self) -> int | None:
+        if self._child is not None:
+            return self._child.poll()
+        if self._adopted is not None and not self._is_ours(self._adopted):
+            return 1  # not our child: its code cannot be had; a new one will say it again
+        return None
+
+    def _is_ours(self, pid: int) -> bool:
+        return is_capture(pid, self._run_dir)
+
+    def _recorded_pid(self) -> int | None:
+        try:
+            return int(self._pid_file.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _error(self, code: int) -> Stop:
+        left = self._left()
+        if left is None:
+            return STOPPING[code](f"capture ended with code {code}.", "Its last lines in the log say why.")
+        return _named(STOPPING[code], *left)
+
+    def _ended_by(self, code: int) -> Fault:
+        left = self._left()
+        because = f": {left[0]}: {left[1]}" if left is not None else ""
+        full = left is not None and left[0] == StorageFull.__name__  # the source has no part in it
+        fix = (left[2] if left is not None else "") or "It is started again; if this stays, see its lines in the log."
+        before = self.fault
+        return Fault(
+            name=StorageFull.__name__ if full else "CaptureEnded",
+            message=f"capture ended with code {code}{because}",
+            fix=fix,
+            since=before.since if before is not None else self._now(),
+            count=before.count + 1 if before is not None else 1,
+        )
+
+    def _left(self) -> tuple[str, str, str] | None:
+        """Name, message and fix of the error that the child left; None: it left none."""
+        try:
+            fault = json.loads(self.fault_file.read_text())
+            return str(fault["name"]), str(fault["message"]), str(fault["fix"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+
+def _named(kind: type[Stop], name: str, message: str, fix: str) -> Stop:
+    """The error under the name that capture gave it, should that be a relative of the code's own class."""
+    found = next((k for k in Stop.__subclasses__() if k.__name__ == name and k.exit_code == kind.exit_code), kind)
+    return found(message, fix)
+
+
+def is_capture(pid: int, run_dir: Path) -> bool:
+    """The living capture process of this run directory: ids are used again, also by another Replicator's."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    arguments = line.split(b"\0")
+    return b"tailrace.capture.process" in arguments and os.fsencode(run_dir) in arguments and state != "Z"
+
+
+def end(pid: int, grace: float, run_dir: Path) -> None:
+    """SIGTERM, and SIGKILL after `grace` seconds."""
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            if not is_capture(pid, run_dir):
+                return
+            time.sleep(0.05)

@@ -1,0 +1,1 @@
+"""Executes snapshots: planner, Spark task, registered chunk."""

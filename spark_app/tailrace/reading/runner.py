@@ -1,0 +1,376 @@
+"""Drives all snapshots: asks the planner what there should be and each table's state machine what comes next.
+
+One thread (`SnapshotRunner.turn`, called in a loop) owns all state; the steps run on a pool of threads and come back as
+events over a queue. What matters is in the journal: after a restart the runs are begun again from it.
+"""
+
+import logging
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import cast
+
+from tailrace.apply.applier import fault_of
+from tailrace.apply.progress import Progress
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
+from tailrace.contract.resources import Snapshot
+from tailrace.errors import Locked, Stop, TableStop, TailraceError
+from tailrace.reading import steps
+from tailrace.reading.steps import Tools
+from tailrace.seams import seam
+from tailrace.snapshot import chunks as c
+from tailrace.snapshot import planner
+from tailrace.snapshot.edge import Edge, EdgeLook
+from tailrace.snapshot.ranges import Range
+from tailrace.sources.api import Table
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+AHEAD = 2
+"""Chunks cut and not begun, per table."""
+RunKey = tuple[str, int]
+
+
+@dataclass
+class _Entry:
+    """A table's run with what the journal does not need to know."""
+
+    run: c.TableRun
+    table: Table | None = None
+    busy: bool = False
+    """An edge check, start, cut or finish is under way."""
+    waits_for: str | None = None
+    due: float = 0.0
+    pause: float = FIRST_PAUSE
+    failed_since: float | None = None
+    chunk_rows: int = planner.FIRST_CHUNK_ROWS
+    begun: dict[int, float] = field(default_factory=dict)
+
+
+def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
+    """Why the snapshot can bring the table nothing more; None: it can."""
+    name = table.schema.name
+    if snapshot.awaits(table):
+        return None
+    if table.stopped is not None and not table.removed:
+        return f"{name} is stopped ({table.stopped.error})"
+    if table.removed:
+        return f"{name} is no longer captured"
+    # Its chunks would be of another form, for another target: what called for the table's return called for a snapshot.
+    return None if snapshot.reads(table) else f"{name} was added again since, and that called for a snapshot of its own"
+
+
+class SnapshotRunner:
+    def __init__(
+        self,
+        tools: Tools,
+        progress: Progress,
+        defaults: Snapshot,
+        *,
+        retry_seconds: float,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock`: what people are shown. Pauses go by `monotonic`: a clock that is set back must not prolong them."""
+        self._tools = tools
+        self._progress = progress
+        self._defaults = defaults
+        self._retry_seconds = retry_seconds
+        self._clock, self._monotonic = clock, monotonic
+        self._client = CaptureClient(tools.socket)
+        self._entries: dict[RunKey, _Entry] = {}
+        self._events: queue.Queue[tuple[RunKey, c.Event | Exception, object]] = queue.Queue()
+        threads = defaults.parallelism + 2
+        self._pool = ThreadPoolExecutor(threads, "snapshot")
+        self._most = 2 * threads
+        """Steps handed to the pool at once, and chunks that may wait to be read before another table is begun: of
+        thousands of tables, each would else begin before the first is read."""
+        self._under_way = 0
+        self._reading: Counter[str] = Counter()
+        """Chunks being read, by snapshot."""
+        self._ready = 0
+        self._edge = Edge()
+        self._stopping = False
+        self.turned = time.monotonic()
+
+    @property
+    def runs(self) -> Mapping[RunKey, c.TableRun]:
+        return {key: entry.run for key, entry in list(self._entries.items())}
+
+    @property
+    def waiting_for(self) -> str | None:
+        return next((s.waits_for for s in list(self._entries.values()) if s.waits_for is not None), None)
+
+    def turn(self, patience: float = 0.5) -> None:
+        """One round: plan, follow the journal, start what may start, take what came back."""
+        state = self._plan(self._tools.journal.refresh())
+        self._follow(state)
+        self._count(state)
+        for key, entry in sorted(self._entries.items(), key=lambda item: self._urgency(state, *item)):
+            if self._under_way >= self._most:
+                break
+            self._start_next(state, key, entry)
+        self._take(patience)
+        self.turned = time.monotonic()
+
+    def stop(self) -> None:
+        """Begin nothing more. A chunk that is being read is given up: it is read again after the next start."""
+        self._stopping = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    # ---- planning ----
+
+    def _plan(self, state: LogState) -> LogState:
+        holes = {
+            table_id: planner.Holes(p.applied_record, p.holes)
+            for table_id, p in self._progress.all().items()
+            if p.holes
+        }
+        lost = list(self._tools.lost())
+        plans = [*planner.wanted(state, holes), *planner.rereads_of_lost(state, lost)]
+        if plans:
+            self._client.append(plans)
+            seam("snapshot.after-plan")
+            for line in planner.told(state, plans):
+                log.info("%s", line)
+            state = self._tools.journal.refresh()
+        ends = planner.endings(state)
+        if ends:
+            self._client.append(ends)
+            for end in ends:
+                log.info("snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
+            state = self._tools.journal.refresh()
+        return state
+
+    def _follow(self, state: LogState) -> None:
+        open_runs = {
+            (snapshot_id, table_id): snapshot
+            for snapshot_id, snapshot in state.snapshots.items()
+            if snapshot.ended is None
+            for table_id, part in snapshot.tables.items()
+            if part.finished is None
+        }
+        for key in [k for k, entry in self._entries.items() if k not in open_runs and not entry.run.reading]:
+            del self._entries[key]
+        for key, snapshot in open_runs.items():
+            if key not in self._entries:
+                plan = snapshot.plan
+                run = c.begin(key[0], snapshot.tables[key[1]], plan.where, plan.keys)
+                self._entries[key] = _Entry(run, chunk_rows=self._rows(snapshot) or planner.FIRST_CHUNK_ROWS)
+
+    def _rows(self, snapshot: SnapshotState) -> int | None:
+        return snapshot.plan.chunk_rows or self._defaults.chunk_rows
+
+    # ---- starting work ----
+
+    def _start_next(self, state: LogState, key: RunKey, entry: _Entry) -> None:
+        snapshot = state.snapshots.get(key[0])
+        if snapshot is None or snapshot.ended is not None or self._stopping or self._monotonic() < entry.due:
+            return
+        log_table = state.tables[key[1]]
+        over = _over(log_table, snapshot)
+        if over is not None and (entry.run.phase is not c.Phase.FINISH or entry.run.fault is None):
+            # Also where only the end is still to be recorded: the journal takes none without a fault now.
+            self._give_up(entry, "TableGone", over)
+        elif snapshot.awaits(log_table):
+            return  # capture takes it in again at its next look
+        paused = snapshot.suspended and entry.run.phase is not c.Phase.FINISH
+        while not paused and (work := c.next_work(entry.run, AHEAD)) is not None:
+            if isinstance(work, c.Read):
+                if not self._may_read(snapshot) or not self._tools.opened(key[1]):
+                    return
+                if not self._may_register(state, key, entry):
+                    return
+                self._begin_read(key, entry, work.range)
+            elif entry.busy or (isinstance(work, c.FindMaxKey) and self._ready >= self._most):
+                return
+            elif isinstance(work, c.CheckEdge) and log_table.edge_xid <= self._edge.passed:
+                entry.run, entry.waits_for = c.step(entry.run, c.EdgePassed()), None
+            elif isinstance(work, c.CheckEdge) and self._edge.rests(log_table.edge_xid, self._monotonic()):
+                entry.waits_for = self._edge.waits_for
+                return
+            else:
+                self._begin_step(state, key, entry, work)
+
+    def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
+        """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
+        transactions are over would be refused at its registration."""
+        edge_xid = state.tables[key[1]].edge_xid
+        if edge_xid <= self._edge.passed:
+            return True
+        if self._edge.rests(edge_xid, self._monotonic()):
+            entry.waits_for = self._edge.waits_for
+        elif not entry.busy:
+            self._begin_step(state, key, entry, c.CheckEdge())
+        return False
+
+    def _count(self, state: LogState) -> None:
+        self._reading = Counter(key[0] for key, entry in self._entries.items() for _ in entry.run.reading)
+        snapshots = ((state.snapshots.get(key[0]), key[1], entry.run) for key, entry in self._entries.items())
+        self._ready = sum(
+            len(run.ready)
+            for snapshot, table_id, run in snapshots
+            if run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
+        )
+
+    def _urgency(self, state: LogState, key: RunKey, entry: _Entry) -> tuple[bool, bool, bool, int]:
+        """Rows that are withheld come before rows that are not there yet; what is begun before what is not; of that,
+        the tables that have the fewest readers, so that a small one does not wait for a large one's end."""
+        snapshot = state.snapshots.get(key[0])
+        repair = snapshot is not None and snapshot.plan.reason == "repair"
+        phase = entry.run.phase
+        new = phase in (c.Phase.EDGE, c.Phase.START)
+        return not repair, new, phase is c.Phase.EDGE, len(entry.run.reading)
+
+    def _may_read(self, snapshot: SnapshotState) -> bool:
+        own = snapshot.plan.parallelism or self._defaults.parallelism
+        mine = self._reading[snapshot.plan.snapshot_id]
+        return self._reading.total() < self._defaults.parallelism and mine < own
+
+    def _begin_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
+        entry.run = c.step(entry.run, c.ReadBegun(part.ordinal))
+        self._reading[key[0]] += 1
+        entry.begun[part.ordinal] = self._monotonic()
+        run, table = entry.run, entry.table
+        log_table = self._tools.journal.state.tables[key[1]]
+
+        def work() -> tuple[c.Event, object]:
+            found = table or steps.find_table(self._tools, log_table)
+            file = steps.read(self._tools, run, part, found)
+            return c.Registered(part.ordinal, file.rows), found
+
+        self._submit(key, work, part.ordinal)
+
+    def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: c.Work) -> None:
+        entry.busy = True
+        run, log_table, tools = entry.run, state.tables[key[1]], self._tools
+        table, rows = entry.table, entry.chunk_rows
+        if isinstance(work, c.CheckEdge):
+            self._edge.looks(log_table.edge_xid, self._monotonic())
+        if isinstance(work, c.CutNext):
+            entry.run = c.step(entry.run, c.CutBegun())
+
+        def act() -> tuple[c.Event | None, object]:
+            match work:
+                case c.CheckEdge():
+                    waits = steps.check_edge(tools, log_table)
+                    return (c.EdgePassed() if waits is None else None), EdgeLook(log_table.edge_xid, waits)
+                case c.FindMaxKey():
+                    start = steps.find_start(tools, self._client, run, log_table, rows)
+                    return c.Started(start.max_key, start.estimated_rows), start.table
+                case c.CutNext():
+                    found = table or steps.find_table(tools, log_table)
+                    return c.Cut(steps.find_cut(tools, found, work, rows)), found
+            steps.record_finish(tools, self._client, run)
+            return c.Finished(), None
+
+        self._submit(key, act, None)
+
+    def _submit(self, key: RunKey, act: Callable[[], tuple[c.Event | None, object]], ordinal: int | None) -> None:
+        def run() -> None:
+            try:
+                event, found = act()
+            except Exception as error:  # handed to the turning thread, which names it in the status
+                self._events.put((key, error, ordinal))
+            else:
+                self._events.put((key, event if event is not None else c.EdgePassed(), (event is None, ordinal, found)))
+
+        self._under_way += 1
+        self._pool.submit(run)
+
+    # ---- taking results ----
+
+    def _take(self, patience: float) -> None:
+        try:
+            item = self._events.get(timeout=patience)
+            while True:
+                self._under_way -= 1
+                self._took(*item)
+                item = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _took(self, key: RunKey, event: c.Event | Exception, note: object) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        if isinstance(event, Exception):
+            assert note is None or isinstance(note, int)
+            self._failed(entry, event, note)
+            return
+        assert isinstance(note, tuple)
+        waiting, ordinal, found = note
+        if ordinal is None:
+            entry.busy = False
+        entry.waits_for = None
+        if isinstance(found, EdgeLook):
+            self._saw(found)
+            if waiting:
+                # Whatever failed before has been waiting for the same since.
+                entry.waits_for, entry.failed_since, entry.pause = found.waits_for, None, FIRST_PAUSE
+            if waiting or entry.run.phase is not c.Phase.EDGE:
+                return
+        elif found is not None:
+            entry.table = cast(Table, found)
+        entry.run = c.step(entry.run, event)
+        entry.pause, entry.failed_since = FIRST_PAUSE, None
+        if isinstance(event, c.Registered):
+            self._adapt(key, entry, event)
+
+    def _saw(self, look: EdgeLook) -> None:
+        if look.waits_for is not None and self._edge.waits_for is None:
+            log.info("chunks wait for %s", look.waits_for)
+        self._edge.saw(look)
+
+    def _adapt(self, key: RunKey, entry: _Entry, event: c.Registered) -> None:
+        seconds = self._monotonic() - entry.begun.pop(event.ordinal, self._monotonic())
+        snapshot = self._tools.journal.state.snapshots.get(key[0])
+        if event.ordinal > 0 and event.rows and snapshot is not None:
+            entry.chunk_rows = planner.next_chunk_rows(
+                self._rows(snapshot), event.rows, seconds, self._defaults.chunk_seconds
+            )
+
+    def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:
+        now = self._monotonic()
+        if isinstance(error, Stop):
+            raise error
+        fault = fault_of(error, self._clock())
+        if isinstance(error, Locked):
+            self._waits(entry, error)
+        else:
+            known = isinstance(error, TailraceError)
+            log.warning(
+                "snapshot step failed: %s: %s", fault.name, fault.message,
+                extra={"snapshot": entry.run.snapshot_id}, exc_info=None if known else error,
+            )  # fmt: skip
+            entry.failed_since = entry.failed_since or now
+        entry.table = None  # looked up again: its definition may be what changed
+        entry.due, entry.pause = now + entry.pause, min(entry.pause * 2, LONGEST_PAUSE)
+        if ordinal is not None:
+            entry.run = c.step(entry.run, c.ReadFailed(ordinal, fault))
+        else:
+            entry.busy = False
+            if entry.run.cutting:
+                entry.run = c.step(entry.run, c.CutFailed(fault))
+        worn_out = entry.failed_since is not None and now - entry.failed_since > self._retry_seconds
+        lasting = isinstance(error, TableStop) or worn_out
+        if lasting and entry.run.phase not in (c.Phase.FINISH, c.Phase.DONE):
+            self._give_up(entry, fault.name, fault.message, fault.fix)
+
+    def _waits(self, entry: _Entry, error: Locked) -> None:
+        """However long a migration holds its lock, the table is not given up: it is tried again and again, with pauses
+        in which others are read."""
+        if entry.waits_for is None:
+            log.info("a snapshot waits for %s", error.message, extra={"snapshot": entry.run.snapshot_id})
+        entry.waits_for, entry.failed_since = error.message, None
+
+    def _give_up(self, entry: _Entry, name: str, message: str, fix: str = "") -> None:
+        if entry.run.phase is not c.Phase.DONE:
+            fault = fault_of(TableStop("", message, fix), self._clock()).model_copy(update={"name": name})
+            entry.run = c.step(entry.run, c.GaveUp(fault))

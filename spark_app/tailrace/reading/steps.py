@@ -1,0 +1,203 @@
+"""The steps of a snapshot that talk to the source, to capture and to executors: one function each, run on the snapshot
+runner's threads. Each asks the journal first whether its record is there already: an answer may have been lost.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished, SnapshotTableStarted, TableSchema
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import SnapshotTable, TableLog
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import Retry, TableGone, told
+from tailrace.reading import task as chunk_task
+from tailrace.reading.task import ChunkFile, ChunkTask
+from tailrace.seams import seam
+from tailrace.snapshot.chunks import CutNext, TableRun
+from tailrace.snapshot.ranges import Range
+from tailrace.sources.api import KeyList, KeyRange, Session, Source, Table
+from tailrace.sources.patterns import options_of
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.engine.keys import readable
+from tailrace.targets.lake.files.layout import Layout
+
+log = logging.getLogger(__name__)
+
+Layouts = Callable[[int, TableSchema], tuple[Layout, str] | None]
+"""(table id, schema version) -> layout of its files and the table's location; None: the target is not open yet."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What every step needs."""
+
+    source: Source
+    options: Sequence[TableOptions]
+    storage: Storage
+    socket: Path
+    spark: SparkSession
+    journal: SharedJournal
+    layouts: Layouts
+    opened: Callable[[int], bool]
+    """Whether the table's target is open; without waiting."""
+    lost: Callable[[], Iterable[ChunkRegistered]]
+    """Registered chunks whose file is gone."""
+
+
+@dataclass(frozen=True)
+class Start:
+    table: Table
+    max_key: Key | None
+    estimated_rows: int
+
+
+def check_edge(tools: Tools, log_table: TableLog) -> str | None:
+    """Who stands in the way of the first chunk; None: nobody."""
+    with tools.source.session() as session:
+        return session.obstacle(log_table.edge_xid)
+
+
+def look_up(tools: Tools, session: Session, log_table: TableLog) -> Table:
+    options = options_of(tools.options, log_table.schema.schema_name, log_table.schema.table_name)
+    found = session.table(log_table.table_id, (options,) if options else ())
+    if found is None:
+        name = log_table.schema.name
+        raise TableGone(name, f"{name} (id {log_table.table_id}) no longer exists in the source", "")
+    if found.stop is not None:
+        raise found.stop
+    return found
+
+
+def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: TableLog, chunk_rows: int) -> Start:
+    """Fix the range of the table's chunks and record it. A table that fits into one chunk needs no range."""
+    with tools.source.session() as session:
+        table = look_up(tools, session, log_table)
+        known = _logged(tools, run)
+        if known.started:
+            return Start(table, known.max_key, known.estimated_rows)
+        if run.keys is not None:
+            start = Start(table, None, len(run.keys))
+        else:
+            estimated = session.estimated_rows(table, run.where)
+            single = session.at_most(table, chunk_rows)
+            start = Start(table, None if single else session.max_key(table), estimated)
+    client.append([
+        SnapshotTableStarted(
+            snapshot_id=run.snapshot_id,
+            table_id=run.table_id,
+            max_key=start.max_key,
+            estimated_rows=start.estimated_rows,
+        )
+    ])  # fmt: skip
+    return start
+
+
+def find_table(tools: Tools, log_table: TableLog) -> Table:
+    with tools.source.session() as session:
+        return look_up(tools, session, log_table)
+
+
+def find_cut(tools: Tools, table: Table, work: CutNext, rows: int) -> Key | None:
+    """The key that ends the next chunk; None: it takes the rest of the gap."""
+    if work.last:
+        return None
+    with tools.source.session() as session:
+        return session.boundary(table, work.lower, rows, work.upper)
+
+
+def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
+    """Read one chunk and have it registered; returns when the record is durable."""
+    known = next((c for c in _logged(tools, run).chunks if c.chunk == part.ordinal), None)
+    if known is not None:
+        return ChunkFile(known.path, known.rows, known.size, "", known.high, ())
+    schema = _version(tools.journal.state.tables[run.table_id], table)
+    found = tools.layouts(run.table_id, schema)
+    if found is None:
+        raise Retry(f"the target of {table.name} is not open yet")
+    layout, location = found
+    if part.keys is not None:
+        part = replace(part, keys=_keys(tools, table, layout, part.keys))
+    asked = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
+    task = ChunkTask(
+        tools.source.reader(), table, asked, run.where, layout, tools.storage, location, run.snapshot_id, part.ordinal
+    )
+    client = CaptureClient(tools.socket)
+    try:
+        client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
+        begun = time.monotonic()
+        file = chunk_task.run(tools.spark, task)
+        # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
+        seam("snapshot.before-register")
+        _register(client, run, part, file, layout)
+        seam("snapshot.after-register")
+        seconds = time.monotonic() - begun
+        extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
+        log.info("chunk %s: %d rows in %.1f s", part, file.rows, seconds, extra=extra)
+        return file
+    finally:
+        client.close()  # a chunk that is not registered no longer holds the log back
+
+
+def _keys(tools: Tools, table: Table, layout: Layout, asked: Sequence[Key]) -> tuple[Key, ...]:
+    """A list of keys as the log writes them, or what a person wrote would miss the target's rows; without those that
+    the target cannot hold."""
+    with tools.source.session() as session:
+        normal = session.normal_keys(table, asked)
+    return readable(normal, [layout.fields[name].type for name in layout.key])
+
+
+def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, layout: Layout) -> None:
+    chunk = ChunkRegistered(
+        snapshot_id=run.snapshot_id,
+        table_id=run.table_id,
+        chunk=part.ordinal,
+        lower=part.lower,
+        upper=part.upper,
+        keys=part.keys,
+        path=file.path,
+        rows=file.rows,
+        size=file.size,
+        schema_version=layout.schema.version,
+        replay_point=0,
+        high=file.high,
+        layout=layout.digest,
+    )
+    client.register_chunk(chunk, file.snapshot, file.columns)
+
+
+def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
+    if _logged(tools, run).finished is not None:
+        return
+    error = None if run.fault is None else told(run.fault.name, run.fault.message, run.fault.fix)
+    client.append([
+        SnapshotTableFinished(
+            snapshot_id=run.snapshot_id,
+            table_id=run.table_id,
+            chunks=run.chunks_done,
+            complete=run.complete and error is None,
+            error=error,
+        )
+    ])  # fmt: skip
+
+
+def _logged(tools: Tools, run: TableRun) -> SnapshotTable:
+    snapshot = tools.journal.refresh().snapshots.get(run.snapshot_id)
+    if snapshot is None or snapshot.ended is not None:
+        raise Retry(f"snapshot {run.snapshot_id} is over")
+    return snapshot.tables[run.table_id]
+
+
+def _version(log_table: TableLog, table: Table) -> TableSchema:
+    """The schema version of the journal that has the columns which the catalog shows now."""
+    wanted = [(c.name, c.type) for c in table.schema.columns]
+    for logged in reversed(log_table.schemas):
+        if [(c.name, c.type) for c in logged.table.columns] == wanted:
+            return logged.table
+    raise Retry(f"the definition of {table.name} has changed and capture has not recorded it yet")

@@ -1,0 +1,124 @@
+"""What an executor does for one chunk: read it from the source and write it as a file in the target's layout.
+
+Sent by the snapshot runner as a one-task Spark job; everything it needs travels in `ChunkTask`, everything it found
+comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
+"""
+
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from tailrace import privacy
+from tailrace.errors import Retry, TailraceError
+from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.write import chunk_path, write_file
+
+WAITING_BATCHES = 4
+"""Batches read ahead of the Parquet writer."""
+
+
+@dataclass(frozen=True)
+class ChunkTask:
+    reader: ChunkReader
+    table: Table
+    part: KeyRange | KeyList
+    where: str | None
+    layout: Layout
+    storage: Storage
+    """Of the target."""
+    location: str
+    """The table's folder, absolute URI."""
+    snapshot_id: str
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class ChunkFile:
+    path: str | None
+    """None: no row was found, no file was written."""
+    rows: int
+    size: int
+    snapshot: str
+    high: int
+    columns: tuple[str, ...]
+
+
+@dataclass
+class _Feed:
+    """Rows on their way from the reading thread to the writer."""
+
+    batches: "queue.Queue[pa.RecordBatch | None]" = field(default_factory=lambda: queue.Queue(WAITING_BATCHES))
+    abandoned: threading.Event = field(default_factory=threading.Event)
+    result: ChunkRead | None = None
+    error: BaseException | None = None
+
+    def put(self, batch: pa.RecordBatch | None) -> None:
+        while True:
+            try:
+                self.batches.put(batch, timeout=0.5)
+                return
+            except queue.Full:
+                if self.abandoned.is_set():
+                    raise Retry("the chunk's file could not be written") from None
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Ends when the read ended well; raises what the read raised, so that no file is made of half a chunk."""
+        while (batch := self.batches.get()) is not None:
+            yield pa.Table.from_batches([batch])
+        if self.error is not None:
+            raise self.error
+
+
+def perform(task: ChunkTask, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> ChunkFile:
+    """Read and write side by side: the file is compressed while the next rows arrive."""
+    feed = _Feed()
+    reader = threading.Thread(target=_read, args=(task, feed), name="chunk-read", daemon=True)
+    reader.start()
+    path = chunk_path(task.location, task.snapshot_id, task.ordinal, new_id())
+    try:
+        written = write_file(task.storage, path, task.layout, feed.tables())
+    finally:
+        feed.abandoned.set()
+        reader.join()
+    found = feed.result
+    assert found is not None
+    if written is None:
+        return ChunkFile(None, 0, 0, found.snapshot, found.high, found.columns)
+    return ChunkFile(path, written.file.rows, written.file.size, found.snapshot, found.high, found.columns)
+
+
+def _read(task: ChunkTask, feed: _Feed) -> None:
+    try:
+        feed.result = task.reader.read(task.table, task.part, task.where, feed.put)
+    except BaseException as error:  # raised again on the writer's thread
+        feed.error = error
+    finally:
+        feed.put(None)
+
+
+def _on_executor(task: ChunkTask) -> Any:
+    try:
+        with privacy.withheld():
+            return perform(task)
+    except TailraceError as error:
+        return error
+
+
+def run(spark: SparkSession, task: ChunkTask) -> ChunkFile:
+    """One job with one task, in the pool of the snapshots."""
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", "snapshot")
+    context.setJobDescription(f"chunk {task.ordinal} of {task.table.name}, snapshot {task.snapshot_id}")
+    (answer,) = context.parallelize([task], 1).map(_on_executor).collect()
+    if isinstance(answer, TailraceError):
+        raise answer
+    assert isinstance(answer, ChunkFile)
+    return answer

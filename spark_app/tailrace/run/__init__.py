@@ -1,1 +1,0 @@
-"""Processes, command line and status server."""

@@ -1,0 +1,1 @@
+"""PostgreSQL's log: from the replication connection to typed rows."""

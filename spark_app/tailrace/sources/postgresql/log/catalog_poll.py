@@ -1,0 +1,392 @@
+"""Looks at the catalog every few seconds: new tables, gone tables, changes that the stream does not tell.
+
+Called by capture's loop. A new table is added at once: publication, then the edge X, then its record, all before
+another message is read. Every other difference is tied to a place among the commits: the poll writes a marker (a
+transactional logical message) and acts when the stream brings it back, behind everything that was committed before the
+poll looked.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tailrace.changelog.records import (
+    WRITTEN,
+    Event,
+    SchemaChanged,
+    SnapshotPlanned,
+    SourceRenewed,
+    TableAdded,
+    TableFingerprint,
+    TableRemoved,
+)
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.resources import Replicator
+from tailrace.errors import NoKey, ReadRefused, TableGone
+from tailrace.sources.api import Sink
+from tailrace.sources.postgresql import objects as slots
+from tailrace.sources.postgresql.catalog import empty, table_by_oid
+from tailrace.sources.postgresql.connect import Connection
+from tailrace.sources.postgresql.fingerprint import look
+from tailrace.sources.postgresql.log.decode import stopped
+from tailrace.sources.postgresql.log.differences import Action, Difference, as_change, differences
+from tailrace.sources.postgresql.log.rejoin import Rejoin, name_is_free, rejoins, resyncs
+from tailrace.sources.postgresql.log.replication import lost
+from tailrace.sources.postgresql.log.tables import ColumnChanges, Tables, compare
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.names import Names
+from tailrace.sources.postgresql.publication import Publication
+from tailrace.sources.postgresql.trees import Trees
+
+log = logging.getLogger(__name__)
+_MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
+"""Stops whose reason the catalog shows, and shows to be over."""
+_XID_BITS = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the catalog that waits for its marker."""
+
+    token: int
+    found: dict[int, PgTable]
+    edge: int
+    """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
+    empty: frozenset[str]
+    """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
+    versions: dict[int, int]
+    """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
+    this one may be older than the change."""
+    written: frozenset[tuple[int, str]]
+    """Partitions that the log had brought rows of, before any look saw them."""
+    rejoins: dict[int, Rejoin]
+    """Tables that are taken in again; they have been published since before the marker."""
+
+
+def _plan(renewal: SourceRenewed, tables: Iterable[int]) -> SnapshotPlanned:
+    """By which all that the stream began anew with is read; under the request's id, by which others follow it."""
+    return SnapshotPlanned(
+        snapshot_id=renewal.id,
+        request=renewal.request,
+        tables=tuple(tables),
+        chunk_rows=renewal.chunk_rows,
+        parallelism=renewal.parallelism,
+        resync=True,
+    )
+
+
+class Place(Protocol):
+    """Where capture works."""
+
+    @property
+    def replicator(self) -> Replicator: ...
+
+    @property
+    def connection(self) -> Connection: ...
+
+    @property
+    def names(self) -> Names: ...
+
+
+class CatalogPoll:
+    """`settle` makes all finished transactions durable (a record each time there is something to say)."""
+
+    def __init__(self, place: Place, tables: Tables, sink: Sink, nonce: str, settle: Callable[[], int]) -> None:
+        self._place = place
+        self._tables = tables
+        self._sink = sink
+        self._nonce = nonce
+        self._settle = settle
+        self._tokens = 0
+        self._looks: dict[str, Look] = {}
+        self._trees = Trees()
+        self._locked: frozenset[int] = frozenset()
+        self.took = 0.0
+        """Seconds of the last look, mostly the server's."""
+        self.acted_on = 0
+        """The newest token whose marker has come back."""
+
+    def poll(self, always_mark: bool = False) -> int:
+        """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
+        found, publication = self._look()
+        due = rejoins(self._sink.state, self._tables.known, found)
+        fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
+        # A table that lost its key and stayed published could not be updated at the source any more.
+        wrong = not all(self._tables.is_captured(i) or i in due for i in publication.members)
+        joins = any(i not in publication.members for i in due if found[i].stop is None)
+        begins = self._sink.state.renewal is not None
+        locked: frozenset[int] = frozenset()
+        if fresh or begins or (self._place.names.publication_is_ours and (wrong or joins)):
+            found, locked = self._add(fresh, due, found)
+            due = {i: rejoin for i, rejoin in due.items() if i in found and i not in locked}
+        if always_mark or (not self._looks and self._differs(found)):
+            self._tokens += 1
+            content = f"{self._nonce}:{self._tokens}"
+            # Without a version the table is left to the next look.
+            versions = {i: known.schema.version for i, known in self._tables.known.items() if i not in locked}
+            slots.emit(self._place.connection, content, transactional=True)
+            new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
+            still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
+            edge = slots.edge(self._place.connection)
+            written = frozenset((i, item) for i in self._tables.known for item in _written(self._log_of(i)))
+            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, written, due)
+        return self._tokens
+
+    def _look(self) -> tuple[dict[int, PgTable], Publication]:
+        """The tables selected; what is not published, or not whole, carries that as its `stop`."""
+        spec, names, begun = self._place.replicator.spec, self._place.names, time.monotonic()
+        seen = look(self._place.connection, spec.tables, spec.options, names.publication, self._trees)
+        if seen.publication is None:
+            raise lost(f"publication {names.publication!r} is missing")
+        found = dict(seen.tables)
+        fit = [t for t in found.values() if t.stop is None]
+        stops = {t.oid: seen.publication.stop(t) for t in fit if seen.publication.membership(t)}
+        outside = [t for t in fit if t.oid not in stops]
+        stops |= {t.oid: slots.left_out(t, names.publication) for t in outside if self._tables.is_captured(t.oid)}
+        others = [t for t in outside if t.oid not in stops]
+        stops |= slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
+        found |= {i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None}
+        self.took = time.monotonic() - begun
+        return found, seen.publication
+
+    def marker(self, content: str) -> None:
+        """Our message came back: everything committed before the look is in the log now."""
+        look = self._looks.pop(content, None)
+        if look is None:
+            return  # of an earlier process
+        self._settle()
+        events: list[Event] = []
+        leaving: list[int] = []
+        asked = resyncs(self._sink.state)
+        for table_id, known in list(self._tables.known.items()):
+            if known.schema.version != look.versions.get(table_id):
+                continue
+            if table_id in look.rejoins:
+                # A resync that was stopped since has nobody left who would read the rows: the next look decides.
+                if look.rejoins[table_id].resync in (None, asked.get(table_id)):
+                    leaving.append(table_id)
+            else:
+                events += self._events(table_id, look)
+        events += self._rejoin(leaving, look)
+        if events:
+            self._sink.add(*events)
+            self._settle()
+        self.acted_on = look.token
+
+    def _is_fresh(self, table: PgTable) -> bool:
+        known = self._sink.state.tables.get(table.oid)
+        if known is None or table.oid not in self._tables.known:
+            return name_is_free(self._tables.known, table)
+        if known.schema.name != table.name:
+            return False
+        if known.stopped is None or table.stop is not None:
+            return False
+        # What stood in the way is gone: the table is copied from then on.
+        return known.stopped.error in _MENDABLE
+
+    def _publish(self, found: Mapping[int, PgTable], fresh: Collection[int]) -> frozenset[int]:
+        """Exactly what is captured. A table without a usable key must stay out: its updates would fail at the
+        source. Returns those that are locked, and left to a later look."""
+        names = self._place.names
+        if not names.publication_is_ours:
+            return frozenset()
+        fit = [t for t in found.values() if t.stop is None and (t.oid in fresh or self._tables.is_captured(t.oid))]
+        locked = slots.ensure_publication(self._place.connection, names.publication, fit, ours=True)
+        for table_id in locked.keys() - self._locked:
+            log.warning("%s is not captured yet: %s", found[table_id].name, locked[table_id])
+        self._locked = frozenset(locked)
+        return self._locked
+
+    def _add(
+        self, fresh: set[int], due: Collection[int], found: dict[int, PgTable]
+    ) -> tuple[dict[int, PgTable], frozenset[int]]:
+        """Publish what is fresh or due, and take the fresh in. Returns what a new look shows (the tables' membership is
+        what we have just made), and the tables that are locked."""
+        self._settle()
+        locked = self._publish(found, {*fresh, *due})
+        again, _ = self._look()
+        fresh = fresh - locked
+        renewal = self._sink.state.renewal
+        if not fresh and renewal is None:
+            return again, locked
+        edge = slots.edge(self._place.connection)
+        last_seq = self._sink.state.last_seq
+        new = [again[i] for i in sorted(fresh & again.keys())]
+        read = [table.oid for table in new if table.stop is None]
+        events: list[Event] = []
+        for table in new:
+            asked = renewal.id if renewal is not None and table.oid in read else None
+            events += self._added(table, edge, last_seq, asked)
+        if renewal is not None:
+            events.append(_plan(renewal, read))
+        # One record: dying before it leaves the stream without tables, and the request open.
+        self._sink.add(*events)
+        self._settle()
+        return again, locked
+
+    def _added(self, table: PgTable, edge: int, last_seq: int, resync: str | None = None) -> list[Event]:
+        """The table in its present form, from now on."""
+        before = self._sink.state.tables.get(table.oid)
+        version = 1 if before is None else before.schema.version + 1
+        schema = table.schema.model_copy(update={"version": version})
+        initial = self._place.replicator.spec.snapshot.initial or self._begins_again(table)
+        wanted = initial and table.stop is None and resync is None
+        events: list[Event] = [TableAdded(table=schema, edge_xid=edge, snapshot=wanted, resync=resync)]
+        if table.stop is not None:
+            log.warning("%s is not captured: %s", table.name, table.stop)
+            events.append(stopped(table.oid, last_seq, table.stop))
+        else:
+            log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
+            events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
+        self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
+        return events
+
+    def _begins_again(self, table: PgTable) -> bool:
+        """Whether the log has had the table, or another one under its name: it begins behind a gap, or with a target
+        that is replaced, so its rows must come again."""
+        state, place = self._sink.state, (table.schema_name, table.table_name)
+        known = (t.schema for t in state.tables.values())
+        names = {*state.forgotten_tables, *((schema.schema_name, schema.table_name) for schema in known)}
+        return table.oid in state.tables or place in names
+
+    def _rejoin(self, leaving: list[int], look: Look) -> list[Event]:
+        """First all of them end, then those whose name is free begin; the others are new tables to the next look. One
+        record holds it all: dying before it leaves the tables as they were, to be looked at again."""
+        events: list[Event] = []
+        for table_id in leaving:
+            reason = look.rejoins[table_id].reason
+            log.info("%s is taken in again: %s", self._tables.known[table_id].schema.name, reason)
+            self._tables.remove(table_id)
+            events.append(TableRemoved(table_id=table_id, reason=reason))
+        last_seq = self._sink.state.last_seq
+        for table_id in leaving:
+            now, resync = look.found[table_id], look.rejoins[table_id].resync
+            if name_is_free(self._tables.known, now):
+                events += self._added(now, look.edge, last_seq, resync)
+        return events
+
+    def _differs(self, found: dict[int, PgTable]) -> bool:
+        if rejoins(self._sink.state, self._tables.known, found):
+            return True
+        for table_id, known in self._tables.known.items():
+            now = found.get(table_id)
+            if now is None:
+                return True
+            if known.stopped:
+                continue
+            if compare(known.schema, now) != ColumnChanges() or self._log_of(table_id).fingerprint != now.parts:
+                return True
+        return False
+
+    def _new_files(self, table_id: int, table: PgTable) -> list[str]:
+        known = self._sink.state.tables.get(table_id)
+        if known is None or known.fingerprint is None or "file" not in known.fingerprint:
+            return []
+        before = known.fingerprint["file"]
+        return [item for item, file in table.parts["file"].items() if before.get(item) != file]
+
+    def _events(self, table_id: int, look: Look) -> list[Event]:
+        known, now = self._tables.known[table_id], look.found.get(table_id)
+        last_seq = self._sink.state.last_seq
+        if now is None:
+            return [self._removed(table_id)]
+        if known.stopped:
+            return []
+        # A partition that the stream brought while the look waited may be younger than the look: the next one judges.
+        young = {i for i in _written(self._log_of(table_id)) if (table_id, i) not in look.written}
+        files = {**dict.fromkeys(sorted(young), WRITTEN), **now.parts["file"]}
+        now = replace(now, parts={**now.parts, "file": files})
+        difference = compare(known.schema, now, attributes=known.attributes)
+        if difference.stop is not None:
+            log.warning("%s stops: %s", known.schema.name, difference.stop)
+            self._tables.stop(table_id)
+            return [stopped(table_id, last_seq, difference.stop)]
+        reasons = self._reasons(self._log_of(table_id), now, look)
+        reread = difference.reread or bool(reasons)
+        recorded: list[Event] = []
+        if self._log_of(table_id).fingerprint != now.parts:
+            recorded.append(TableFingerprint(table_id=table_id, parts=now.parts))
+            self._tables.looked(table_id, now.parts)
+        evolved = difference.evolved
+        if evolved is None and reread:
+            evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
+        if evolved is None:
+            return recorded
+        because = (
+            f"; it is read again: {', '.join(reasons) or 'older rows have values in new columns'}" if reread else ""
+        )
+        log.info("%s has schema version %d after sequence %d%s", known.schema.name, evolved.version, last_seq, because)
+        self._tables.evolve(evolved)
+        # Where no ALTER kept writers and chunks apart, rows from behind the change lie before this place: the chunks
+        # must see them.
+        edge = look.edge if reasons or difference.older else None
+        return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *recorded]
+
+    def _reasons(self, before: TableLog, now: PgTable, look: Look) -> list[str]:
+        """Why rows must be read again; none: they need not."""
+        if before.fingerprint is None:
+            return ["its files changed"] if _rewritten(before, now) else []
+        state = self._sink.state
+        found = (_known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
+        columns = {str(c.attnum): c.name for c in now.columns}
+        return [d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN]
+
+    def _log_of(self, table_id: int) -> TableLog:
+        return self._sink.state.tables[table_id]
+
+    def _removed(self, table_id: int) -> TableRemoved:
+        name = self._tables.known[table_id].schema.name
+        now = table_by_oid(self._place.connection, table_id)
+        reason = "it was dropped" if now is None else f"tables.include does not select {now.name}"
+        log.info("%s is no longer captured: %s", name, reason)
+        self._tables.remove(table_id)
+        return TableRemoved(table_id=table_id, reason=reason)
+
+
+def _known_to_the_log(
+    difference: Difference, before: TableLog, now: PgTable, look: Look, state: LogState
+) -> Difference:
+    """A TRUNCATE explains the very files whose catalog rows it wrote if nobody has written them since and the file
+    is empty, or was not rewritten by the same transaction. And a new file that is empty needs no explanation if it was
+    never emptied (its number is still the table's) and the log brought no rows of it."""
+    item = difference.item
+    if difference.rule.kind != "file":
+        return difference
+    if difference.rule.change == "added" and item in look.empty and difference.now == item:
+        return as_change(difference, "added empty")
+    since = [t for t in before.truncates if t.seq > before.files_seq and t.xid is not None]
+    by = [t.seq for t in since if t.xid is not None and t.xid & _XID_BITS == now.emptied_by.get(item)]
+    if difference.rule.change == "changed" and by and (item in look.empty or _same_toast(item, before, now)):
+        # The same transaction may have emptied a partition again, which leaves no trace at all.
+        whole = item == str(now.oid) or not _followed(max(by), before, state)
+        return as_change(difference, "emptied") if whole else difference
+    if difference.rule.change == "changed" and difference.before == WRITTEN:
+        return as_change(difference, "added")
+    return difference
+
+
+def _same_toast(item: str, before: TableLog, now: PgTable) -> bool:
+    """Whether it is proven that nothing but TRUNCATE made the file. `SET UNLOGGED`, rows and `SET LOGGED` in the same
+    transaction, or an ALTER with USING, leave no other trace; a table without TOAST has not even this one."""
+    kept = (before.fingerprint or {}).get("toast", {}).get(item, "0")
+    return kept != "0" and kept == now.parts["toast"].get(item)
+
+
+def _written(table: TableLog) -> list[str]:
+    return [item for item, file in (table.fingerprint or {}).get("file", {}).items() if file == WRITTEN]
+
+
+def _followed(seq: int, table: TableLog, state: LogState) -> bool:
+    """Whether rows of the table may come after this place in the same transaction."""
+    rows = state.transactions.rows
+    following = rows.find(1, seq + 1)
+    end = int(rows.line(following)[1]) - 1 if following < len(rows) else state.last_seq
+    segment = table.segments.ended_through(seq)
+    return end > seq and segment < len(table.segments) and table.segments[segment].segment.first_seq <= end
+
+
+def _rewritten(before: TableLog, now: PgTable) -> bool:
+    """By the digest of a version without fingerprints: other files, and no TRUNCATE."""
+    return before.files not in (None, now.files) and all(t.seq <= before.files_seq for t in before.truncates)

@@ -1,0 +1,260 @@
+"""Decodes a block by column: all rows of one kind and one form are walked together, then put in sequence order.
+
+Called with blocks of raw messages by the assembler (`Decoding`). Out come one Arrow table per table and schema
+version, the events that have a place among the rows (TRUNCATE, schema change, table stopped), and each transaction's
+first sequence. Rows of tables that are not captured, or stopped, take no sequence.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailrace.changelog.records import Event, SchemaChanged, TableSchema, TableStopped, Truncated
+from tailrace.errors import NoKey, TableStop, ValueUnsupported
+from tailrace.sources.api import Changes, Sink, TableRows
+from tailrace.sources.postgresql.log import pgoutput
+from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
+from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, Block, FlatBlock, big_endian_32
+from tailrace.sources.postgresql.log.walk import Part, first_without_key, walk
+
+Indexes = NDArray[np.int64]
+
+
+_IS_ROW = np.zeros(256, dtype=np.bool_)
+_IS_ROW[list(pgoutput.ROWS)] = True
+_NAMES_ROOT = _IS_ROW.copy()
+_NAMES_ROOT[TAKEN_BACK] = True
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the rows of one Relation message become rows of one schema version."""
+
+    schema: TableSchema
+    wire: tuple[int, ...]
+    """For each column of the schema its place in the message's tuples."""
+    wire_columns: int
+    """Columns in the message's tuples."""
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """The Relation message meant a new schema version."""
+
+    form: Form
+    reread: bool
+
+
+class Forms(Protocol):
+    """`tailrace.sources.postgresql.log.tables.Tables`."""
+
+    def form_of(self, relation: pgoutput.Relation) -> Form | Evolved | None:
+        """None: the table is not captured, or stopped. Raises `TableStop` when the form cannot be followed; the table
+        counts as stopped from then on."""
+
+    def stop(self, table_id: int) -> None:
+        """The table's later changes are not captured."""
+
+    def is_captured(self, table_id: int) -> bool:
+        """Captured and not stopped."""
+
+
+@dataclass
+class _Pass:
+    """What is known about the block before sequences are given."""
+
+    flat: FlatBlock
+    spans: list[tuple[int, Form, Indexes]] = field(default_factory=list)
+    """Row messages of one table and form: (table id, form, message indexes)."""
+    schema_events: list[tuple[int, Evolved]] = field(default_factory=list)
+    stops: dict[int, tuple[int, TableStop]] = field(default_factory=dict)
+    """By table id: from this message on the table is not captured."""
+    truncates: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    leaves: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Decoder:
+    """Keeps the Relation messages in effect between blocks."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+        self._relations: dict[int, pgoutput.Relation] = {}
+        self._last: int | None = None
+        """The relation id, where the last block ended with a Relation message."""
+
+    def decode(self, block: Block, next_seq: int) -> Changes:
+        flat = FlatBlock.of(block)
+        now = self._prepare(flat)
+        while True:
+            parts, failed = self._attempt(now, next_seq)
+            if failed is None:
+                break
+            table_id, index, error = failed
+            now.stops[table_id] = (index, error)
+            self._forms.stop(table_id)
+        tables, counts, firsts = parts
+        totals = np.bincount(flat.mark_of, weights=counts, minlength=len(block.marks)).astype(np.int64)
+        before = next_seq + np.cumsum(totals) - totals
+        took = np.flatnonzero(totals)
+        marks = [block.marks[i] for i in took.tolist()]
+        transactions = [(mark.xid, first) for mark, first in zip(marks, before[took].tolist(), strict=True)]
+        times = [mark.commit_ts for mark in marks]
+        return Changes(
+            tables=tables,
+            events=self._events(now, firsts),
+            last_seq=next_seq + int(counts.sum()) - 1,
+            transactions=transactions,
+            commit_time=(min(times), max(times)) if times else None,
+            leaves=[(root, leaf) for root, leaf in now.leaves if self._forms.is_captured(root)],
+        )
+
+    def _prepare(self, flat: FlatBlock) -> _Pass:
+        """Which rows belong to which table and form."""
+        now = _Pass(flat)
+        announced: dict[int, list[tuple[int, pgoutput.Relation]]] = {}
+        for index in np.flatnonzero(flat.kinds == pgoutput.RELATION).tolist():
+            relation = pgoutput.relation(flat.message(index))
+            announced.setdefault(relation.relation_id, []).append((index, relation))
+        rows = np.flatnonzero(_IS_ROW[flat.kinds])
+        relation_ids = big_endian_32(flat.buffer, flat.starts[rows] + 1)
+        for relation_id, found in _grouped(relation_ids, rows):
+            self._spans(now, relation_id, found, announced.get(relation_id, []))
+        now.leaves = self._leaves(flat, announced)
+        for relation_id, changes in announced.items():
+            self._relations[relation_id] = changes[-1][1]
+        now.truncates = [
+            (index, pgoutput.truncate(flat.message(index)).relation_ids)
+            for index in np.flatnonzero(flat.kinds == pgoutput.TRUNCATE).tolist()
+        ]
+        return now
+
+    def _leaves(
+        self, flat: FlatBlock, announced: dict[int, list[tuple[int, pgoutput.Relation]]]
+    ) -> list[tuple[int, int]]:
+        """The server describes a partition, too, directly before its first row, which it sends as a row of the root:
+        the only word on where a row is stored. (It went there even if the row was rolled back: nothing describes the
+        partition again.)"""
+        described = {index: relation_id for relation_id, changes in announced.items() for index, _ in changes}
+        if self._last is not None:
+            described[-1] = self._last
+        self._last = described.get(len(flat.starts) - 1)
+        followed = [(index + 1, i) for index, i in described.items() if index + 1 < len(flat.starts)]
+        rows = [(int.from_bytes(flat.message(at)[1:5], "big"), i) for at, i in followed if _NAMES_ROOT[flat.kinds[at]]]
+        return [(root, leaf) for root, leaf in rows if root != leaf]
+
+    def _spans(
+        self, now: _Pass, relation_id: int, rows: Indexes, announced: list[tuple[int, pgoutput.Relation]]
+    ) -> None:
+        known = self._relations.get(relation_id)
+        forms = [(-1, known)] if known is not None else []
+        for index, relation in announced:
+            # The root is described again before each partition's rows: each would be a segment of its own.
+            if not forms or relation != forms[-1][1]:
+                forms.append((index, relation))
+        if not forms or forms[0][0] > rows[0]:
+            raise pgoutput.UnknownMessage(f"a row of relation {relation_id} that was never described")
+        limits = [index for index, _ in forms[1:]] + [len(now.flat.starts)]
+        for (begin, relation), end in zip(forms, limits, strict=True):
+            span = rows[(rows > begin) & (rows < end)]
+            if not len(span):
+                continue  # never used: it may stem from an aborted subtransaction
+            try:
+                form = self._forms.form_of(relation)
+            except TableStop as error:
+                now.stops[relation_id] = (int(span[0]), error)
+                return
+            if isinstance(form, Evolved):
+                now.schema_events.append((int(span[0]), form))
+                form = form.form
+            if form is not None:
+                now.spans.append((relation_id, form, span))
+
+    def _attempt(
+        self, now: _Pass, next_seq: int
+    ) -> tuple[tuple[list[TableRows], NDArray[np.int64], Indexes], tuple[int, int, TableStop] | None]:
+        """Walk, count, number and assemble; or name the table and message whose value cannot be taken over."""
+        counts = np.zeros(len(now.flat.starts), dtype=np.int64)
+        walked: list[tuple[int, Form, list[Part]]] = []
+        for table_id, form, span in now.spans:
+            limit = now.stops.get(table_id, (len(counts),))[0]
+            parts = walk(now.flat, form.wire, form.wire_columns, form.schema, span[span < limit])
+            for part in parts:
+                counts[part.index] += 1
+            without = first_without_key(form.schema, parts)
+            if without is not None:
+                return ([], counts, counts), (table_id, without, _without_key(form.schema))
+            walked.append((table_id, form, parts))
+        for index, table_ids in now.truncates:
+            counts[index] = len(self._truncated(now, index, table_ids))
+        firsts = next_seq + np.cumsum(counts) - counts
+        tables: list[TableRows] = []
+        for table_id, form, parts in walked:
+            if not parts:
+                continue
+            try:
+                tables.append(assemble(now.flat, form.schema, parts, firsts))
+            except ValueUnsupported as error:
+                index = first_undecodable(form.schema, parts, firsts)
+                return (tables, counts, firsts), (table_id, index, error)
+        return (tables, counts, firsts), None
+
+    def _truncated(self, now: _Pass, index: int, table_ids: tuple[int, ...]) -> list[int]:
+        """The captured ones, at that message."""
+        return [
+            i
+            for i in table_ids
+            if (i in now.stops and index < now.stops[i][0]) or (i not in now.stops and self._forms.is_captured(i))
+        ]
+
+    def _events(self, now: _Pass, firsts: Indexes) -> list[Event]:
+        """In log order."""
+        events: list[tuple[int, Event]] = []
+        for index, evolved in now.schema_events:
+            stop = now.stops.get(evolved.form.schema.table_id)
+            if stop is not None and stop[0] <= index:
+                continue  # a value before the change has stopped the table: nothing of the new version is captured
+            seq = int(firsts[index]) - 1
+            events.append((index, SchemaChanged(table=evolved.form.schema, seq=seq, reread=evolved.reread)))
+        for index, table_ids in now.truncates:
+            for ordinal, table_id in enumerate(self._truncated(now, index, table_ids)):
+                seq = int(firsts[index]) + ordinal
+                events.append((index, Truncated(table_id=table_id, seq=seq, xid=int(now.flat.xids[index]))))
+        for table_id, (index, error) in now.stops.items():
+            events.append((index, stopped(table_id, int(firsts[index]) - 1, error)))
+        return [event for _, event in sorted(events, key=lambda e: e[0])]
+
+
+class Decoding:
+    """What the assembler gives its blocks to: decoded, they go on to the sink."""
+
+    def __init__(self, decoder: Decoder, sink: Sink) -> None:
+        self._decoder = decoder
+        self._sink = sink
+
+    def rows(self, block: Block) -> None:
+        self._sink.rows(self._decoder.decode(block, self._sink.next_seq))
+
+    def cut(self, position: int, rows: bool = True) -> None:
+        self._sink.cut(position, rows)
+
+
+def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
+    """The rows of each id; often there is one only."""
+    if len(ids) and (ids == ids[0]).all():
+        return [(int(ids[0]), rows)]
+    return [(number, rows[ids == number]) for number in np.unique(ids).tolist()]
+
+
+def _without_key(schema: TableSchema) -> NoKey:
+    name = schema.name
+    return NoKey(
+        name,
+        f"a change of {name} came without its key: it was logged under another replica identity",
+        f"give {name} and its partitions one replica identity (DEFAULT); then its rows are read again",
+    )
+
+
+def stopped(table_id: int, seq: int, error: TableStop) -> TableStopped:
+    return TableStopped(table_id=table_id, seq=seq, error=error.name, message=error.message, fix=error.fix)

@@ -1,0 +1,137 @@
+"""What each difference between two looks at a table means: one table, and the comparison that is made by it.
+
+Called by the catalog's poll with the fingerprint of the journal and that of the look, and by `tables.compare` with the
+schema version in force. docs/postgresql.md shows the same table; a test compares the two. The order of the rules is the
+order of importance: the first one that stops gives the stop.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from tailrace.changelog.records import Parts, TableSchema
+from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
+
+STOP_FIX = "Run `tailrace resync --tables …` (in Kubernetes `spec.resync`): it is copied as it is now."
+
+
+class Action(StrEnum):
+    HARMLESS = "nothing"
+    """The rows mean what they meant; what the log brings is all there is."""
+    READ_AGAIN = "read again"
+    """Rows changed, or changes went past, without a row event: a complete snapshot replaces the rows."""
+    STOP = "stops"
+    """It cannot be followed: the table stops by name."""
+
+
+Change = Literal["added", "removed", "changed", "emptied", "added empty"]
+"""`emptied` and `added empty`: a file that changed, or came, in a way that the log tells of."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    kind: str
+    change: Change
+    action: Action
+    text: str
+    """With {table}, {column}, {item}, {before}, {now}."""
+    error: type[TableStop] = SchemaChangeUnsupported
+
+
+WRITTEN_BY = " @"
+"""In a value: the transaction that wrote the catalog's row follows."""
+
+_H, _R, _S = Action.HARMLESS, Action.READ_AGAIN, Action.STOP
+DIFFERENCES: tuple[Rule, ...] = (
+    Rule("name", "changed", _S, "{table} was renamed to {now}", TableGone),
+    Rule("column", "removed", _S, "column {column!r} of {table} was dropped"),
+    Rule("column", "changed", _S, "column {column!r} of {table} was renamed to {now!r}"),
+    Rule("type", "changed", _S, "column {column!r} of {table} changed its type from {before} to {now}"),
+    Rule("copied as", "changed", _S, "column {column!r} of {table} is to be copied as {now}, not as {before}"),
+    Rule("key", "changed", _S, "the key of {table} changed at column {column!r}"),
+    Rule("key", "removed", _S, "the key of {table} changed at column {column!r}"),
+    Rule("key", "added", _S, "the key of {table} now contains the column {column!r}"),
+    Rule("column", "added", _H, "{table} has the new column {now!r}"),
+    Rule("file", "changed", _R, "file {item} of {table} was rewritten, or a partition truncated"),
+    Rule("file", "removed", _R, "file {item} of {table} is gone: a partition was dropped or detached"),
+    Rule("file", "added", _R, "file {item} of {table} is new and not empty: a partition was attached"),
+    Rule("file", "emptied", _H, "file {item} of {table} was emptied by TRUNCATE, which the log holds"),
+    Rule("file", "added empty", _H, "partition {item} of {table} is new and empty"),
+    Rule("toast", "changed", _H, "{table} has another TOAST table: whether it was rewritten, its file says"),
+    Rule("partition", "changed", _R, "partition {item} of {table} was detached and attached again"),
+    Rule("partition", "added", _H, "partition {item} of {table} is new: its file says whether it has rows"),
+    Rule("partition", "removed", _H, "partition {item} of {table} is gone: its file says so, too"),
+    Rule("membership", "changed", _R, "{table} left the publication and came back"),
+    Rule("publication", "changed", _R, "the publication of {table} was altered or made again"),
+    Rule("enum label", "changed", _R, "enum label {before} of a column of {table} was renamed to {now}"),
+    Rule("enum label", "removed", _R, "enum label {before} of a column of {table} was removed"),
+    Rule("enum label", "added", _H, "a column of {table} has the new enum label {now}"),
+    Rule("composite type", "changed", _R, "a composite type of a column of {table} has other attributes"),
+    Rule("composite type", "added", _H, "a column of {table} has a new composite type"),
+    Rule("composite type", "removed", _H, "no column of {table} has composite type {item} any more"),
+    Rule("key order", "changed", _R, "the index of the key of {table} has another order"),
+    Rule("replica identity", "changed", _H, "a replica identity of {table} changed, and still holds its key"),
+    Rule("attributes", "changed", _H, "{table} has {now} columns, dropped ones included, not {before}"),
+    Rule("name in the log", "changed", _H, "column {before!r} of {table} is {now!r} in the log: its own line judges"),
+    Rule("row security", "changed", _H, "row-level security of {table} changed: the log holds all rows, reads refuse"),
+)
+_RULES: Mapping[tuple[str, Change], Rule] = {(rule.kind, rule.change): rule for rule in DIFFERENCES}
+IMPLIED = frozenset(
+    (kind, change)
+    for kind in ("type", "copied as", "replica identity", "toast", "name in the log")
+    for change in ("added", "removed")
+)
+"""They come with a difference of a column or a file, which has its own rule."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    rule: Rule
+    item: str
+    before: str
+    now: str
+
+    def text(self, table: str, columns: Mapping[str, str]) -> str:
+        """For people: without the transactions that values are told apart by."""
+        before, now = (value.rpartition(WRITTEN_BY)[0] or value for value in (self.before, self.now))
+        column = columns.get(self.item, self.item)
+        return self.rule.text.format(table=table, column=column, item=self.item, before=before, now=now)
+
+
+def differences(before: Parts, now: Parts) -> Iterator[Difference]:
+    """A kind that one side did not look at is passed over: it belongs to another version of Tailrace."""
+    for kind in before.keys() & now.keys():
+        for item in before[kind].keys() | now[kind].keys():
+            old, new = before[kind].get(item), now[kind].get(item)
+            if old == new:
+                continue
+            change: Change = "added" if old is None else "removed" if new is None else "changed"
+            if (kind, change) not in IMPLIED:
+                yield Difference(_RULES[(kind, change)], item, old or "", new or "")
+
+
+def as_change(difference: Difference, change: Change) -> Difference:
+    """The same difference, of which more is known."""
+    return Difference(_RULES[(difference.rule.kind, change)], difference.item, difference.before, difference.now)
+
+
+def schema_parts(schema: TableSchema) -> Parts:
+    """What the journal knows of the columns without a fingerprint."""
+    return {
+        "name": {"": schema.name},
+        "column": {str(c.attnum): c.name for c in schema.columns},
+        "type": {str(c.attnum): c.source_type for c in schema.columns},
+        "copied as": {str(c.attnum): c.type for c in schema.columns},
+        "key": {str(c.attnum): str(c.key) for c in schema.columns if c.key is not None},
+    }
+
+
+def first_stop(schema: TableSchema, now: TableSchema) -> TableStop | None:
+    """The most important difference of the columns that cannot be followed."""
+    found = [d for d in differences(schema_parts(schema), schema_parts(now)) if d.rule.action is Action.STOP]
+    if not found:
+        return None
+    first = min(found, key=lambda d: (DIFFERENCES.index(d.rule), int(d.item or 0)))
+    names = {str(c.attnum): c.name for c in (*now.columns, *schema.columns)}
+    return first.rule.error(schema.name, first.text(schema.name, names), STOP_FIX)

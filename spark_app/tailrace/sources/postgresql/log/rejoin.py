@@ -1,0 +1,60 @@
+"""Which tables leave and are taken in again in one record: those with another name, and those that a resync asks for.
+
+Pure; asked by `polling`. A rename keeps the source table (its oid) and changes the target (its name), so the table ends
+under the old name and begins under the new one, as a new generation. It happens behind the marker of a look, like every
+other difference: what the stream brings before it still belongs to the former name. Ends come before beginnings, and a
+name is given only when its former table is over, so that two tables never share a target: not in a swap, not in a
+chain of renames, and not when a table was dropped and made again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailrace.changelog.state import LogState
+from tailrace.sources.postgresql.log.tables import Captured
+from tailrace.sources.postgresql.model import PgTable
+
+
+@dataclass(frozen=True)
+class Rejoin:
+    """Why a known table is taken in again."""
+
+    reason: str
+    resync: str | None = None
+    """The snapshot that asks for it."""
+
+
+def rejoins(state: LogState, known: Mapping[int, Captured], found: Mapping[int, PgTable]) -> dict[int, Rejoin]:
+    """By table id. Tables that the source no longer has, or that are no longer selected, just end."""
+    asked = resyncs(state)
+    due = {}
+    for table_id, table in known.items():
+        now = found.get(table_id)
+        if now is None:
+            continue
+        name = table.schema.name
+        if table_id in asked:
+            due[table_id] = Rejoin(f"a resync of {name} was asked for ({asked[table_id]})", asked[table_id])
+        elif now.name != name:
+            due[table_id] = Rejoin(f"it was renamed to {now.name}")
+    return due
+
+
+def resyncs(state: LogState) -> dict[int, str]:
+    """The resync that each table still has to join, oldest first: its plan is in the journal before anything is done,
+    so dying anywhere leaves it open here, and once the table is added for it, it no longer is."""
+    asked: dict[int, str] = {}
+    for snapshot_id, snapshot in state.snapshots.items():
+        if not snapshot.plan.resync or snapshot.ended is not None:
+            continue
+        for table_id in snapshot.tables:
+            if table_id in state.tables and snapshot.awaits(state.tables[table_id]):
+                asked.setdefault(table_id, snapshot_id)
+    return asked
+
+
+def name_is_free(known: Mapping[int, Captured], table: PgTable) -> bool:
+    """Whether no other table that is not over has the name, and with it the target."""
+    names = (table.schema_name, table.table_name)
+    held = (c.schema for i, c in known.items() if i != table.oid)
+    return all((schema.schema_name, schema.table_name) != names for schema in held)

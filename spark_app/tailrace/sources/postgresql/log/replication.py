@@ -1,0 +1,230 @@
+"""The log connection: START_REPLICATION, batches of messages, and status updates that acknowledge.
+
+Used by capture alone. A status update reports one position as written, flushed and applied: the one that a durable
+journal record holds. The server's own end of log is never reported, or events still in our hands would be lost (it
+sends keep-alives while we work).
+"""
+
+import select
+import struct
+import time
+from collections.abc import Callable, Collection
+
+import psycopg
+from psycopg import pq
+
+from tailrace.errors import PositionLost, Retry, SourceRefused
+from tailrace.sources.postgresql.connect import (
+    Connection,
+    PgConfig,
+    connect,
+    error_text,
+    source_errors,
+    take_unchecked_text,
+)
+from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
+
+DATA, KEEPALIVE, STATUS = b"wkr"
+DATA_HEADER = 25
+SILENCE_LIMIT = 30.0
+"""Seconds without a byte from the server, though asked for an answer, until the connection counts as dead."""
+ASK_AFTER = 10.0
+"""Seconds of silence after which an answer is asked for."""
+TAKEOVER_WAIT = 15.0
+"""Seconds that the backend of our dead predecessor gets to let go of the slot."""
+_UNDECODABLE = "could not map filen"
+"""("filenode" in PostgreSQL 14 and 15, then "filenumber"; never translated.) The server's picture of its catalog lacks
+a TRUNCATE or rewrite whose commit was logged, and not yet visible, when the slot was made: however often it is asked,
+it fails at the same transaction."""
+_KEEPALIVE = struct.Struct(">BQqB")
+_STATUS = struct.Struct(">BQQQqB")
+
+
+class LogConnection:
+    """One replication connection in streaming mode."""
+
+    def __init__(self, config: PgConfig, slot: str, publication: str, position: int) -> None:
+        """`position`: the journal's; the server sends every commit that ends behind it."""
+        self.durable = position
+        """What status updates acknowledge; raised by capture after each durable record."""
+        self._heard = self._told = time.monotonic()
+        self._reply_wanted = False
+        self._connection = connect(config, replication=True)
+        with source_errors("preparing the log connection"):
+            take_unchecked_text(self._connection)
+        self._pgconn = self._connection.pgconn
+        self._start(slot, publication)
+
+    def _start(self, slot: str, publication: str) -> None:
+        options = f"proto_version '2', streaming 'on', messages 'true', publication_names '\"{publication}\"'"
+        command = f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(self.durable)} ({options})'
+        result = self._pgconn.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            message = " ".join(self._pgconn.get_error_message().split())
+            self.close()
+            raise _start_error(slot, message)
+        self._pgconn.nonblocking = 1
+
+    def fileno(self) -> int:
+        return self._pgconn.socket
+
+    def read(
+        self, data: Callable[[bytes], None], keepalive: Callable[[int], None], max_bytes: int, max_seconds: float
+    ) -> bool:
+        """Hand over what is there, at most so much: `data` gets each payload, `keepalive` the server's sent
+        position. True: the server has nothing more to send right now."""
+        # In local variables: this runs once per message, and so does nothing else in here.
+        count = size = 0
+        ended = False
+        get = self._pgconn.get_copy_data
+        deadline = time.monotonic() + max_seconds
+        while True:
+            try:
+                length, view = get(1)
+            except psycopg.OperationalError as error:
+                raise _broken(error) from None
+            if length > 0:
+                count += 1
+                size += length
+                if view[0] == DATA:
+                    data(bytes(view[DATA_HEADER:]))
+                else:
+                    self._keepalive(bytes(view), keepalive)
+                if size >= max_bytes or (count & 1023 == 0 and time.monotonic() > deadline):
+                    break
+            elif length == 0:
+                if not self._more():
+                    ended = True
+                    break
+            else:
+                self._ended()
+        now = time.monotonic()
+        if count:
+            self._heard = now
+        if self._reply_wanted:
+            self.acknowledge()
+        return ended
+
+    def _more(self) -> bool:
+        readable, _, _ = select.select([self._pgconn.socket], [], [], 0)
+        if not readable:
+            return False
+        try:
+            self._pgconn.consume_input()
+        except psycopg.OperationalError as error:
+            raise _broken(error) from None
+        return True
+
+    def _keepalive(self, message: bytes, keepalive: Callable[[int], None]) -> None:
+        if message[0] != KEEPALIVE:
+            raise Retry(f"the log connection brought an unknown frame {chr(message[0])!r}")
+        _, position, _clock, wanted = _KEEPALIVE.unpack_from(message)
+        self._reply_wanted |= bool(wanted)
+        keepalive(position)
+
+    def _ended(self) -> None:
+        # Why stands in the result that ends the stream, and only there.
+        result = self._pgconn.get_result()
+        message = " ".join((result.get_error_message() if result is not None else "").split())
+        if "publication" in message and "does not exist" in message:
+            raise lost(f"the log stream ended: {message}")
+        if _UNDECODABLE in message:
+            raise lost(f"the server cannot decode its log from where the slot begins ({message})")
+        raise Retry(f"the server ended the log stream: {message or 'no reason given'}")
+
+    def acknowledge(self, position: int | None = None) -> None:
+        """Send a status update; `position` is durable in the journal (None: no news, a sign of life)."""
+        if position is not None:
+            self.durable = max(self.durable, position)
+        clock = time.time_ns() // 1000 - POSTGRES_EPOCH
+        ask = time.monotonic() - self._heard > ASK_AFTER
+        message = _STATUS.pack(STATUS, self.durable, self.durable, self.durable, clock, ask)
+        try:
+            self._pgconn.put_copy_data(message)
+            self._pgconn.flush()
+        except psycopg.OperationalError as error:
+            raise _broken(error) from None
+        self._reply_wanted = False
+        self._told = time.monotonic()
+
+    def keep_alive(self) -> None:
+        """To be called at least every few seconds: signs of life, and the limit of silence."""
+        now = time.monotonic()
+        if now - self._heard > SILENCE_LIMIT:
+            raise Retry(f"the source has been silent for {SILENCE_LIMIT:.0f} s")
+        if now - self._told > 5.0:
+            self.acknowledge()
+
+    def heard(self) -> None:
+        """We were busy and did not listen: silence counts from now."""
+        self._heard = time.monotonic()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _broken(error: psycopg.Error) -> Retry:
+    return Retry(f"the log connection broke: {error_text(error)}")
+
+
+def lost(seen: str) -> PositionLost:
+    """With the guided way back."""
+    return PositionLost(
+        f"{seen}; the changes in between can no longer be recovered",
+        "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
+        " resync: true and tables: ['*.*']. With a new slot every table is read again (docs/operations.md).",
+    )
+
+
+def _start_error(slot: str, message: str) -> Exception:
+    if "does not exist" in message and "publication" not in message:
+        return lost(f"slot {slot!r}: {message}")
+    if "no longer" in message or "has been invalidated" in message or "obsolete" in message:
+        return lost(f"slot {slot!r}: {message}")
+    if "is active for" in message:
+        return Retry(f"slot {slot!r}: {message}")
+    if "permission" in message or "publication" in message:
+        return SourceRefused(f"slot {slot!r}: {message}", "grant what is missing")
+    return Retry(f"slot {slot!r}: {message}")
+
+
+def release_slot(
+    connection: Connection, slot: str, application_names: Collection[str], sleep: Callable[[float], None]
+) -> None:
+    """Take over a slot that the backend of our own dead process still holds.
+
+    Ours is told by its names, which hold the slot's, and by its user; any other holder is refused, never ended.
+    """
+    deadline = time.monotonic() + TAKEOVER_WAIT
+    while True:
+        with source_errors(f"looking at slot {slot!r}"):
+            row = connection.execute(
+                "SELECT s.active_pid, a.application_name, a.usename = current_user, a.client_addr::text"
+                " FROM pg_catalog.pg_replication_slots s"
+                " LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid"
+                " WHERE s.slot_name = %s AND s.active_pid IS NOT NULL",
+                (slot,),
+            ).fetchone()
+        if row is None:
+            return
+        pid, name, same_user, address = row
+        if name not in application_names or not same_user:
+            raise SourceRefused(
+                f"slot {slot!r} is in use by backend {pid} ({name!r} from {address or 'a local socket'})",
+                "stop that reader, or give each Replicator a slot of its own",
+            )
+        with source_errors(f"ending backend {pid} of our predecessor"):
+            connection.execute("SELECT pg_catalog.pg_terminate_backend(%s)", (pid,))
+        if time.monotonic() > deadline:
+            raise Retry(f"backend {pid} of our predecessor does not let go of slot {slot!r}")
+        sleep(0.2)
+
+
+def lsn_text(position: int) -> str:
+    """`16/B374D848`."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def lsn_value(text: str) -> int:
+    high, low = text.split("/")
+    return (int(high, 16) << 32) | int(low, 16)

@@ -1,0 +1,269 @@
+"""Puts the stream's messages into transactions: the part of capture between the connection and the decoder.
+
+    idle --Begin--> in a transaction --rows--> … --Commit--> idle          (whole transactions, in commit order)
+    idle --Stream Start--> in a stream --rows, with xids--> --Stream Stop--> idle      (pieces, undecided)
+    idle --Stream Commit--> replayed as a transaction;  --Stream Abort--> forgotten
+
+An illegal message in a state is a `Stop`. Rows end up in a `Block`; when it is full, or a record is due, `Blocks` takes
+it. Memory stays bounded: finished transactions leave first, then the open one goes to segments piece by piece.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Protocol
+
+from tailrace.sources.postgresql.log import pgoutput
+from tailrace.sources.postgresql.log.blocks import Block
+from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction
+
+MARKER_PREFIX = "tailrace"
+"""Prefix of our own logical messages."""
+_OURS = MARKER_PREFIX.encode()
+
+
+class Blocks(Protocol):
+    """What becomes of the blocks; `decode.Decoding`."""
+
+    def rows(self, block: Block) -> None:
+        """Decode the block's rows; they belong to the record being built."""
+
+    def cut(self, position: int, rows: bool = True) -> None:
+        """Like `tailrace.sources.api.Sink.cut`."""
+
+
+class Mode(Enum):
+    IDLE = "idle"
+    TRANSACTION = "in a transaction"
+    STREAM = "in a stream"
+
+
+class Relations:
+    """Which Relation message is in effect, in the order of the blocks.
+
+    The server counts what it announced per stream: a stream's announcement counts for everybody once it commits, unless
+    a newer one was made since. `regular` holds announcements outside undecided streams, with their arrival number.
+    """
+
+    def __init__(self) -> None:
+        self._effective: dict[int, bytes] = {}
+        self._regular: dict[int, tuple[int, bytes]] = {}
+        self._arrivals = 0
+
+    def arrival(self) -> int:
+        self._arrivals += 1
+        return self._arrivals
+
+    def announce(self, message: bytes, block: Block) -> None:
+        """Outside of streams."""
+        relation_id = _relation_id(message)
+        self._regular[relation_id] = (self.arrival(), message)
+        self._apply(relation_id, message, block)
+
+    def replay(self, message: bytes, arrival: int, seen: dict[int, tuple[int, bytes]], block: Block) -> None:
+        """Of a stream that has committed; `seen` collects them for `end_replay`."""
+        relation_id = _relation_id(message)
+        seen[relation_id] = (arrival, message)
+        self._apply(relation_id, message, block)
+
+    def end_replay(self, seen: dict[int, tuple[int, bytes]], block: Block) -> None:
+        for relation_id, (arrival, message) in seen.items():
+            regular = self._regular.get(relation_id)
+            if regular is None or regular[0] <= arrival:
+                self._regular[relation_id] = (arrival, message)
+            elif self._effective.get(relation_id) != regular[1]:
+                self._apply(relation_id, regular[1], block)
+
+    def _apply(self, relation_id: int, message: bytes, block: Block) -> None:
+        """Even if it was in effect already: a partition that was attached again is described again, and what goes to
+        it follows."""
+        self._effective[relation_id] = message
+        block.add(message)
+
+
+def _relation_id(message: bytes) -> int:
+    return int.from_bytes(message[1:5], "big")
+
+
+def _between_relations(batch: list[bytes]) -> Iterator[list[bytes] | bytes]:
+    """The batch in order: Relation messages one by one, what stands between them as lists."""
+    start = 0
+    for at in [at for at, message in enumerate(batch) if message[0] == pgoutput.RELATION]:
+        yield batch[start:at]
+        yield batch[at]
+        start = at + 1
+    yield batch[start:] if start else batch
+
+
+class Assembler:
+    """Feed it the payloads of XLogData messages in order."""
+
+    def __init__(self, sink: Blocks, spill: Spill, extend_xid: Callable[[int], int], block_limit: int) -> None:
+        self._sink = sink
+        self._spill = spill
+        self._extend_xid = extend_xid
+        self._limit = block_limit
+        self._relations = Relations()
+        self._mode = Mode.IDLE
+        self._block = Block()
+        self._boundary = 0
+        """Messages of the block that belong to finished transactions."""
+        self._open_in_segments = False
+        """A part of the open transaction has left the block."""
+        self._streamed: StreamedTransaction | None = None
+        """Of the stream that is open now."""
+        self.position = 0
+        """Behind the last finished transaction; 0: none yet."""
+        self.markers: list[bytes] = []
+        """Contents of our own transactional messages whose transaction is finished; the reader takes them away."""
+        self._open_markers: list[bytes] = []
+
+    @property
+    def idle(self) -> bool:
+        """Between transactions: what a keep-alive says then about the server's position counts."""
+        return self._mode is Mode.IDLE
+
+    @property
+    def pending(self) -> bool:
+        """Finished transactions wait for a record."""
+        return self._boundary > 0 or (self._mode is not Mode.TRANSACTION and self._open_in_segments)
+
+    @property
+    def divided(self) -> bool:
+        """Rows of the open transaction are in segments already: its tables must not change in a record before it."""
+        return self._open_in_segments
+
+    def feed(self, message: bytes) -> None:
+        kind = message[0]
+        if kind in pgoutput.ROWS:
+            if self._mode is Mode.TRANSACTION:
+                self._add(message)
+            elif self._streamed is not None:
+                self._streamed.add(message)
+            else:
+                raise self._illegal(kind)
+        else:
+            self._other(kind, message)
+
+    def _other(self, kind: int, message: bytes) -> None:
+        match kind:
+            case pgoutput.BEGIN:
+                self._expect(Mode.IDLE, kind)
+                begin = pgoutput.begin(message)
+                self._mode = Mode.TRANSACTION
+                self._block.begin(self._extend_xid(begin.xid), begin.commit_ts)
+            case pgoutput.COMMIT:
+                self._expect(Mode.TRANSACTION, kind)
+                self._finish(pgoutput.commit(message).end_lsn)
+            case pgoutput.STREAM_START:
+                self._expect(Mode.IDLE, kind)
+                self._mode = Mode.STREAM
+                self._streamed = self._spill.transaction(pgoutput.stream_start(message))
+            case pgoutput.STREAM_STOP:
+                self._expect(Mode.STREAM, kind)
+                self._mode, self._streamed = Mode.IDLE, None
+            case pgoutput.STREAM_ABORT:
+                self._expect(Mode.IDLE, kind)
+                self._spill.abort(*pgoutput.stream_abort(message))
+            case pgoutput.STREAM_COMMIT:
+                self._expect(Mode.IDLE, kind)
+                self._replay(pgoutput.stream_commit(message))
+            case _:
+                self._detail(kind, message)
+
+    def _detail(self, kind: int, message: bytes) -> None:
+        """What can stand inside a transaction or a stream."""
+        match kind:
+            case pgoutput.RELATION | pgoutput.TRUNCATE if self._streamed is not None:
+                if kind == pgoutput.RELATION:
+                    self._streamed.relation_arrivals.append(self._relations.arrival())
+                self._streamed.add(message)
+            case pgoutput.RELATION:
+                self._relations.announce(message, self._block)
+            case pgoutput.TRUNCATE:
+                self._expect(Mode.TRANSACTION, kind)
+                self._add(message)
+            case pgoutput.MESSAGE if self._mode is not Mode.STREAM:  # ours are never in a stream
+                self._logical(pgoutput.logical_message(message))
+            case pgoutput.MESSAGE | pgoutput.TYPE | pgoutput.ORIGIN:
+                pass  # names of types come from the catalog; where a change was first made does not matter
+            case _:
+                raise pgoutput.unknown(kind)
+
+    def _logical(self, message: pgoutput.LogicalMessage) -> None:
+        if not message.transactional:
+            # Sent as soon as it is decoded: every commit before it has been sent.
+            if self._mode is Mode.IDLE:
+                self.observe(message.lsn)
+        elif message.prefix == _OURS:
+            self._open_markers.append(message.content)
+
+    def observe(self, position: int) -> None:
+        """The server says it has sent every commit before `position`; only to be called when idle."""
+        if self._mode is Mode.IDLE:
+            self.position = max(self.position, position)
+
+    def _replay(self, commit: pgoutput.Commit) -> None:
+        assert commit.xid is not None
+        streamed = self._spill.take(commit.xid)
+        arrivals = iter(streamed.relation_arrivals)
+        seen: dict[int, tuple[int, bytes]] = {}
+        self._mode = Mode.TRANSACTION
+        self._block.begin(self._extend_xid(commit.xid), commit.commit_ts)
+        for batch in streamed.replay():
+            for piece in _between_relations(batch):
+                if isinstance(piece, bytes):
+                    self._relations.replay(piece, next(arrivals), seen, self._block)
+                elif not self._block.extend(piece, self._limit):
+                    for message in piece:
+                        self._add(message)
+        self._relations.end_replay(seen, self._block)
+        streamed.discard()
+        self._finish(commit.end_lsn)
+
+    def _add(self, message: bytes) -> None:
+        self._block.add(message)
+        if self._block.size >= self._limit:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        """The block is full inside a transaction. What is finished gets its record; then the open one gives its
+        rows."""
+        if self._boundary:
+            finished, self._block = self._block.split(self._boundary)
+            self._boundary = 0
+            self._sink.rows(finished)
+            self._sink.cut(self.position)
+        if self._block.size >= self._limit:
+            full, self._block = self._block, self._block.continuation()
+            self._open_in_segments = True
+            self._sink.rows(full)
+
+    def _finish(self, end_lsn: int) -> None:
+        self._mode = Mode.IDLE
+        self.position = max(self.position, end_lsn)
+        self._boundary = len(self._block.messages)
+        self.markers += self._open_markers
+        self._open_markers.clear()
+        if self._open_in_segments or self._block.size >= self._limit:
+            self.cut()
+        elif not self._boundary:
+            self._block = Block()  # the transaction changed nothing that we carry
+
+    def cut(self) -> None:
+        """Make a record of all finished transactions (of none: the sink decides whether there is anything to say)."""
+        if self._open_in_segments and self._mode is Mode.TRANSACTION:
+            self._sink.cut(self.position, rows=False)
+            return
+        finished, self._block = self._block.split(self._boundary)
+        self._boundary = 0
+        self._open_in_segments = False
+        if finished.messages:
+            self._sink.rows(finished)
+        self._sink.cut(self.position)
+
+    def _expect(self, mode: Mode, kind: int) -> None:
+        if self._mode is not mode:
+            raise self._illegal(kind)
+
+    def _illegal(self, kind: int) -> pgoutput.UnknownMessage:
+        return pgoutput.UnknownMessage(f"a message {chr(kind)!r} while {self._mode.value}")

@@ -1,0 +1,140 @@
+"""Walks the tuples of one table's row messages by column and applies the rules of operations.
+
+Called by `decode.Decoder`. Out come parts: rows of one operation with their raw column values. An update whose key
+changed is two parts, D under the old key and M under the new one, adjacent in sequence.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tailrace.changelog.records import TableSchema
+from tailrace.errors import SourceRefused
+from tailrace.sources.postgresql import columnar
+from tailrace.sources.postgresql.log import pgoutput
+from tailrace.sources.postgresql.log.blocks import FlatBlock, big_endian_16
+
+Indexes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+HEADER = 5
+"""Kind and relation id; then the tuple's tag, the number of columns (two bytes) and the columns."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one operation; all columns in the schema's order."""
+
+    op: str
+    index: Indexes
+    """Message of each row."""
+    offset: int
+    """Added to the message's first sequence: 1 for the second row of a key change."""
+    values: list[pa.LargeBinaryArray]
+    unchanged: list[Mask | None]
+    """Per column: rows for which the log did not carry it."""
+    old_key: list[pa.LargeBinaryArray] | None = None
+    """M only: values of the key columns, in key order."""
+
+
+@dataclass(frozen=True)
+class _Tuple:
+    values: list[pa.LargeBinaryArray]
+    unchanged: list[Mask | None]
+
+
+def walk(flat: FlatBlock, wire: tuple[int, ...], wire_columns: int, schema: TableSchema, rows: Indexes) -> list[Part]:
+    kinds = flat.kinds[rows]
+    tags = flat.buffer[flat.starts[rows] + HEADER]
+    parts: list[Part] = []
+    for kind in pgoutput.ROWS:
+        for tag in (pgoutput.NEW, pgoutput.KEY, pgoutput.OLD):
+            group = rows[(kinds == kind) & (tags == tag)]
+            if len(group):
+                parts += _group(flat, (wire, wire_columns), schema, group, (kind, tag))
+    if sum(len(p.index) for p in parts if p.offset == 0) != len(rows):
+        raise pgoutput.UnknownMessage(f"a row of {schema.name} with an unknown kind of tuple")
+    return parts
+
+
+def _group(
+    flat: FlatBlock, wire: tuple[tuple[int, ...], int], schema: TableSchema, rows: Indexes, form: tuple[int, int]
+) -> list[Part]:
+    first, ends = _tuple(flat, wire, flat.starts[rows] + HEADER, schema)
+    match form:
+        case (pgoutput.INSERT, pgoutput.NEW):
+            return [Part("I", rows, 0, first.values, first.unchanged)]
+        case (pgoutput.UPDATE, pgoutput.NEW):
+            return [Part("U", rows, 0, first.values, first.unchanged)]
+        case (pgoutput.DELETE, pgoutput.KEY | pgoutput.OLD):
+            return [Part("D", rows, 0, first.values, [None] * len(first.values))]
+        case (pgoutput.UPDATE, tag):
+            if not (flat.buffer[ends] == pgoutput.NEW).all():
+                raise pgoutput.UnknownMessage(f"an update of {schema.name} without a new row")
+            second, _ = _tuple(flat, wire, ends, schema)
+            return _update(schema, rows, first, second, tag == pgoutput.OLD)
+        case (kind, tag):
+            raise pgoutput.UnknownMessage(f"a change {chr(kind)!r} of {schema.name} with a tuple {chr(tag)!r}")
+
+
+def first_without_key(schema: TableSchema, parts: list[Part]) -> int | None:
+    """The first message that does not say which row it is about: it was logged under another replica identity."""
+    places = [place for place, column in enumerate(schema.columns) if column.key is not None]
+    columns = [(part.index, part.values[place]) for part in parts for place in places]
+    found = [index[values.is_null().to_numpy(zero_copy_only=False)] for index, values in columns if values.null_count]
+    return min((int(indexes.min()) for indexes in found), default=None)
+
+
+def _tuple(
+    flat: FlatBlock, wire: tuple[tuple[int, ...], int], tags_at: Indexes, schema: TableSchema
+) -> tuple[_Tuple, Indexes]:
+    places, wire_columns = wire
+    if not (big_endian_16(flat.buffer, tags_at + 1) == wire_columns).all():
+        raise SourceRefused(
+            f"a row of {schema.name} does not have the {wire_columns} columns that were announced",
+            "report this with the server's version; nothing after this place was captured",
+        )
+    columns, ends = columnar.split(flat.buffer, tags_at + 3, wire_columns, True)
+    chosen = [columns[place] for place in places]
+    return _Tuple([c.values for c in chosen], [c.unchanged for c in chosen]), ends
+
+
+def _update(schema: TableSchema, rows: Indexes, old: _Tuple, new: _Tuple, whole: bool) -> list[Part]:
+    """An update that came with an old tuple: only the identity columns, or (`whole`) the whole row."""
+    keys = [c.key for c in schema.columns]
+    values, unchanged = list(new.values), list(new.unchanged)
+    moved = np.zeros(len(rows), dtype=np.bool_)
+    for place, key in enumerate(keys):
+        mask = unchanged[place]
+        if mask is not None and (whole or key is not None):
+            # The old tuple is complete where the new one only says "as before". A partition's is not if only its root
+            # has REPLICA IDENTITY FULL; what is stored apart is never null.
+            known = mask & old.values[place].is_valid().to_numpy(zero_copy_only=False)
+            values[place] = pc.if_else(pa.array(known), old.values[place], values[place])
+            unchanged[place] = mask & ~known
+        if key is not None:
+            differs = pc.fill_null(pc.not_equal(old.values[place], values[place]), True)
+            moved |= differs.to_numpy(zero_copy_only=False)
+    parts = []
+    stays = np.flatnonzero(~moved)
+    if len(stays):
+        parts.append(Part("U", rows[stays], 0, _take(values, stays), _select(unchanged, stays)))
+    goes = np.flatnonzero(moved)
+    if len(goes):
+        order = sorted((key, place) for place, key in enumerate(keys) if key is not None)
+        old_key = _take([old.values[place] for _, place in order], goes)
+        parts.append(Part("D", rows[goes], 0, _take(old.values, goes), [None] * len(keys)))
+        parts.append(Part("M", rows[goes], 1, _take(values, goes), _select(unchanged, goes), old_key))
+    return parts
+
+
+def _take(columns: list[pa.LargeBinaryArray], rows: Indexes) -> list[pa.LargeBinaryArray]:
+    chosen = pa.array(rows)
+    return [column.take(chosen) for column in columns]
+
+
+def _select(masks: list[Mask | None], rows: Indexes) -> list[Mask | None]:
+    chosen = [None if mask is None else mask[rows] for mask in masks]
+    return [mask if mask is not None and mask.any() else None for mask in chosen]

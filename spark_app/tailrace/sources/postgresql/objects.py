@@ -1,0 +1,279 @@
+"""What capture asks and tells the source in SQL: identity, slot, publication, edge, markers.
+
+Every function is one or a few statements on capture's own SQL connection (never the log connection).
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from tailrace.errors import ReadRefused, SourceRefused, TableStop
+from tailrace.sources.api import Distance
+from tailrace.sources.postgresql import locks
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.log.replication import lsn_value
+from tailrace.sources.postgresql.log.transactions import MARKER_PREFIX
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.publication import grant
+
+PLUGIN = "pgoutput"
+LOCK_WAIT, AUTOVACUUM_WAIT, LONGEST_WAIT = 100, 1300, 1.0
+"""Milliseconds for one lock, and for that of one table in turn: an autovacuum gives way to whoever has waited for
+deadlock_timeout (1 s by default). Seconds for the locks of one look. Meanwhile the log is not read."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who the source is."""
+
+    system_identifier: str
+    timeline: int
+    database: str
+    insert_position: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The slot as pg_replication_slots shows it."""
+
+    plugin: str
+    database: str
+    confirmed: int | None
+    wal_status: str | None
+    """lost: the log behind it is gone."""
+
+
+def identify(connection: Connection) -> Server:
+    with source_errors("asking the source for its identity"):
+        row = connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
+        if row is not None and row[0]:
+            raise SourceRefused("the source is a standby", "connect to the primary: chunks need its snapshots")
+        row = connection.execute(
+            "SELECT s.system_identifier::text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()),"
+            " current_database(), pg_catalog.pg_current_wal_insert_lsn()::text FROM pg_catalog.pg_control_system() s"
+        ).fetchone()
+    assert row is not None
+    # The first eight digits of a segment's name are the timeline that is being written now.
+    return Server(row[0], int(row[1][:8], 16), row[2], lsn_value(row[3]))
+
+
+def find_slot(connection: Connection, name: str) -> Slot | None:
+    with source_errors(f"looking at slot {name!r}"):
+        row = connection.execute(
+            "SELECT plugin::text, database::text, confirmed_flush_lsn::text, wal_status"
+            " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
+            (name,),
+        ).fetchone()
+    if row is None:
+        return None
+    return Slot(row[0] or "", row[1] or "", lsn_value(row[2]) if row[2] else None, row[3])
+
+
+class SlotExists(Exception):
+    """Somebody made a slot of this name since we looked; `startup` says what that means."""
+
+
+def create_slot(config: PgConfig, name: str) -> int:
+    """Make the slot; waits for every transaction that writes now. Returns its first position."""
+    with connect(config) as connection, source_errors(f"making slot {name!r}"):
+        try:
+            connection.execute("SET lock_timeout = 0")  # it waits for transactions, which count as locks
+            row = connection.execute(
+                "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN)
+            ).fetchone()
+        except psycopg.errors.DuplicateObject:
+            raise SlotExists from None
+    assert row is not None
+    return lsn_value(row[0])
+
+
+def drop_slot(connection: Connection, name: str) -> None:
+    with source_errors(f"dropping slot {name!r}"):
+        connection.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", (name,))
+
+
+def drop_publication(connection: Connection, name: str) -> bool:
+    """False: there is none."""
+    with source_errors(f"dropping publication {name!r}"):
+        row = connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", (name,)).fetchone()
+        if row is not None:
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+    return row is not None
+
+
+def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
+    """What the backend with this application name waits for: the oldest transaction in its way."""
+    with source_errors("looking for what the slot waits for"):
+        row = connection.execute(
+            "SELECT b.pid, b.backend_xid::text, extract(epoch FROM now() - b.xact_start)::int, b.application_name"
+            " FROM pg_catalog.pg_stat_activity m,"
+            " LATERAL unnest(pg_catalog.pg_blocking_pids(m.pid)) AS holder(pid)"
+            " JOIN pg_catalog.pg_stat_activity b ON b.pid = holder.pid"
+            " WHERE m.application_name = %s ORDER BY b.xact_start LIMIT 1",
+            (slot_maker,),
+        ).fetchone()
+    if row is None:
+        return None
+    return f"the slot waits for transaction {row[1]} of backend {row[0]} ({row[3]!r}), open for {row[2]} s"
+
+
+def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> Mapping[int, str]:
+    """Make the publication, or bring ours up to date: exactly these tables. One that the user named stays as it is.
+
+    Returns the tables that could not be put into it because they are locked, with who holds the lock: the next look
+    tries again. Capture waits for no lock, because all other tables would wait with it.
+    """
+    with source_errors(f"preparing publication {name!r}"):
+        row = connection.execute(
+            "SELECT puballtables, pubviaroot, pubinsert AND pubupdate AND pubdelete AND pubtruncate"
+            " FROM pg_catalog.pg_publication WHERE pubname = %s",
+            (name,),
+        ).fetchone()
+        if row is not None and not (row[2] and (row[1] or not any(t.partitioned for t in tables))):
+            raise SourceRefused(
+                f"publication {name!r} leaves out operations or partitions' roots",
+                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate',"
+                " publish_via_partition_root = true)",
+            )
+        if row is None and not ours:
+            raise SourceRefused(f"publication {name!r} does not exist", "create it, or leave source.publication out")
+        if row is None:
+            connection.execute(
+                sql.SQL("CREATE PUBLICATION {} WITH (publish_via_partition_root = true)").format(sql.Identifier(name))
+            )
+        if ours and not (row is not None and row[0]):
+            return _set_tables(connection, name, tables)
+        return {}
+
+
+def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) -> Mapping[int, str]:
+    published = {
+        r[0]
+        for r in connection.execute(
+            "SELECT r.prrelid::int8 FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p"
+            " ON p.oid = r.prpubid WHERE p.pubname = %s",
+            (name,),
+        )
+    }
+    wanted = {t.oid: t for t in tables}
+    new = [t for t in wanted.values() if t.oid not in published]
+    publication = sql.Identifier(name)
+    for oid in published - set(wanted):
+        found = connection.execute("SELECT %s::oid::regclass::text", (oid,)).fetchone()
+        if found is not None:
+            drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY ").format(publication)
+            _unless_locked(connection, drop + sql.SQL(found[0]))
+
+    def add(some: Iterable[PgTable], wait: int = LOCK_WAIT) -> bool:
+        relations = sql.SQL(", ").join(t.relation for t in some)
+        statement = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(publication, relations)
+        return _unless_locked(connection, statement, wait)
+
+    if not new or add(new):
+        return {}
+    # One of them is locked: each by itself, but not for so long that the source would take us for dead.
+    end = time.monotonic() + LONGEST_WAIT
+    locked = [t for t in new if time.monotonic() > end or not add([t])]
+    turn = int(time.monotonic()) % len(locked) if locked else 0
+    locked = [t for place, t in enumerate(locked) if place != turn or not add([t], AUTOVACUUM_WAIT)]
+    return {t.oid: locks.holder(connection, t.oid, locks.AGAINST_PUBLISHING) for t in locked}
+
+
+def _unless_locked(connection: Connection, statement: sql.Composed, wait: int = LOCK_WAIT) -> bool:
+    """False: nothing was done, a lock of another session is in the way."""
+    try:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = '{wait}ms'")
+            connection.execute(statement)
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
+
+
+def unpublishable(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> dict[int, TableStop]:
+    """Of these tables, which the publication does not hold, by oid: those that we may not put into ours, or all."""
+    if not ours:
+        return {t.oid: left_out(t, name) for t in tables}
+    if not tables:
+        return {}
+    with source_errors("asking for the tables' owners"):
+        rows = connection.execute(
+            "SELECT c.oid::int8, current_user::text, r.rolsuper FROM pg_catalog.pg_class c"
+            " JOIN pg_catalog.pg_roles r ON r.oid = c.relowner"
+            " WHERE c.oid = ANY(%s::int8[]) AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')",
+            ([t.oid for t in tables],),
+        ).fetchall()
+    foreign = {oid: (role, superuser) for oid, role, superuser in rows}
+    return {t.oid: _not_ours(t, name, *foreign[t.oid]) for t in tables if t.oid in foreign}
+
+
+def left_out(table: PgTable, name: str) -> TableStop:
+    publication = sql.Identifier(name).as_string(None)
+    fix = f"ALTER PUBLICATION {publication} ADD TABLE {table.relation.as_string(None)}"
+    if table.partitioned:
+        fix += f"; ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
+    return ReadRefused(table.name, f"{table.name} is not in publication {name!r}", fix)
+
+
+def _not_ours(table: PgTable, name: str, role: str, superuser: bool) -> TableStop:
+    return ReadRefused(
+        table.name,
+        f"only the owner of {table.name} ({table.owner}) may put it into publication {name!r}",
+        grant(table.owner, role, superuser),
+    )
+
+
+def edge(connection: Connection) -> int:
+    """X: a 64-bit xid of a transaction of its own, after the slot and the publication are as they should be."""
+    with source_errors("taking the edge"):
+        row = connection.execute("SELECT pg_catalog.pg_current_xact_id()::text").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def next_xid(connection: Connection) -> int:
+    """The 64-bit xid that comes next; takes none."""
+    with source_errors("asking for the next xid"):
+        row = connection.execute(
+            "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def emit(connection: Connection, content: str, transactional: bool) -> None:
+    """A logical message: a marker with a place among the commits, or (not transactional) a heartbeat."""
+    with source_errors("writing a logical message"):
+        connection.execute(
+            "SELECT pg_catalog.pg_logical_emit_message(%s, %s, %s)", (transactional, MARKER_PREFIX, content)
+        )
+
+
+def distance(connection: Connection, slot: str) -> Distance:
+    with source_errors("asking for the source's position"):
+        row = connection.execute(
+            "SELECT pg_catalog.pg_current_wal_insert_lsn()::text,"
+            " (SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8"
+            "    FROM pg_catalog.pg_replication_slots WHERE slot_name = %s)",
+            (slot,),
+        ).fetchone()
+    assert row is not None
+    return Distance(lsn_value(row[0]), row[1])
+
+
+def type_name(connection: Connection, oid: int, modifier: int) -> str:
+    with source_errors("asking for a type's name"):
+        row = connection.execute("SELECT pg_catalog.format_type(%s::oid, %s)", (oid, modifier)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def snapshot(connection: Connection) -> str:
+    """What a transaction that began now would see."""
+    with source_errors("asking for a snapshot"):
+        row = connection.execute("SELECT pg_catalog.pg_current_snapshot()::text").fetchone()
+    assert row is not None
+    return str(row[0])

@@ -1,0 +1,94 @@
+"""PostgreSQL behind the protocols of `tailrace.sources.api`: which module answers which question."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import Origin
+from tailrace.contract import resources
+from tailrace.contract.ownership import MAX_IDENTIFIER
+from tailrace.contract.resources import TableOptions, Tables
+from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
+from tailrace.sources.postgresql import catalog, chunks, objects, preflight
+from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.visibility import Snapshot, parse_snapshot
+
+
+@dataclass(frozen=True)
+class PostgresSource:
+    config: PgConfig
+
+    @staticmethod
+    def of(spec: resources.Source, who: str, secrets: Path | None = None) -> "PostgresSource":
+        return PostgresSource(PgConfig.of(spec, who[:MAX_IDENTIFIER], secrets))
+
+    @property
+    def place(self) -> str:
+        return self.config.place
+
+    def bound_to(self, origin: Origin) -> "PostgresSource":
+        return PostgresSource(self.config.bound_to(origin.system_identifier, origin.timeline))
+
+    @contextmanager
+    def session(self) -> Iterator["PostgresSession"]:
+        with connect(self.config) as connection:
+            yield PostgresSession(connection)
+
+    def reader(self) -> "PostgresReader":
+        return PostgresReader(self.config)
+
+    def visibility(self, seen: str) -> Snapshot:
+        return parse_snapshot(seen)
+
+
+@dataclass(frozen=True)
+class PostgresReader:
+    config: PgConfig
+
+    def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
+        return chunks.read_chunk(self.config, _own(table), part, where, write)
+
+
+@dataclass(frozen=True)
+class PostgresSession:
+    connection: Connection
+
+    def log_end(self) -> int:
+        with source_errors("looking at the source's log"):
+            preflight.require_logical(self.connection)
+        return objects.identify(self.connection).insert_position
+
+    def tables(self, patterns: Tables, options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
+        with source_errors("looking for the source's tables"):
+            return catalog.discover(self.connection, patterns, options)
+
+    def table(self, table_id: int, options: Sequence[TableOptions]) -> PgTable | None:
+        with source_errors(f"looking at the table with oid {table_id}"):
+            return catalog.table_by_oid(self.connection, table_id, options)
+
+    def obstacle(self, edge: int) -> str | None:
+        return chunks.edge_passed(self.connection, edge)
+
+    def estimated_rows(self, table: Table, where: str | None) -> int:
+        return chunks.estimated_rows(self.connection, _own(table), where)
+
+    def at_most(self, table: Table, rows: int) -> bool:
+        return chunks.at_most(self.connection, _own(table), rows)
+
+    def max_key(self, table: Table) -> Key | None:
+        return chunks.max_key(self.connection, _own(table))
+
+    def boundary(self, table: Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
+        return chunks.boundary(self.connection, _own(table), after, rows, max_key)
+
+    def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
+        return chunks.normal_keys(self.connection, _own(table), asked)
+
+
+def _own(table: Table) -> PgTable:
+    """Tables come back to the source that made them."""
+    assert isinstance(table, PgTable)
+    return table

@@ -1,0 +1,121 @@
+"""The classes of Spark that every driver loads, kept as the JVM has parsed and verified them (class-data sharing).
+
+With such an archive a driver starts in two thirds of the time (docs/performance.md). `python -m
+tailrace.spark.class_archive`, a part of `make setup` and of the image's build, makes it: it starts Spark as a driver
+does, has it do a little of all that a driver does, and lets the JVM write down what it has loaded. The JVM itself
+checks that an archive is of its own version and classpath; a driver without one, or with a stale one, starts slower.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.spark import artifacts, session
+
+ARCHIVE, MADE_FOR = "classes.jsa", "spark-home"
+"""The archive, and the name of the folder whose jars it was made from."""
+DUMP_SECONDS = 300.0
+
+
+def main() -> int:
+    target = folder()
+    if target is None:
+        print("no Java is known to make an archive of classes for; drivers start without it")
+        return 0
+    if (target / ARCHIVE).exists():
+        print(f"{target / ARCHIVE} is there")
+        return 0
+    _forget_others(target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".classes-", dir=target.parent) as scratch:
+        made = Path(scratch) / target.name
+        made.mkdir(mode=0o755)
+        _make(made / ARCHIVE, Path(scratch))
+        (made / MADE_FOR).write_text(spark_home())
+        try:
+            made.rename(target)
+        except OSError:  # another run was quicker
+            if not (target / ARCHIVE).exists():
+                raise
+    print(f"{target / ARCHIVE} is made")
+    return 0
+
+
+def folder() -> Path | None:
+    """Where the archive of this Java and this Spark is, whether or not it is there; None: which Java is not known."""
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java")
+    try:
+        release = (Path(java or "").resolve().parents[1] / "release").read_text()
+    except (OSError, IndexError):
+        return None
+    key = "\n".join((release, pyspark.__version__, spark_home()))
+    return artifacts.cache_dir() / f"classes-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def spark_home() -> str:
+    """Whose jars are on the JVM's classpath."""
+    return os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+
+
+def java_options() -> str:
+    """What the driver's JVM is started with."""
+    place = folder()
+    return f"-XX:SharedArchiveFile={place / ARCHIVE}" if place is not None and (place / ARCHIVE).exists() else ""
+
+
+def _forget_others(cache: Path) -> None:
+    """Archives whose Spark is no longer installed."""
+    for note in cache.glob(f"classes-*/{MADE_FOR}"):
+        if not Path(note.read_text()).exists():
+            shutil.rmtree(note.parent, ignore_errors=True)
+
+
+def _make(archive: Path, scratch: Path) -> None:
+    spec = ReplicatorSpec.model_validate(
+        {
+            "source": {"type": "postgresql", "host": "localhost", "database": "none", "username": "none"},
+            "tables": {"include": ["none.*"]},
+            "target": {"type": "delta", "location": (scratch / "lake").as_uri()},
+            "storage": {"location": (scratch / "log").as_uri()},
+        }
+    )
+    run_dir = scratch / "run"
+    run_dir.mkdir()
+    spark = session.start(spec, run_dir, run_dir / "spark.log", f"-XX:ArchiveClassesAtExit={archive}")
+    try:
+        _exercise(spark, scratch)
+    finally:
+        session.stop(spark, DUMP_SECONDS)
+    if not archive.exists():
+        raise SystemExit(f"the JVM wrote no archive of classes:\n{(run_dir / 'spark.log').read_text()[-2000:]}")
+
+
+def _exercise(spark: SparkSession, scratch: Path) -> None:
+    """Load what a driver loads: SQL, Parquet and Delta, a shuffle, Python tasks, a stream with batches in Python."""
+    table = f"delta.`{scratch}/lake/t`"
+    spark.sql(f"CREATE TABLE {table} USING delta AS SELECT id, string(id) AS s FROM range(10)")
+    spark.sql(f"DELETE FROM {table} WHERE id < 4")
+    spark.table(table).groupBy("s").count().collect()
+    spark.sparkContext.parallelize([1, 2], 2).map(str).collect()
+    query = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 1)
+        .load()
+        .writeStream.foreachBatch(lambda rows, number: None)
+        .option("checkpointLocation", str(scratch / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    query.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

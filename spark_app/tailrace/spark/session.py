@@ -1,0 +1,306 @@
+"""The driver's Spark session: local mode on a laptop, client mode on Kubernetes, with the same settings otherwise.
+
+Called once by the driver. Settings are a pure function, so that they can be tested and printed.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from tailrace import privacy
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.units import size
+from tailrace.errors import InvalidManifest, Retry
+from tailrace.spark import artifacts
+from tailrace.storage.access import hadoop_options
+from tailrace.targets.lake.delta import log_store as delta_log_store
+
+STOP_SECONDS = 10.0
+"""A JVM that has not ended by then, with its session stopped, is killed: it holds nothing that is not committed."""
+POOLS = """<?xml version="1.0"?>
+<allocations>
+  <pool name="changes"><schedulingMode>FAIR</schedulingMode><weight>4</weight><minShare>2</minShare></pool>
+  <pool name="snapshot"><schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
+</allocations>
+"""
+LOG4J = """rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log_file}
+appender.file.filePattern = {log_file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 32MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
+"""Two files of bounded size: a driver runs for years."""
+EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+
+KUBERNETES = "k8s://"
+PREFIX = "TAILRACE_SPARK_CONF_"
+RPC_PORT, BLOCK_PORT = "7078", "7079"
+"""The driver's, on Kubernetes: executors come in through a NetworkPolicy that names them."""
+
+
+AUTHENTICATED = {
+    # Whoever is taken for an executor is sent tasks, and with them the keys of the object store. In local mode Spark
+    # makes the secret itself, for each start and in memory only; on Kubernetes it is a file (`SECRET_FILE`).
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # Spark's defaults are older: a cipher that does not notice changed bytes, and its first exchange of keys.
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.saslFallback": "false",
+    # What is shuffled and spilled holds rows.
+    "spark.io.encryption.enabled": "true",
+}
+"""A master that is neither `local` nor Kubernetes must be given its secret by whoever names it."""
+SECRET_FILE = "spark.authenticate.secret.file"
+"""In driver and executors; the operator mounts it. Without it Spark writes a secret into the executors' pods."""
+
+
+SMALL_STEPS = {
+    # Otherwise a worker reads the directory of Spark's jar before each task, see there.
+    "spark.python.daemon.module": "tailrace.spark.worker_daemon",
+    # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    # Otherwise Hadoop starts chmod and readlink as processes, six times and more for each small file on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What makes many small tasks and commits cheap (docs/decisions/0008)."""
+
+
+def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
+    """Spark's configuration. `environment` may name a master and options of the place where the driver runs
+    (`TAILRACE_SPARK_MASTER`, `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`); they win. `boot` is new with every start
+    of the driver: on Kubernetes its executors carry it in their names."""
+    memory = max(size(spec.driver.memory) >> 20, 512)
+    master = _master(spec, environment)
+    values = {
+        "spark.master": master,
+        "spark.app.name": "tailrace",
+        "spark.jars": artifacts.spark_jars(*jar_sets(spec)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": f"{memory}m",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{run_dir}/log4j2.properties -Dderby.system.home={run_dir}/spark"
+            " -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
+        ),
+        "spark.local.dir": f"{run_dir}/spark",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": f"file:{run_dir}/pools.xml",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": f"{run_dir}/warehouse",
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        **SMALL_STEPS,
+        **delta_log_store.SETTINGS,
+        **AUTHENTICATED,
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    }
+    if environment.get(privacy.VARIABLE):
+        values[f"spark.executorEnv.{privacy.VARIABLE}"] = environment[privacy.VARIABLE]
+    if master.startswith(KUBERNETES):
+        values |= _on_kubernetes(spec, environment, boot)
+    values |= {k[len(PREFIX) :].replace("_", "."): v for k, v in environment.items() if k.startswith(PREFIX)}
+    if master.startswith(KUBERNETES) and values["spark.authenticate"] == "true" and SECRET_FILE not in values:
+        raise InvalidManifest(
+            f"{PREFIX}{SECRET_FILE.replace('.', '_')} is not set: driver and executors cannot prove who they are.",
+            "The operator is older than this image: upgrade the operator, or set sparkImage.tag or spec.image back.",
+        )
+    return values
+
+
+def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str) -> dict[str, str]:
+    """Client mode: this pod is the driver, executors are pods that it owns and that come back to its address."""
+    pod = environment.get("POD_NAME", "tailrace")
+    executors = spec.executors
+    jars = artifacts.spark_jars(*jar_sets(spec)).split(",")
+    return {
+        # In the image, so on every executor's disk too: nobody has to ask the driver for a copy.
+        "spark.jars": ",".join(f"local://{path}" for path in jars),
+        "spark.driver.host": environment.get("POD_IP", "127.0.0.1"),
+        "spark.driver.bindAddress": environment.get("POD_IP", "127.0.0.1"),
+        "spark.driver.port": RPC_PORT,
+        "spark.driver.blockManager.port": BLOCK_PORT,
+        "spark.kubernetes.namespace": environment.get("POD_NAMESPACE", "default"),
+        "spark.kubernetes.driver.pod.name": pod,
+        # A container that starts again in the same pod meets the executors of its last life: other names than theirs.
+        "spark.app.id": f"tailrace-{boot}",
+        "spark.kubernetes.executor.podNamePrefix": f"{pod[:PREFIX_CHARACTERS].rstrip('-.')}-{boot}",
+        "spark.executor.instances": str(executors.count),
+        # Slots, not CPUs: as in local mode, chunks get some beyond the cores, so that they never keep changes waiting.
+        "spark.executor.cores": str(executors.cores + -(-spec.snapshot.parallelism // executors.count)),
+        "spark.kubernetes.executor.request.cores": executors.cpu_request or str(executors.cores),
+        "spark.executor.memory": f"{max(size(executors.memory) >> 20, 512)}m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        # Changes go on with the first executor that is there.
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+    }
+
+
+PREFIX_CHARACTERS = 38
+"""Spark allows 47 for an executor's name before `-exec-<number>`; the boot takes nine of them."""
+
+
+def jar_sets(spec: ReplicatorSpec) -> list[str]:
+    """Only what the target needs: object storage and database drivers are large."""
+    catalog = spec.target.catalog
+    s3 = ["s3"] if spec.target.location.startswith("s3://") else []
+    return ["lake", *s3, *(["jdbc"] if catalog is not None and catalog.type == "jdbc" else [])]
+
+
+def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
+    given = environment.get("TAILRACE_SPARK_MASTER")
+    if given is not None and (spec.executors.count or not given.startswith(KUBERNETES)):
+        return given
+    # A FAIR pool does not take a slot away from a running task: slots for chunks beyond the cores keep changes going.
+    return f"local[{spec.driver.cores + spec.snapshot.parallelism}]"
+
+
+def forget_leftovers(run_dir: Path) -> None:
+    """Remove the working files (shuffled rows, broadcasts) of a JVM that was killed: it could not do so itself. The run
+    directory is ours alone."""
+    for pattern in ("blockmgr-*", "spark-*"):
+        for left in (run_dir / "spark").glob(pattern):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def utf8_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM needs beside `environment` to name files in UTF-8: it takes the encoding from the locale alone, and
+    in a plain `C` it cannot open a location with an `ä`."""
+    given = next((v for name in ("LC_ALL", "LC_CTYPE", "LANG") if (v := environment.get(name))), "")
+    return {} if re.search("utf-?8", given, re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
+
+
+def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
+    """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`."""
+    forget_leftovers(run_dir)
+    (run_dir / "pools.xml").write_text(POOLS)
+    (run_dir / "log4j2.properties").write_text(LOG4J.format(log_file=log_file))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= utf8_paths(os.environ)
+    values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
+    values["spark.driver.extraJavaOptions"] += f" {java_options}"
+    if values["spark.master"].startswith(KUBERNETES):
+        os.environ["SPARK_LOCAL_IP"] = values["spark.driver.host"]
+    else:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    conf = SparkConf(loadDefaults=False)
+    for name, value in values.items():
+        conf.set(name, value)
+    with log_file.open("ab") as sink:
+        output = {"stdout": sink, "stderr": sink, "start_new_session": True}
+        # The gateway's own session: Ctrl-C is for us, the JVM is ended after the last commit.
+        try:
+            gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
+        except (OSError, PySparkException) as error:
+            raise Retry(
+                f"Spark's JVM did not start: {str(error).splitlines()[0]}",
+                f"Java 17 or newer must be on the PATH, and driver.memory must fit the machine; see {log_file}.",
+            ) from error
+    context = SparkContext(conf=conf, gateway=gateway)
+    context.setLogLevel("WARN")
+    hadoop = context._jsc.hadoopConfiguration()
+    for name, value in hadoop_options(spec.target, os.environ).items():
+        hadoop.set(name, value)  # not in the configuration above: that is the JVM's command line, for all to see
+    session = SparkSession(context)
+    if spec.target.type == "delta":
+        delta_log_store.install(session._jvm, run_dir / "spark" / "classes")
+    return session
+
+
+class Starting:
+    """A session on its way up, on a thread of its own: what happens meanwhile may end the run."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._session: Future[SparkSession] = Future()
+        self._thread = threading.Thread(target=self._run, args=(start,), name="spark-start", daemon=True)
+        self._thread.start()
+
+    def _run(self, start: Callable[[], SparkSession]) -> None:
+        try:
+            self._session.set_result(start())
+        except BaseException as error:  # handed to who waits
+            self._session.set_exception(error)
+
+    def wait(self, seconds: float) -> SparkSession | None:
+        """The session; None: not yet. Raises what `start` raised."""
+        done = wait([self._session], seconds).done
+        return self._session.result() if done else None
+
+    def abandon(self, keep: int | None) -> None:
+        """Nobody wants the session any more: its JVM is killed. `keep`: the child process that is not Spark's."""
+        until = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < until:
+            for child in set(_children()) - {keep}:
+                with suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)  # a session of its own, see `start`
+            self._thread.join(0.2)
+
+
+def _children() -> Iterator[int]:
+    """Processes that this one has started and that have not been waited for."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                yield int(path.parent.name)
+
+
+def check(spark: SparkSession, log_file: Path) -> None:
+    """Name the JVM's death: what calls into it afterwards only meets a refused connection."""
+    code = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    if code is not None:
+        raise Retry(
+            f"Spark's JVM ended with code {code}.",
+            f"Its last lines are in {log_file}. Code -9 or 137: the machine was out of memory, see driver.memory.",
+        )
+
+
+def stop(spark: SparkSession, patience: float = STOP_SECONDS) -> None:
+    """End the session and, within `patience` seconds, its JVM, which would else notice only later that its driver is
+    gone."""
+    jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    try:
+        spark.stop()
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
+        assert jvm.stdin is not None
+        jvm.stdin.close()  # the gateway's sign to exit
+        try:
+            jvm.wait(patience)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            jvm.wait()

@@ -1,0 +1,138 @@
+"""One `Commit` as Delta log actions. Pure: `delta.DeltaTable` reads footers and sizes before, writes vectors after.
+
+A marked file is removed and added again with its new vector; a file whose rows are all dead is only removed.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from tailrace.targets.lake.delta.stats import bounds, dumps, file_stats, loads
+from tailrace.targets.lake.files import vectors
+from tailrace.targets.lake.model import Commit, DataFile, NewFile
+
+Action = dict[str, Any]
+_ADD = ("path", "size", "modificationTime", "stats", "deletionVector", "tags", "defaultRowCommitVersion", "baseRowId")
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A live file with the `add` action that brought it; its statistics have at least the number of rows."""
+
+    add: Action
+    dead: BitMap64
+
+    def data_file(self, location: str, fields: Mapping[str, pa.Field]) -> DataFile:
+        lower, upper = bounds(self.add["stats"], fields)
+        uri = uri_of(self.add["path"], location)
+        return DataFile(uri, rows_of(self.add), self.add["size"], self.dead, lower, upper)
+
+
+@dataclass
+class Plan:
+    """Actions of one commit, and the live files that result. `files` holds vector files to write first."""
+
+    actions: list[Action]
+    live: dict[str, LiveFile]
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+def uri_of(path: str, location: str) -> str:
+    """A log path (URL-encoded; relative or absolute) as an absolute URI."""
+    if path.startswith("file:/") and not path.startswith("file://"):
+        path = "file://" + path.removeprefix("file:")
+    return unquote(path) if "://" in path else f"{location}/{unquote(path)}"
+
+
+def path_of(uri: str, location: str) -> str:
+    return quote(uri.removeprefix(location + "/"), safe="/:=-_.~")
+
+
+def rows_of(add: Action) -> int:
+    return int(loads(add["stats"])["numRecords"])
+
+
+def plan(
+    change: Commit, live: Mapping[str, LiveFile], new: Sequence[Action], *, file_id: uuid.UUID, now_ms: int
+) -> Plan:
+    """`new`: the `add` actions of `change.add`, in its order and without vectors."""
+    out = Plan([], dict(live))
+    gone = list(live) if change.clear else list(change.remove)
+    for uri in gone:
+        out.actions.append(_remove(out.live.pop(uri).add, change.data_change, now_ms))
+    adds: dict[str, tuple[Action, BitMap64]] = {}
+    for uri, dead in change.marks.items():
+        old = out.live[uri]
+        if len(dead) == len(old.dead):
+            continue
+        out.actions.append(_remove(old.add, change.data_change, now_ms))
+        del out.live[uri]
+        if len(dead) < rows_of(old.add):
+            adds[uri] = (dict(old.add), dead)
+    for file, action in zip(change.add, new, strict=True):
+        if len(file.dead) < file.rows:
+            adds[file.path] = (dict(action), file.dead)
+    _vectors(out, adds, file_id)
+    for uri, (action, dead) in adds.items():
+        added = _plain(action) | {"dataChange": change.data_change}
+        out.actions.append({"add": added})
+        out.live[uri] = LiveFile(added, dead)
+    return out
+
+
+def _vectors(out: Plan, adds: Mapping[str, tuple[Action, BitMap64]], file_id: uuid.UUID) -> None:
+    """Give each added file with dead rows its descriptor: inline while small, the others in one file."""
+    large: dict[str, BitMap64] = {}
+    for uri, (action, dead) in adds.items():
+        action.pop("deletionVector", None)
+        if dead:
+            action["stats"] = dumps(loads(action["stats"]) | {"tightBounds": False})
+            inline = vectors.inline_delta(dead)
+            if inline is None:
+                large[uri] = dead
+            else:
+                action["deletionVector"] = inline.to_json()
+    if large:
+        name, data, where = vectors.delta_file(large, file_id)
+        out.files.append((name, data))
+        for uri, vector in where.items():
+            adds[uri][0]["deletionVector"] = vector.to_json()
+
+
+def _plain(add: Action) -> Action:
+    """What an `add` needs; what a snapshot's listing carries besides (nulls, parsed forms) stays out."""
+    kept = {name: add[name] for name in _ADD if add.get(name) is not None}
+    return kept | {"partitionValues": add.get("partitionValues") or {}}
+
+
+def _remove(add: Action, data_change: bool, now_ms: int) -> Action:
+    out = {
+        "path": add["path"],
+        "deletionTimestamp": now_ms,
+        "dataChange": data_change,
+        "extendedFileMetadata": True,
+        "partitionValues": add.get("partitionValues") or {},
+        "size": add["size"],
+    }
+    if add.get("deletionVector"):
+        # The descriptor is part of the removed file's identity.
+        out["deletionVector"] = add["deletionVector"]
+    return {"remove": out}
+
+
+def new_add(file: NewFile, footer: pq.FileMetaData, columns: Sequence[pa.Field], location: str, now_ms: int) -> Action:
+    """The `add` action of a file that is not in the table yet."""
+    return {
+        "path": path_of(file.path, location),
+        "partitionValues": {},
+        "size": file.size,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": file_stats(footer, columns, tight=True),
+    }

@@ -1,0 +1,41 @@
+"""Which commits of others may stand between two of ours. Pure.
+
+Rewrites that keep the rows (OPTIMIZE, REORG, anything that says `dataChange: false`), VACUUM and changed properties are
+fine: positions are located anew. Changed rows are not, nor a table that was replaced or put back.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tailrace.errors import RESYNC, ForeignChange, TableStop, TargetChanged
+from tailrace.targets.lake.delta.state import DOMAIN
+
+_REPLACED = ("RESTORE", "CREATE OR REPLACE", "REPLACE", "CLONE", "CREATE TABLE")
+_READ_AGAIN = (
+    f"Keep other writers out, then {RESYNC}; or stop Tailrace, put the table back to version {{before}} and start."
+)
+
+
+def is_ours(actions: Sequence[dict[str, Any]]) -> bool:
+    """Our commits carry the domain. RESTORE and CLONE may carry it along, so their names rule them out."""
+    has_domain = any(action.get("domainMetadata", {}).get("domain") == DOMAIN for action in actions)
+    return has_domain and not _operation(actions).startswith(_REPLACED)
+
+
+def _operation(actions: Sequence[dict[str, Any]]) -> str:
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    return str(info.get("operation", "an unnamed operation"))
+
+
+def judge(table: str, version: int, actions: Sequence[dict[str, Any]]) -> TableStop | None:
+    """None: harmless. Otherwise what to stop the table with."""
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    operation = _operation(actions)
+    who = info.get("userName") or info.get("engineInfo") or "somebody"
+    text = f"{operation} in version {version} by {who}"
+    fix = _READ_AGAIN.format(before=version - 1)
+    if operation.startswith(_REPLACED):
+        return TargetChanged(table, f"the table was put back or replaced: {text}", fix)
+    if any(action.get(kind, {}).get("dataChange") for action in actions for kind in ("add", "remove", "cdc")):
+        return ForeignChange(table, f"somebody else changed its rows: {text}", fix)
+    return None

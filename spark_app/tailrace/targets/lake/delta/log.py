@@ -1,0 +1,174 @@
+"""Delta's own log and transactions behind a few Python calls (py4j). Nothing else in Tailrace touches Delta's classes.
+
+Called by `delta.DeltaTable`. Actions travel as Delta's JSON. A refused commit becomes `Retry`; every other failure of a
+commit is `OutcomeUnknown`, because the log entry may have been written before it (hooks run after it).
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.sql import SparkSession
+
+from tailrace import privacy
+from tailrace.errors import OutcomeUnknown, Retry
+
+Action = dict[str, Any]
+_CONFLICTS = (
+    "io.delta.exceptions.",
+    "org.apache.spark.sql.delta.DeltaConcurrentModificationException",
+    "org.apache.spark.sql.delta.ConcurrentWriteException",
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of the table. `handle` is Delta's object."""
+
+    version: int
+    handle: Any
+
+    def metadata(self) -> Action:
+        found: Action = json.loads(self.handle.metadata().json())["metaData"]
+        return found
+
+    def domains(self) -> dict[str, str]:
+        """Domain -> configuration."""
+        found = self.handle.domainMetadata()
+        each = [found.apply(number) for number in range(found.size())]
+        return {str(domain.domain()): str(domain.configuration()) for domain in each}
+
+    def log_files(self) -> list[str]:
+        """Names of the files of `_delta_log` that make up the version: the checkpoint's, then the commits' in order."""
+        segment = self.handle.logSegment()
+        parts = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
+        return [str(part.apply(n).getPath().getName()) for part in parts for n in range(part.size())]
+
+    def checkpoint(self) -> int:
+        """The version of the checkpoint that this one is read from, -1: of none."""
+        return int(self.handle.logSegment().checkpointProvider().version())
+
+    def files(self) -> Iterator[Action]:
+        """The `add` actions of every live file."""
+        return self._rows(self.handle.allFiles())
+
+    def removed(self) -> Iterator[Action]:
+        """The `remove` actions that the log still carries."""
+        return self._rows(self.handle.tombstones())
+
+    def _rows(self, dataset: Any) -> Iterator[Action]:
+        rows = dataset.toJSON().collectAsList()
+        for number in range(rows.size()):
+            yield json.loads(rows.get(number))
+
+
+class DeltaLog:
+    """One table's log. The JVM's driver must live; a lost JVM shows as `Retry` (or `OutcomeUnknown` in a commit)."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._delta: Any = jvm.org.apache.spark.sql.delta
+        self._none: Any = jvm.scala.Option.empty()
+        self._operation_class: Any = getattr(self._delta, "DeltaOperations$StreamingUpdate")
+        self._activate()
+        session = spark._jsparkSession
+        # A cached log of a table that was deleted meanwhile would answer from memory.
+        self._delta.DeltaLog.invalidateCache(session, jvm.org.apache.hadoop.fs.Path(location))
+        self._log: Any = self._delta.DeltaLog.forTable(session, location)
+
+    def _activate(self) -> None:
+        """Delta asks for the calling thread's session; a thread of ours that Spark did not start has none."""
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._spark._jsparkSession)
+
+    def update(self) -> Snapshot | None:
+        """The newest version; None: there is no table."""
+        try:
+            self._activate()
+            handle = self._log.update(False, self._none, self._none)
+            version = int(handle.version())
+        except Py4JError as error:
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
+        return None if version < 0 else Snapshot(version, handle)
+
+    def current(self, version: int) -> Snapshot | None:
+        """The version that a commit of ours has just made, from memory; None: memory has another one."""
+        try:
+            handle = self._log.unsafeVolatileSnapshot()
+            return Snapshot(version, handle) if int(handle.version()) == version else None
+        except Py4JError as error:
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
+
+    def changes(self, first: int) -> Iterator[tuple[int, list[Action]]]:
+        """The actions of each version from `first` on; a version that the log no longer has is an error of the JVM's,
+        raised as `Gap`."""
+        try:
+            versions = self._log.getChanges(first, self._none, True)
+            while versions.hasNext():
+                entry = versions.next()
+                actions = entry._2()
+                yield int(entry._1()), [json.loads(actions.apply(n).json()) for n in range(actions.size())]
+        except Py4JJavaError as error:
+            if java_class(error).endswith(("VersionNotContiguousException", "DeltaIllegalStateException")):
+                raise Gap(f"the log lacks versions after {first - 1}: {privacy.error_text(error)}") from error
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
+        except Py4JError as error:
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
+
+    def commit(self, base: Snapshot | None, actions: Sequence[Action], metadata: Action | None) -> int:
+        """Commit on top of `base` (None: create the table); returns the new version."""
+        try:
+            self._activate()
+            handle = self._start(base)
+            if metadata is not None:
+                made = self._from_json({"metaData": metadata})
+                if base is None:
+                    handle.updateMetadataForNewTable(made)
+                else:
+                    handle.updateMetadata(made, False)
+            # Whatever others add or remove meanwhile concerns us: our keys may be in it.
+            handle.readWholeTable()
+            sequence, operation = self._sequence(actions), self._operation(actions)
+        except Py4JError as error:
+            raise Retry(f"Delta transaction cannot start: {privacy.error_text(error)}") from error
+        try:
+            return int(handle.commit(sequence, operation))
+        except Py4JJavaError as error:
+            if java_class(error).startswith(_CONFLICTS):
+                raise Retry(f"somebody else changed the table: {privacy.error_text(error)}") from error
+            raise OutcomeUnknown(f"Delta commit failed: {privacy.error_text(error)}") from error
+        except (Py4JNetworkError, Py4JError) as error:
+            raise OutcomeUnknown(f"Delta commit was interrupted: {privacy.error_text(error)}") from error
+
+    def _start(self, base: Snapshot | None) -> Any:
+        if base is None:
+            self._log.createLogDirectoriesIfNotExists()
+            return self._log.startTransaction(self._none, self._none)
+        return self._log.startTransaction(self._none, self._jvm.scala.Option.apply(base.handle))
+
+    def _operation(self, actions: Sequence[Action]) -> Any:
+        """What the table's history calls the commit: a streaming update of the record's number. For a `ManualUpdate`
+        Delta derives no checksum from the last one: it would read its whole log again after every commit."""
+        txn = next((action["txn"] for action in actions if "txn" in action), {"appId": "tailrace", "version": 0})
+        mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
+        return self._operation_class(mode, txn["appId"], txn["version"], self._none)
+
+    def _sequence(self, actions: Sequence[Action]) -> Any:
+        out = self._jvm.java.util.ArrayList()
+        for action in actions:
+            out.add(self._from_json(action))
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(out).toSeq()
+
+    def _from_json(self, action: Action) -> Any:
+        return self._delta.actions.Action.fromJson(json.dumps(action))
+
+
+class Gap(Retry):
+    """Versions of the log were cleaned away before anybody looked at them."""
+
+
+def java_class(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())

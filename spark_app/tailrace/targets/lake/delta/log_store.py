@@ -1,0 +1,27 @@
+"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0014).
+
+Delta takes log stores as Java classes by name. Ours is one source file, compiled by the compiler that Spark carries for
+its generated code, so neither a JDK nor a build of jars is needed. The session's settings name the class; `install`
+must have run before anything opens a Delta table.
+"""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+CLASS = "dev.tailrace.ExclusiveLogStore"
+SETTINGS = {f"spark.delta.logStore.{scheme}.impl": CLASS for scheme in ("file", "s3", "s3a")}
+
+
+def install(jvm: Any, folder: Path) -> None:
+    """Compile the class into `folder` and let the JVM's class loader find it there: half a second."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader)
+    source = resources.files("tailrace.targets.lake.delta").joinpath("ExclusiveLogStore.java")
+    compiler.cook(source.read_text("utf-8"))
+    for name, code in compiler.getBytecodes().items():
+        file = folder / f"{name.replace('.', '/')}.class"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(code)
+    loader.addURL(jvm.java.io.File(str(folder)).toURI().toURL())

@@ -1,0 +1,1 @@
+"""Builds the commit of a batch, with arrays."""

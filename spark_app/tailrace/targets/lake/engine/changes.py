@@ -1,0 +1,176 @@
+"""Read the log rows that one part of a batch needs, promoted to the target's schema.
+
+New rows (above `slice.start_seq`) are kept for every key of the part; older ones, which only chunks replay, for the
+chunks' keys alone: files are streamed, so what stays in memory is what is needed. Called by `engine.build`; the rows of
+a large batch come divided by `engine.divide`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.changelog.records import Segment, TableSchema
+from tailrace.changelog.segments import open_segment
+from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, flat, joined, typed, words
+from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.files.access import batch_rows
+
+LITTLE = 1 << 20
+"""Bytes of segments that are worked without asking what they unpack to: each is small before compression, too."""
+INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Log rows in order of sequence, without TRUNCATEs. Names and types of `rows` are the target's."""
+
+    seq: Ints
+    op: Ints
+    keys: Columns
+    rows: pa.Table
+    unchanged: dict[int, Mask]
+    """By the column's place, where some row does not carry it."""
+
+    @property
+    def count(self) -> int:
+        return len(self.seq)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of one segment, as they lie there, and their keys."""
+
+    segment: Segment
+    seq: Ints
+    op: Ints
+    keys: Columns
+    table: pa.Table
+
+    @classmethod
+    def of(cls, work: PartInput, segment: Segment, table: pa.Table) -> "Block":
+        names = key_names(work, segment)
+        keys = typed((table[name] for name in names), work.key_types)
+        return cls(
+            segment, np.asarray(flat(table["_seq"])).astype(np.int64, copy=False), _codes(table["_op"]), keys, table
+        )
+
+    def filter(self, mask: Mask) -> "Block":
+        if mask.all():
+            return self
+        chosen = pa.array(mask)
+        keys = [key.filter(chosen) for key in self.keys]
+        return Block(self.segment, self.seq[mask], self.op[mask], keys, self.table.filter(chosen))
+
+
+def blocks(
+    work: PartInput, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True
+) -> Iterator[Block]:
+    """All rows of the segments, batch by batch; without `columns` the keys only."""
+    for segment in segments:
+        version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
+        wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
+        wanted += [c.name for c in version.columns if columns and c.name not in keys]
+        with open_segment(work.log.open_input, segment) as file:
+            for batch in file.iter_batches(batch_rows(file, wanted, dictionaries=False), columns=wanted):
+                block = Block.of(work, segment, pa.table(batch))
+                yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
+
+
+def _codes(column: pa.ChunkedArray) -> Ints:
+    """The operation's letter as a number."""
+    encoded = flat(column).dictionary_encode()
+    letters = np.array([ord(letter) for letter in encoded.dictionary.to_pylist()], np.int64)
+    return letters[np.asarray(encoded.indices)] if len(letters) else np.empty(0, np.int64)
+
+
+def unpacked_size(work: PartInput, segments: Sequence[Segment]) -> int:
+    """Bytes of the segments' rows before compression; of little data the size as it is."""
+    packed = sum(segment.size for segment in segments)
+    return packed if packed <= LITTLE else sum(_unpacked(work, segment) for segment in segments)
+
+
+def _unpacked(work: PartInput, segment: Segment) -> int:
+    with open_segment(work.log.open_input, segment) as file:
+        footer = file.metadata
+    return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+
+
+def key_names(work: PartInput, segment: Segment) -> list[str]:
+    """The key columns as the segment calls them."""
+    version = work.slice.versions[segment.schema_version]
+    return [_name_of(version, column.attnum) for column in work.layout.schema.key_columns]
+
+
+def _name_of(version: TableSchema, attnum: int) -> str:
+    return next(column.name for column in version.columns if column.attnum == attnum)
+
+
+def first_needed(work: PartInput) -> int:
+    """The first sequence of which some part may need rows."""
+    return min(work.slice.start_seq + 1, *map(work.slice.replayed_from, work.slice.chunks), work.slice.through_seq + 1)
+
+
+def read_changes(work: PartInput, part: int, chunk_words: Ints, rows: Iterable[Block] | None = None) -> Changes:
+    """The part's log rows; `chunk_words` are the words of its chunks' keys. `rows`: those at or above
+    `first_needed`, where somebody has divided them already; None: read them from the segments."""
+    first, chunk_words = first_needed(work), np.unique(chunk_words)
+    kept: list[Block] = []
+    for block in _own(work, part, first if len(chunk_words) else work.slice.start_seq + 1) if rows is None else rows:
+        mine = block.seq >= first
+        old = mine & (block.seq <= work.slice.start_seq)
+        if old.any():
+            mine &= ~old | np.isin(words(block.keys), chunk_words)
+        if mine.any():
+            kept.append(block.filter(mine))
+    # Divided rows come segment by segment, but the segments in any order.
+    kept.sort(key=lambda block: int(block.seq[0]))
+    return _promoted(work, kept)
+
+
+def _own(work: PartInput, part: int, first: int) -> Iterator[Block]:
+    """Rows of the part, out of all."""
+    for block in blocks(work, [segment for segment in work.slice.segments if segment.last_seq >= first]):
+        yield block if work.parts == 1 else block.filter(work.owner(block.keys) == part)
+
+
+def _promoted(work: PartInput, kept: list[Block]) -> Changes:
+    target = work.layout.schema
+    columns = [
+        pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.attnum).chunks],
+                         work.layout.fields[column.name].type)
+        for column in target.columns
+    ]  # fmt: skip
+    masks = {place: [_unchanged(block, work, c.attnum) for block in kept] for place, c in enumerate(target.columns)}
+    return Changes(
+        np.concatenate([np.empty(0, np.int64), *(block.seq for block in kept)]),
+        np.concatenate([np.empty(0, np.int64), *(block.op for block in kept)]),
+        joined([block.keys for block in kept], work.key_types),
+        pa.table(columns, names=work.names),
+        {place: mask for place, found in masks.items() if found and (mask := np.concatenate(found)).any()},
+    )
+
+
+def _column(block: Block, work: PartInput, attnum: int) -> pa.ChunkedArray:
+    """The column by its identity: it may have had another name, or not have been there."""
+    kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.attnum == attnum)
+    version = work.slice.versions[block.segment.schema_version]
+    name = next((column.name for column in version.columns if column.attnum == attnum), None)
+    rows = len(block.seq)
+    return block.table[name].cast(kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
+
+
+def _unchanged(block: Block, work: PartInput, attnum: int) -> Mask:
+    """Rows that do not carry the column; an update from before the column was added says nothing about it."""
+    version = work.slice.versions[block.segment.schema_version]
+    place = next((at for at, column in enumerate(version.columns) if column.attnum == attnum), None)
+    if place is None:
+        return np.equal(block.op, UPDATE)
+    mask: Mask = np.zeros(len(block.seq), np.bool_)
+    if "_unchanged" in block.table.column_names:
+        places = flat(block.table["_unchanged"])
+        rows = np.asarray(pc.list_parent_indices(places)).astype(np.int64)
+        mask[rows[np.asarray(pc.list_flatten(places)) == place]] = True
+    return mask

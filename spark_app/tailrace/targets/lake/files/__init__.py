@@ -1,0 +1,1 @@
+"""Data files of lake tables, whatever the format: reading, writing, indexes, vectors."""

@@ -1,0 +1,95 @@
+"""Compaction: rewrite small or heavily marked files as one commit that changes no rows. For Delta and Iceberg alike.
+
+Apply calls `compact` between batches, as the table's only writer, so nothing can be located in a file that is being
+rewritten. A, R and H stand as they are. Old files stay until no kept version needs them (`cleanup`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.batch.applied import AppliedState
+from tailrace.seams import seam
+from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
+from tailrace.targets.lake.model import Commit, DataFile, LakeTable
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a rewrite is worth its reading and writing."""
+
+    small_bytes: int = FILE_BYTES // 4
+    """A file below this is small."""
+    min_files: int = 16
+    """That many small files are needed before they are joined."""
+    dead_share: float = 0.3
+    """A file with more dead rows than this is rewritten, alone if need be."""
+    max_bytes: int = 4 * FILE_BYTES
+    """At most so much is read in one go, so that changes do not wait long."""
+
+
+def pick(files: Sequence[DataFile], limits: Limits) -> list[DataFile]:
+    """The files to rewrite now: heavily marked ones and, if there are enough, small ones; the smallest first."""
+    marked = [file for file in files if len(file.dead) > file.rows * limits.dead_share]
+    small = [file for file in files if file.size < limits.small_bytes and file not in marked]
+    chosen = marked + (small if len(small) + len(marked) >= limits.min_files else [])
+    out: list[DataFile] = []
+    total = 0
+    for file in sorted(chosen, key=lambda file: file.size):
+        if out and total + file.size > limits.max_bytes:
+            break
+        out.append(file)
+        total += file.size
+    return out
+
+
+def compact(table: LakeTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: Limits) -> int:
+    """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
+    chosen = pick(table.files(), limits)
+    if not chosen:
+        return 0
+    schema = _schema(access, chosen, layout)
+    batches = (batch for file in chosen for batch in live_rows(access, file, schema))
+    new = [written.file for written in write_physical(access, table.location, schema, batches)]
+    seam("compact.before-commit")
+    table.commit(Commit(applied, new, data_change=False, remove=[file.path for file in chosen]))
+    return len(chosen)
+
+
+def _schema(access: FileAccess, files: Sequence[DataFile], layout: Layout) -> pa.Schema:
+    """The source's columns as the target has them, and those that the source has dropped as they stand in the files."""
+    fields = {field.name: field for field in layout.arrow}
+    for file in files:
+        with parquet(access, file.path) as opened:
+            for field in opened.schema_arrow:
+                fields.setdefault(field.name, field)
+    return pa.schema(fields.values())
+
+
+def live_rows(access: FileAccess, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The file's live rows in this schema, some at a time; a column that the file lacks is null."""
+    dead = np.fromiter(file.dead, np.int64, len(file.dead))
+    start = 0
+    with parquet(access, file.path) as opened:
+        present = set(opened.schema_arrow.names)
+        names = [name for name in schema.names if name in present]
+        for batch in opened.iter_batches(batch_rows(opened, names), columns=names):
+            first, last = np.searchsorted(dead, [start, start + batch.num_rows])
+            alive = np.ones(batch.num_rows, np.bool_)
+            alive[dead[first:last] - start] = False
+            yield _in_schema(pa.table(batch).filter(pa.array(alive)), schema)
+            start += batch.num_rows
+
+
+def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,237 @@
+"""Find the live rows of given keys in a table's data files, and read rows at known positions.
+
+Apply calls `locate` before every commit (which rows are superseded?) and `take_rows` for base values. Files whose
+metadata bounds exclude every key are not touched. Of the others only the key columns are read, and a sorted index of
+them is kept in an LRU cache with a bound in bytes: data files are immutable, so an entry never goes stale. Files that
+do not fit are scanned one row group at a time, those whose statistics exclude every key passed over.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tailrace.errors import TargetChanged
+from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
+from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
+from tailrace.targets.lake.files.keys import canonical
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.model import DataFile
+
+Positions = npt.NDArray[np.int64]
+
+CACHE = IndexCache(512 << 20)
+"""One for the process, all tables together."""
+_ROW_BYTES = 32
+"""Of an index, roughly: what a file is thought to need before it is read."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of one file: their positions in rising order and, row by row, the index of the input key they match."""
+
+    positions: Positions
+    keys: Positions
+
+
+def locate(
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, keys: pa.Table, cache: IndexCache = CACHE
+) -> dict[str, Found]:
+    """The live rows whose key is one of `keys` (columns by source name), by file; files without any are left out."""
+    wanted = [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
+    found: dict[str, Found] = {}
+    cache.begin()
+    span = _span(wanted[0])
+    for file in files:
+        bounds = [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
+        if _apart(span, bounds[0]):  # most files of a large table, for the keys of a chunk
+            continue
+        chosen = _within(wanted, bounds)
+        if len(chosen):
+            matches = _search(access, file, layout, [column.take(chosen) for column in wanted], cache)
+            if (rows := _live(file, matches, chosen)) is not None:
+                found[file.path] = rows
+    return found
+
+
+def _span(column: pa.Array) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """The smallest and the largest value; None: they say nothing (a NaN is outside all statistics)."""
+    kind = column.type
+    if not len(column) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
+        return None
+    ends = pc.min_max(column)
+    return ends["min"], ends["max"]
+
+
+def _apart(span: tuple[pa.Scalar, pa.Scalar] | None, bounds: tuple[object | None, object | None]) -> bool:
+    if span is None or bounds[0] is None or bounds[1] is None:
+        return False
+    try:
+        low, high = (pa.scalar(bound, span[0].type) for bound in bounds)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return False
+    return bool(pc.less(high, span[0]).as_py() or pc.greater(low, span[1]).as_py())
+
+
+def _live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
+    """Without dead rows, in file order, with key numbers of the caller's table."""
+    positions, keys = matches
+    if len(positions) and len(file.dead):
+        alive = np.fromiter((position not in file.dead for position in positions.tolist()), np.bool_, len(positions))
+        positions, keys = positions[alive], keys[alive]
+    if not len(positions):
+        return None
+    order = np.argsort(positions, kind="stable")
+    return Found(positions[order], np.asarray(chosen)[keys[order]].astype(np.int64))
+
+
+def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array], cache: IndexCache) -> Matches:
+    # A table whose key was dropped and made anew, of other columns, goes on with the files that it has.
+    name = "\n".join([file.path, *layout.physical(layout.key)])
+    index = cache.get(name)
+    if index is None and cache.admits(file.rows * _ROW_BYTES):
+        with parquet(access, file.path) as opened:
+            groups = range(opened.metadata.num_row_groups)
+            index = FileIndex.build(_key_columns(opened, layout, groups, file.path))
+        index = cache.offer(name, index)
+    if index is not None:
+        return index.search(wanted)
+    return _scan(access, file, layout, wanted)
+
+
+def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array]) -> Matches:
+    """Row group by row group, nothing kept."""
+    positions: list[Positions] = []
+    keys: list[Positions] = []
+    with parquet(access, file.path) as opened:
+        start = 0
+        for group in range(opened.metadata.num_row_groups):
+            chosen = _within(wanted, _group_bounds(opened.metadata, group, layout))
+            if len(chosen):
+                columns = _key_columns(opened, layout, [group], file.path)
+                at, which = search_once(columns, [column.take(chosen) for column in wanted])
+                positions.append(at + start)
+                keys.append(np.asarray(chosen)[which].astype(np.int64))
+            start += opened.metadata.row_group(group).num_rows
+    empty = np.empty(0, np.int64)
+    return np.concatenate([empty, *positions]), np.concatenate([empty, *keys])
+
+
+def _key_columns(opened: pq.ParquetFile, layout: Layout, groups: Sequence[int], path: str) -> list[pa.Array]:
+    names = layout.physical(layout.key)
+    missing = set(names) - set(opened.schema_arrow.names)
+    if missing:
+        what = f"{path} is older than the column {sorted(missing)[0]!r}, which the key has now"
+        raise TargetChanged(layout.schema.name, what, "Drop the target table and take a snapshot of it.")
+    table = opened.read_row_groups(list(groups), columns=names)
+    out = []
+    for source, name in zip(layout.key, names, strict=True):
+        column = table.column(name).cast(layout.fields[source].type).combine_chunks()
+        out.append(canonical(pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column))
+    return out
+
+
+Bounds = Sequence[tuple[object | None, object | None]]
+
+
+def _within(wanted: Sequence[pa.Array], bounds: Bounds) -> pa.Array:
+    """Indices of the keys that can lie between the bounds; a NaN is outside all statistics, so it always can."""
+    keep: Any = None
+    for column, (lower, upper) in zip(wanted, bounds, strict=True):
+        if lower is None or upper is None or pa.types.is_boolean(column.type):
+            continue
+        try:
+            low, high = pa.scalar(lower, column.type), pa.scalar(upper, column.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            continue
+        inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+        if pa.types.is_floating(column.type):
+            inside = pc.or_(inside, pc.is_nan(column))
+        keep = inside if keep is None else pc.and_(keep, inside)
+    if keep is None:
+        return pa.array(np.arange(len(wanted[0]), dtype=np.int64))
+    return pa.array(np.flatnonzero(np.asarray(keep.fill_null(True))), pa.int64())
+
+
+def _group_bounds(footer: pq.FileMetaData, group: int, layout: Layout) -> Bounds:
+    row_group = footer.row_group(group)
+    names = {row_group.column(number).path_in_schema: number for number in range(row_group.num_columns)}
+    at = [names.get(name) for name in layout.physical(layout.key)]
+    return [(None, None) if number is None else _bounds(row_group.column(number).statistics) for number in at]
+
+
+def _bounds(statistics: pq.Statistics | None) -> tuple[object | None, object | None]:
+    if statistics is None or not statistics.has_min_max:
+        return None, None
+    try:
+        return statistics.min, statistics.max
+    except (OverflowError, ValueError):  # a date or timestamp outside Python's years
+        return None, None
+
+
+def read_rows(
+    access: FileAccess, path: str, rising: Positions, layout: Layout, names: Sequence[str]
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows at these rising positions, some at a time, by source column name; a column that the file lacks is null.
+    With each table comes how many rows came before it. No more is decoded at once than `access.batch_rows` allows."""
+    with parquet(access, path) as opened:
+        present = set(opened.schema_arrow.names)
+        read = [name for name in layout.physical(names) if name in present]
+        size = batch_rows(opened, read)
+        start = 0
+        for group in range(opened.metadata.num_row_groups):
+            rows = opened.metadata.row_group(group).num_rows
+            first, last = np.searchsorted(rising, [start, start + rows])
+            if last > first:
+                yield from _read_group(opened, group, size, read, first, rising[first:last] - start, layout, names)
+            start += rows
+
+
+def _read_group(  # noqa: PLR0917
+    opened: pq.ParquetFile,
+    group: int,
+    size: int,
+    read: list[str],
+    before: int,
+    wanted: Positions,
+    layout: Layout,
+    names: Sequence[str],
+) -> Iterator[tuple[int, pa.Table]]:
+    at = done = 0
+    for batch in opened.iter_batches(size, row_groups=[group], columns=read):
+        last = int(np.searchsorted(wanted, at + batch.num_rows))
+        if last > done:
+            rows = pa.table(batch).take(pa.array(wanted[done:last] - at))
+            yield before + done, pa.table(_columns(rows, layout, names), names=list(names))
+        at, done = at + batch.num_rows, last
+        if done == len(wanted):
+            return
+
+
+def take_rows(
+    access: FileAccess, path: str, positions: Positions, layout: Layout, names: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows at these positions (any order, kept), all of them at once."""
+    names = [column.name for column in layout.schema.columns] if names is None else names
+    order = np.argsort(positions, kind="stable")
+    parts = [rows for _, rows in read_rows(access, path, positions[order], layout, names)]
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    if not parts:
+        return pa.table(_columns(None, layout, names), names=list(names))
+    return pa.concat_tables(parts).take(pa.array(back))
+
+
+def _columns(table: pa.Table | None, layout: Layout, names: Sequence[str]) -> list[Any]:
+    fields: Mapping[str, pa.Field] = layout.fields
+    return [
+        table.column(fields[name].name).cast(fields[name].type)
+        if table is not None and fields[name].name in table.column_names
+        else pa.nulls(table.num_rows if table is not None else 0, fields[name].type)
+        for name in names
+    ]

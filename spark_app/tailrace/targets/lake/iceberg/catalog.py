@@ -1,0 +1,98 @@
+"""Open the Iceberg catalog that a Replicator's target names: folder, REST or JDBC. Called once when apply starts.
+
+The catalog object is used directly, without Spark's caching wrapper: another writer's commit is seen at once.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tailrace.contract.resources import Credentials, Target
+from tailrace.errors import InvalidManifest, TargetRefused
+from tailrace.storage.access import DEFAULT_SECRETS, SECRETS_VARIABLE, iceberg_options, resolve
+from tailrace.storage.path_names import encode, table_folder
+from tailrace.targets.lake.iceberg.java import Java, guarded
+
+NAME = "tailrace"
+"""The catalog's name. A JDBC catalog keeps it in its rows: readers must call theirs the same."""
+_JDBC_NAMES = {"username": "jdbc.user", "password": "jdbc.password"}
+_REST_NAMES = {"token": "token", "credential": "credential"}
+
+
+def catalog_options(target: Target, environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties for Iceberg's catalog loader. Secrets go no further than into the loader's map."""
+    catalog = target.catalog
+    kind = catalog.type if catalog is not None else "folder"
+    location = resolve(target, environment).root
+    if catalog is None or kind == "folder":
+        return {"type": "hadoop", "warehouse": location}
+    if catalog.uri is None:
+        raise InvalidManifest(f"target.catalog.uri is missing for catalog type {kind}", "Set the catalog's address.")
+    options = {"type": kind, "uri": catalog.uri, "warehouse": catalog.warehouse or location}
+    options |= iceberg_options(target, environment)
+    if location.startswith("file:"):
+        options["io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
+    if kind == "jdbc":
+        options |= {"jdbc.schema-version": "V1", "jdbc.init-catalog-tables": "true"}
+    if catalog.credentials is not None:
+        options |= _secrets(catalog.credentials, _JDBC_NAMES if kind == "jdbc" else _REST_NAMES, environment)
+    return options
+
+
+def _secrets(credentials: Credentials, names: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """`username` and `password` (jdbc), `token` or `credential` (rest): lines `name=value` of a file, or a Secret's."""
+    folder = Path(environment.get(SECRETS_VARIABLE, DEFAULT_SECRETS))
+    path = Path(credentials.file) if credentials.file is not None else folder / str(credentials.secret_name)
+    try:
+        if path.is_dir():
+            found = {name: (path / name).read_text("utf-8").strip() for name in names if (path / name).is_file()}
+        else:
+            lines = (line.partition("=") for line in path.read_text("utf-8").splitlines())
+            found = {name.strip(): value.strip() for name, _, value in lines if name.strip() in names}
+    except OSError as error:
+        raise TargetRefused(
+            f"credentials {path} cannot be read ({error.strerror})", "Check path and rights."
+        ) from error
+    if not found:
+        raise TargetRefused(f"credentials {path} hold none of {', '.join(names)}", "Give them.")
+    return {names[name]: value for name, value in found.items()}
+
+
+def table_location(target_location: str, schema_name: str, table_name: str) -> str:
+    """`<location>/<schema>/<table>`, see `storage.path_names`."""
+    return f"{target_location.rstrip('/')}/{table_folder(schema_name, table_name)}"
+
+
+@dataclass(frozen=True)
+class IcebergCatalog:
+    """An open catalog and the target's root, from which every table's place follows."""
+
+    java: Java
+    catalog: Any
+    location: str
+    folder: bool
+    """A folder catalog: it alone says where a table lies."""
+
+    @classmethod
+    def open(
+        cls, java: Java, target: Target, environment: Mapping[str, str] | None = None, name: str = NAME
+    ) -> "IcebergCatalog":
+        environment = os.environ if environment is None else environment
+        options = catalog_options(target, environment)
+        folder = options["type"] == "hadoop"
+        with guarded(name, "opening the Iceberg catalog"):
+            catalog = java.iceberg.CatalogUtil.buildIcebergCatalog(name, java.map(options), java.hadoop)
+        return cls(java, catalog, resolve(target, environment).root, folder)
+
+    def identifier(self, schema_name: str, table_name: str) -> Any:
+        if self.folder:  # it makes folders of the names
+            schema_name, table_name = encode(schema_name), encode(table_name)
+        catalogs = self.java.iceberg.catalog
+        return catalogs.TableIdentifier.of(catalogs.Namespace.of(self.java.string_array(schema_name)), table_name)
+
+    def ensure_namespace(self, identifier: Any, name: str) -> None:
+        with guarded(name, "creating the namespace of"):
+            if not self.catalog.namespaceExists(identifier.namespace()):
+                self.catalog.createNamespace(identifier.namespace())

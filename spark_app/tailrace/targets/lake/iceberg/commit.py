@@ -1,0 +1,165 @@
+"""One Iceberg commit: what changes by file (pure), then the same as one Java transaction.
+
+`IcebergTable.commit` calls `work_out`, writes the vectors, and lets `Builder` fill the transaction. Every change of
+rows is one `RowDelta` (a TRUNCATE removes every file in it), compaction one `RewriteFiles`; schema and properties go
+into the same transaction, so the catalog sees a single swap of metadata.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import BitMap64
+
+from tailrace.targets.lake.iceberg.files import Tracked, Vector
+from tailrace.targets.lake.iceberg.java import Conflict, Java
+from tailrace.targets.lake.iceberg.schema import Step
+from tailrace.targets.lake.model import Commit, NewFile
+
+
+@dataclass(frozen=True)
+class Work:
+    """A commit by file: what comes, what goes, which vectors are new."""
+
+    add: Sequence[NewFile] = ()
+    remove: Sequence[Tracked] = ()
+    vectors: Mapping[str, BitMap64] = field(default_factory=dict)
+    """Whole new vectors by data file, of present and of added files."""
+    raws: Mapping[str, str] = field(default_factory=dict)
+    """How Iceberg's metadata writes the paths of present files in `vectors`."""
+    replaced: Sequence[tuple[str, Vector]] = ()
+    """Present vectors that go: theirs was extended, or their file goes."""
+    rewrite: bool = False
+
+    def raw(self, path: str) -> str:
+        return self.raws.get(path, path)
+
+
+def work_out(change: Commit, files: Mapping[str, Tracked]) -> Work:
+    """Files with no live row left are removed or not added at all; vectors that say nothing new are passed over."""
+    if change.clear and change.marks:
+        raise ValueError("a clearing commit marks nothing: every file goes")
+    gone = dict(files) if change.clear else {path: _live(files, path) for path in change.remove}
+    vectors: dict[str, BitMap64] = {}
+    for path, dead in change.marks.items():
+        tracked = _live(files, path)
+        if not tracked.file.dead <= dead:
+            raise ValueError(f"the vector for {path} lacks positions that are dead already")
+        if len(dead) == tracked.file.rows:
+            gone[path] = tracked
+        elif len(dead) > len(tracked.file.dead):
+            vectors[path] = dead
+    replaced = [(files[path].raw, files[path].vector) for path in [*gone, *vectors]]
+    raws = {path: files[path].raw for path in vectors}
+    add = [new for new in change.add if len(new.dead) < new.rows]
+    vectors |= {new.path: new.dead for new in add if new.dead}
+    kept = [(raw, vector) for raw, vector in replaced if vector is not None]
+    return Work(add, list(gone.values()), vectors, raws, kept, not change.data_change)
+
+
+def _live(files: Mapping[str, Tracked], path: str) -> Tracked:
+    if path not in files:
+        raise Conflict(f"{path} is not a live file of the version last read", "Read the table and locate again.")
+    return files[path]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Makes Iceberg's Java objects for one table."""
+
+    java: Java
+    table: Any
+    spec: Any
+    metrics: Any
+
+    @classmethod
+    def of(cls, java: Java, table: Any) -> "Builder":
+        return cls(java, table, table.spec(), java.iceberg.MetricsConfig.forTable(table))
+
+    def added(self, new: NewFile) -> Any:
+        """Column metrics come from the Parquet footer, read by Iceberg itself."""
+        source = self.table.io().newInputFile(new.path, new.size)
+        metrics = self.java.iceberg.parquet.ParquetUtil.fileMetrics(source, self.metrics)
+        return self._data(new.path, new.size).withMetrics(metrics).build()
+
+    def removed(self, tracked: Tracked) -> Any:
+        """Iceberg finds a file to remove by its path."""
+        return self._data(tracked.raw, tracked.file.size).withRecordCount(tracked.file.rows).build()
+
+    def _data(self, path: str, size: int) -> Any:
+        return (
+            self.java.iceberg.DataFiles.builder(self.spec)
+            .withPath(path)
+            .withFileSizeInBytes(size)
+            .withFormat("parquet")
+        )
+
+    def vector(self, data_path: str, vector: Vector) -> Any:
+        builder = self.java.iceberg.FileMetadata.deleteFileBuilder(self.spec).ofPositionDeletes().withFormat("puffin")
+        builder = builder.withPath(vector.path).withFileSizeInBytes(vector.size).withReferencedDataFile(data_path)
+        blob = vector.blob
+        return (
+            builder.withContentOffset(blob.offset)
+            .withContentSizeInBytes(blob.length)
+            .withRecordCount(blob.cardinality)
+            .build()
+        )
+
+    def describe(self, file: Any) -> dict[str, Any]:
+        doc: dict[str, Any] = json.loads(self.java.iceberg.ContentFileParser.toJson(file, self.spec))
+        return doc
+
+
+def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str], work: Work) -> Any:
+    """The operation with every validation that Iceberg has: whatever anybody did to the rows since `base` refuses it.
+
+    All live files are named as needed, not only the marked ones: a foreign DELETE of a whole file must not slip under
+    our commit.
+    """
+    delta = transaction.newRowDelta().conflictDetectionFilter(java.iceberg.expressions.Expressions.alwaysTrue())
+    if base is not None:
+        removed = {tracked.raw for tracked in work.remove}
+        kept = [path for path in live if path not in removed]
+        delta = delta.validateFromSnapshot(base)
+        if kept:
+            delta = delta.validateDataFilesExist(java.strings(kept))
+    return delta.validateDeletedFiles().validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+
+
+def fill(operation: Any, builder: Builder, work: Work, vectors: Mapping[str, Vector]) -> list[Any]:
+    """Put the files into a RowDelta or RewriteFiles; gives the added Java data files in order."""
+    add_rows, add_deletes, remove_rows, remove_deletes = _methods(operation, work.rewrite)
+    added = [builder.added(new) for new in work.add]
+    for file in added:
+        add_rows(file)
+    for tracked in work.remove:
+        remove_rows(builder.removed(tracked))
+    for path, vector in vectors.items():
+        add_deletes(builder.vector(work.raw(path), vector))
+    for path, vector in work.replaced:
+        remove_deletes(builder.vector(path, vector))
+    return added
+
+
+def _methods(operation: Any, rewrite: bool) -> tuple[Callable[[Any], Any], ...]:
+    if rewrite:
+        return operation.addFile, operation.addFile, operation.deleteFile, operation.deleteFile
+    return operation.addRows, operation.addDeletes, operation.removeRows, operation.removeDeletes
+
+
+def evolve(transaction: Any, java: Java, steps: Sequence[Step]) -> str:
+    """Apply the steps inside the transaction; the resulting schema as JSON."""
+    if steps:
+        update = transaction.updateSchema()
+        for step in steps:
+            if step.action == "deleteColumn":
+                update.deleteColumn(step.name)
+            elif step.action == "renameColumn":
+                update.renameColumn(step.name, step.value)
+            else:
+                kind = java.iceberg.types.Types.fromPrimitiveString(step.value)
+                getattr(update, step.action)(step.name, kind)
+        update.commit()
+    text: str = java.iceberg.SchemaParser.toJson(transaction.table().schema())
+    return text

@@ -1,0 +1,123 @@
+"""The live files of an Iceberg table version, kept between commits so that only a foreign commit costs a plan.
+
+`IcebergTable` asks for a plan when the table is opened or changed by others; after its own commits it updates the
+listing.
+"""
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyroaring import BitMap64
+
+from tailrace.changelog.records import Column
+from tailrace.errors import RESYNC, ForeignChange
+from tailrace.targets.lake.files.access import FileAccess, read_range
+from tailrace.targets.lake.files.vectors import PuffinBlob, unframe
+from tailrace.targets.lake.iceberg.java import Java
+from tailrace.targets.lake.iceberg.schema import Columns, bound
+from tailrace.targets.lake.model import DataFile
+
+_READERS = 8
+"""Vectors read at the same time: each is one small ranged read, so latency is all there is."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A data file's present deletion vector: where it lies."""
+
+    path: str
+    size: int
+    """Of the whole Puffin file."""
+    blob: PuffinBlob
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A live data file and its present vector."""
+
+    file: DataFile
+    raw: str
+    """The path as in Iceberg's metadata: Hadoop writes `file:/x` for `file:///x`, and vectors refer to it literally."""
+    vector: Vector | None = None
+
+
+def absolute(location: str) -> str:
+    """`file:/x` as `file:///x`, without a trailing slash."""
+    location = location.rstrip("/")
+    local = location.startswith("file:/") and not location.startswith("file://")
+    return "file://" + location[5:] if local else location
+
+
+def data_file(doc: Mapping[str, Any], keys: tuple[Column, ...], columns: Columns) -> DataFile:
+    """From Iceberg's JSON of a data file. Bounds of key columns only: nobody searches by others."""
+    lower = {c.name: v for c in keys if (v := _bound(doc, "lower-bounds", c, columns)) is not None}
+    upper = {c.name: v for c in keys if (v := _bound(doc, "upper-bounds", c, columns)) is not None}
+    return DataFile(
+        absolute(doc["file-path"]), doc["record-count"], doc["file-size-in-bytes"], BitMap64(), lower, upper
+    )
+
+
+def _bound(doc: Mapping[str, Any], side: str, column: Column, columns: Columns) -> object | None:
+    bounds = doc.get(side)
+    if not bounds or columns.ids[column.attnum] not in bounds["keys"]:
+        return None
+    return bound(column.type, bytes.fromhex(bounds["values"][bounds["keys"].index(columns.ids[column.attnum])]))
+
+
+def vector_of(table: str, doc: Mapping[str, Any]) -> Vector:
+    if doc["file-format"].lower() != "puffin":
+        raise ForeignChange(
+            table,
+            f"{doc['file-path']} is a delete file that Tailrace did not write",
+            f"Rewrite the table's position deletes as deletion vectors, or {RESYNC}.",
+        )
+    blob = PuffinBlob(doc["content-offset"], doc["content-size-in-bytes"], doc["record-count"])
+    return Vector(doc["file-path"], doc["file-size-in-bytes"], blob)
+
+
+def plan(
+    java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns, access: FileAccess
+) -> tuple[dict[str, Tracked], set[int]]:
+    """Every live file of the current version, vectors read; and the data sequence numbers of files and vectors."""
+    specs, parser = table.specs(), java.iceberg.ContentFileParser
+    found: dict[str, Tracked] = {}
+    sequences: set[int] = set()
+    tasks = _planned(java, table, keys)
+    try:
+        iterator = tasks.iterator()
+        while iterator.hasNext():
+            task = iterator.next()
+            file, deletes, vector = task.file(), task.deletes(), None
+            sequences.add(file.dataSequenceNumber())
+            doc = json.loads(parser.toJson(file, specs.get(file.specId())))
+            for delete in deletes:
+                sequences.add(delete.dataSequenceNumber())
+                vector = vector_of(name, json.loads(parser.toJson(delete, specs.get(delete.specId()))))
+            known = data_file(doc, keys, columns)
+            found[known.path] = Tracked(known, doc["file-path"], vector)
+    finally:
+        tasks.close()
+    return _with_dead_rows(found, access), sequences
+
+
+def _planned(java: Java, table: Any, keys: tuple[Column, ...]) -> Any:
+    scan = table.newScan()
+    names = [field.name() for field in table.schema().columns() if field.name() in {c.name for c in keys}]
+    return scan.includeColumnStats(java.strings(names)).planFiles() if names else scan.planFiles()
+
+
+def _with_dead_rows(files: dict[str, Tracked], access: FileAccess) -> dict[str, Tracked]:
+    marked = [(path, tracked.vector) for path, tracked in files.items() if tracked.vector is not None]
+
+    def dead(item: tuple[str, Vector]) -> BitMap64:
+        vector = item[1]
+        data = read_range(access, absolute(vector.path), vector.blob.offset, vector.blob.length)
+        return unframe(data, vector.path)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for (path, _), rows in zip(marked, pool.map(dead, marked), strict=True):
+            files[path] = replace(files[path], file=replace(files[path].file, dead=rows))
+    return files

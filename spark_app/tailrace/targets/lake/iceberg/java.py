@@ -1,0 +1,104 @@
+"""The edge to Iceberg's Java API in the driver's JVM: the entry points used, and Java exceptions turned into ours.
+
+Everything here is public API of Iceberg 1.12 (`api`, `core`, `parquet`), called by py4j from the Spark driver. One call
+costs some 0.1 ms, so callers ask for JSON of a whole object rather than for its fields.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from tailrace import privacy
+from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
+
+_PACKAGE = "org.apache.iceberg.exceptions."
+_REFUSED = {_PACKAGE + name for name in ("NotAuthorizedException", "ForbiddenException")}
+_GONE = {_PACKAGE + name for name in ("NoSuchTableException", "NotFoundException")}
+_REPLACED = ("UUID does not match", "Metadata file for version")
+"""How Iceberg says, in the midst of other errors, that another table is in the place of the one that was loaded."""
+_LINE = 300
+
+
+class Conflict(Retry):
+    """Somebody changed the table between reading and committing."""
+
+
+class MissingTable(TailraceError):
+    """The catalog has no such table (any more)."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """The JVM's side: py4j's gateway from the SparkSession, its Hadoop configuration for file systems."""
+
+    gateway: Any
+    hadoop: Any
+
+    @classmethod
+    def of(cls, spark: Any) -> "Java":
+        """From a classic SparkSession (Spark Connect has no JVM at hand)."""
+        return cls(spark.sparkContext._gateway, spark._jsc.hadoopConfiguration())
+
+    @property
+    def jvm(self) -> Any:
+        return self.gateway.jvm
+
+    @property
+    def iceberg(self) -> Any:
+        return self.jvm.org.apache.iceberg
+
+    def map(self, values: Mapping[str, str]) -> Any:
+        out = self.jvm.java.util.HashMap()
+        for key, value in values.items():
+            out.put(key, value)
+        return out
+
+    def string_array(self, *values: str) -> Any:
+        out = self.gateway.new_array(self.jvm.java.lang.String, len(values))
+        for number, value in enumerate(values):
+            out[number] = value
+        return out
+
+    def strings(self, values: list[str]) -> Any:
+        """A Java list by one call, however long (paths never hold a line feed: Tailrace and Iceberg escape them)."""
+        return self.jvm.java.util.regex.Pattern.compile("\n").splitAsStream("\n".join(values)).toList()
+
+
+def _name_and_text(error: Exception) -> tuple[str, str]:
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
+        name, text = str(java.getClass().getName()), str(java.getMessage() or "")
+    else:  # the JVM went away, or pyspark turns some of its exceptions into its own
+        name, text = type(error).__name__, str(error)
+    return name, (text.splitlines() or [""])[0][:_LINE]
+
+
+@contextmanager
+def guarded(table: str, doing: str, committing: bool = False) -> Iterator[None]:
+    """Java's exceptions as ours. `committing`: only a proven refusal means that nothing was written."""
+    try:
+        yield
+    except (Py4JJavaError, Py4JNetworkError, PySparkException) as error:
+        name, text = _name_and_text(error)
+        said = f"{doing} {table}: {privacy.error_text(error)}"
+        if name in _REFUSED:
+            raise TargetRefused(said, "Give the catalog's user the right to do this.") from error
+        if name in _GONE and not committing:
+            raise MissingTable(said) from error
+        if any(sign in text for sign in _REPLACED):
+            raise MissingTable(said) from error
+        if _is_conflict(name, text):
+            raise Conflict(said, "The table is read again and the batch located again.") from error
+        if committing:
+            raise OutcomeUnknown(said, "The table is read back first.") from error
+        raise Retry(said) from error
+
+
+def _is_conflict(name: str, text: str) -> bool:
+    if name in (_PACKAGE + "ValidationException", _PACKAGE + "CommitFailedException"):
+        return True
+    return "IllegalArgumentException" in name and "is not an ancestor" in text

@@ -1,0 +1,142 @@
+"""Read one version of an Iceberg table: applied state, live files with dead rows, columns. For `IcebergTable`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tailrace.changelog.records import Column
+from tailrace.errors import ForeignChange, TargetChanged, TargetRefused
+from tailrace.storage.store import NotFound
+from tailrace.targets.lake.files.access import FileAccess, footer_of
+from tailrace.targets.lake.files.layout import FIELD_ID
+from tailrace.targets.lake.iceberg import state as iceberg_state
+from tailrace.targets.lake.iceberg.files import Tracked, plan
+from tailrace.targets.lake.iceberg.java import Java, guarded
+from tailrace.targets.lake.iceberg.schema import Columns, present_fields
+from tailrace.targets.lake.iceberg.state import Broken, Snapshot, Stored
+from tailrace.targets.lake.model import OTHERS
+
+
+@dataclass(frozen=True)
+class Version:
+    """A table version as read, or as our own commit left it."""
+
+    snapshot: int | None
+    """None: the table has no snapshot yet."""
+    stored: Stored
+    columns: Columns
+    last_id: int
+    """The highest field id ever used."""
+    files: Mapping[str, Tracked] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads versions of one opened table."""
+
+    java: Java
+    table: Any
+    name: str
+    keys: tuple[Column, ...]
+    access: FileAccess
+
+    def version(self, snapshot_id: int | None) -> Version:
+        """State, then files, of the version that the table object holds."""
+        with guarded(self.name, "reading"):
+            properties = dict(self.table.properties())
+            last_id = int(self.table.operations().current().lastColumnId())
+        if iceberg_state.STATE not in properties or iceberg_state.COLUMNS not in properties:
+            raise TargetRefused(
+                f"the table {self.name} exists and Tailrace did not make it",
+                OTHERS,
+            )
+        mirror = iceberg_state.decode_mirror(properties[iceberg_state.STATE], self.name)
+        columns = Columns.from_json(properties[iceberg_state.COLUMNS])
+        if snapshot_id is None:
+            if mirror.snapshot is not None:
+                raise TargetChanged(self.name, "the target table was put back to its empty beginning", "Drop it.")
+            return Version(None, self._with_holes(mirror.stored), columns, last_id)
+        found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
+        with guarded(self.name, "listing the files of"):
+            files, sequences = plan(
+                self.java, self.table, self.name, keys=self.keys, columns=columns, access=self.access
+            )
+        self._check_names(columns, files)
+        if isinstance(found, Broken):
+            stored = iceberg_state.proven_by_mirror(self.name, found, mirror, lambda: sequences)
+        else:
+            stored = iceberg_state.decode(found.state or "", self.name)
+        return Version(snapshot_id, self._with_holes(stored), columns, last_id, files)
+
+    def _check_names(self, columns: Columns, files: Mapping[str, Tracked]) -> None:
+        """Others' compaction writes columns under their present names, and we read files by the first ones. Where the
+        two differ (a renamed column), prove each file."""
+        with guarded(self.name, "reading"):
+            text = self.java.iceberg.SchemaParser.toJson(self.table.schema())
+        unlike = columns.unlike(present_fields(text))
+        for path in files if unlike else ():
+            schema = footer_of(self.access, path).schema.to_arrow_schema()
+            for column in schema:
+                id_ = int((column.metadata or {}).get(FIELD_ID, b"0"))
+                if unlike.get(id_, column.name) != column.name:
+                    raise ForeignChange(
+                        self.name,
+                        f"{path} was rewritten by others after column {unlike[id_]} was renamed to {column.name}",
+                        "Let only Tailrace compact this table: drop the target table; it is read anew.",
+                    )
+
+    def current(self) -> int | None:
+        """The current snapshot's id; refreshes the table object."""
+        with guarded(self.name, "reading"):
+            self.table.refresh()
+            current = self.table.currentSnapshot()
+            return None if current is None else int(current.snapshotId())
+
+    def uuid(self) -> str:
+        with guarded(self.name, "reading"):
+            return str(self.table.uuid().toString())
+
+    def snapshot(self, snapshot_id: int) -> Snapshot | None:
+        with guarded(self.name, "reading"):
+            found = self.table.snapshot(snapshot_id)
+            return None if found is None else self.parse(found)
+
+    def parse(self, snapshot: Any) -> Snapshot:
+        return iceberg_state.parse_snapshot(self.java.iceberg.SnapshotParser.toJson(snapshot))
+
+    def find_commit(self, nonce: str, base: int | None) -> bool:
+        """Is the commit with this nonce between the current version and `base`?"""
+        at = self.current()
+        while at is not None and at != base:
+            snapshot = self.snapshot(at)
+            if snapshot is not None and snapshot.nonce == nonce:
+                return True
+            at = None if snapshot is None else snapshot.parent
+        return False
+
+    def check_between(self, parent: int | None, base: int | None) -> None:
+        """Others committed between our reading and our commit, and Iceberg's validations let us through: only
+        compaction may."""
+        while parent is not None and parent != base:
+            between = self.snapshot(parent)
+            if between is None or between.operation != "replace":
+                raise ForeignChange(
+                    self.name,
+                    f"snapshot {parent} was committed by somebody else just before ours",
+                    "Only compaction may be done by others: drop the target table; it is read anew.",
+                )
+            parent = between.parent
+
+    def _with_holes(self, stored: Stored) -> Stored:
+        if stored.holes_file is None:
+            return stored
+        try:
+            text = self.access.get(stored.holes_file).decode()
+        except NotFound as error:
+            raise TargetChanged(
+                self.name,
+                f"{stored.holes_file} is gone, which lists rows that are still unknown",
+                "Restore it, or drop the target table; it is read anew.",
+            ) from error
+        holes = iceberg_state.parse_holes(text, stored.holes_digest, stored.holes_file)
+        return replace(stored, applied=replace(stored.applied, holes=holes))

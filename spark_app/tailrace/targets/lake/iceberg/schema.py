@@ -1,0 +1,243 @@
+"""Source schema versions as Iceberg schemas: field ids, evolution steps, bounds of data files. Pure.
+
+A source column's identity is its catalog number (attnum); the table property `tailrace.columns` keeps the field id of
+every number ever seen. So a rename keeps its data, and a column dropped and added again under one name is a new one.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.errors import Retry, SchemaChangeUnsupported
+from tailrace.targets.lake.files.layout import physical_field
+from tailrace.types import decimal_parts
+
+_TYPES = {
+    "bool": "boolean",
+    "int32": "int",
+    "int64": "long",
+    "float32": "float",
+    "float64": "double",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+}
+_WIDER = {("int32", "int64"), ("float32", "float64")}
+_EPOCH = datetime(1970, 1, 1)
+_NO_IDENTIFIER = {"float32", "float64"}
+"""Iceberg allows no floating-point identifier field."""
+
+
+def iceberg_type(logical: str) -> str:
+    decimal = decimal_parts(logical)
+    return _TYPES[logical] if decimal is None else f"decimal({decimal[0]}, {decimal[1]})"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which schema version the table has; field id and physical name of each attnum ever seen.
+
+    The physical name, in Parquet files, never changes: rows are read back from files of all ages by it.
+    """
+
+    version: int
+    ids: Mapping[int, int]
+    names: Mapping[int, str]
+
+    def to_json(self) -> str:
+        fields = {str(attnum): [id_, self.names[attnum]] for attnum, id_ in self.ids.items()}
+        return json.dumps({"version": self.version, "fields": fields}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Columns":
+        doc = json.loads(text)
+        fields = {int(attnum): field for attnum, field in doc["fields"].items()}
+        return cls(doc["version"], {a: f[0] for a, f in fields.items()}, {a: f[1] for a, f in fields.items()})
+
+    def extended(self, schema: TableSchema, last_id: int) -> "Columns":
+        """With ids for new columns, numbered as Iceberg will number them: in order, after the last one used."""
+        ids, names = dict(self.ids), dict(self.names)
+        for column in schema.columns:
+            if column.attnum not in ids:
+                last_id += 1
+                ids[column.attnum] = last_id
+                taken = column.name in names.values()
+                names[column.attnum] = f"{column.name}_{last_id}" if taken else column.name
+        return Columns(max(schema.version, self.version), ids, names)
+
+    def unlike(self, present: Sequence["Present"]) -> dict[int, str]:
+        """Physical name by field id, of the table's fields that are called otherwise there."""
+        physical = {self.ids[attnum]: name for attnum, name in self.names.items()}
+        return {f.id: physical[f.id] for f in present if f.id in physical and physical[f.id] != f.name}
+
+
+def first_columns(schema: TableSchema) -> Columns:
+    return Columns(schema.version, {}, {}).extended(schema, 0)
+
+
+def schema_json(schema: TableSchema) -> str:
+    """A new table's schema, in Iceberg's JSON. Iceberg numbers the fields of a new table in order from 1, as we do."""
+    fields = [
+        {"id": number, "name": column.name, "required": column.key is not None, "type": iceberg_type(column.type)}
+        for number, column in enumerate(schema.columns, 1)
+    ]
+    doc: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": fields}
+    if identifier(schema):
+        doc["identifier-field-ids"] = [
+            number for number, column in enumerate(schema.columns, 1) if column.key is not None
+        ]
+    return json.dumps(doc)
+
+
+def identifier(schema: TableSchema) -> tuple[Column, ...]:
+    """The key, where Iceberg can have it as the table's identifier fields."""
+    key = schema.key_columns
+    return () if any(column.type in _NO_IDENTIFIER for column in key) else key
+
+
+def made_for(columns: Columns, present: Sequence["Present"], schema: TableSchema) -> bool:
+    """Whether the table's columns can be the log's: before generations were counted, a table that was dropped and made
+    again was written into its predecessor's columns, where the numbers happened to be the same."""
+    fields = {field.id: (field.name, field.type.replace(" ", "")) for field in present}
+    for column in schema.columns:
+        id_ = columns.ids.get(column.attnum)
+        if id_ is None:
+            continue
+        if fields.get(id_) != (column.name, iceberg_type(column.type).replace(" ", "")):
+            return False
+    return True
+
+
+def properties(schema: TableSchema) -> dict[str, str]:
+    """Table properties at creation."""
+    full = {f"write.metadata.metrics.column.{column.name}": "full" for column in schema.key_columns}
+    return full | {
+        "format-version": "3",
+        "write.parquet.compression-codec": "zstd",
+        "write.delete.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.merge.mode": "merge-on-read",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+    }
+
+
+def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Schema:
+    """What data files of this schema version look like; columns not in the table yet get the ids they will have."""
+    known = columns.extended(schema, last_id)
+    if known.ids != columns.ids and schema.version <= columns.version:
+        raise Retry(f"{schema.name} version {schema.version} has a column that version {columns.version} does not know")
+    return pa.schema(
+        [physical_field(known.names[c.attnum], c.type, known.ids[c.attnum], c.key is None) for c in schema.columns]
+    )
+
+
+@dataclass(frozen=True)
+class Present:
+    """A field of the table as it is."""
+
+    id: int
+    name: str
+    type: str
+    """Iceberg's type text."""
+    required: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of `UpdateSchema`: method name and arguments; `type` is given as Iceberg's type text."""
+
+    action: str
+    name: str
+    value: str = ""
+
+
+def evolution(table: str, present: Sequence[Present], columns: Columns, wanted: TableSchema) -> list[Step]:
+    """Steps from the table's fields to `wanted`. Drops come first, additions last: a dropped name can be used again."""
+    by_id = {field.id: field for field in present}
+    by_attnum = {attnum: by_id[id_] for attnum, id_ in columns.ids.items() if id_ in by_id}
+    kept = {column.attnum for column in wanted.columns}
+    drops, changes, additions = [], [], []
+    for attnum, field in by_attnum.items():
+        if attnum not in kept:
+            if field.required:
+                raise _unsupported(table, f"key column {field.name} was dropped")
+            drops.append(Step("deleteColumn", field.name))
+    for column in wanted.columns:
+        if column.attnum in by_attnum:
+            changes += _changed(table, column, by_attnum[column.attnum])
+        elif column.key is not None:
+            raise _unsupported(table, f"column {column.name} was added to the key")
+        else:
+            additions.append(Step("addColumn", column.name, iceberg_type(column.type)))
+    return [*drops, *changes, *additions]
+
+
+def _changed(table: str, column: Column, field: Present) -> list[Step]:
+    steps, new = [], iceberg_type(column.type)
+    if field.required != (column.key is not None):
+        raise _unsupported(table, f"column {column.name} entered or left the key")
+    if field.type != new:
+        if not _promotable(field.type, new):
+            raise _unsupported(table, f"column {column.name} changed from {field.type} to {new}")
+        steps.append(Step("updateColumn", field.name, new))
+    if field.name != column.name:
+        steps.append(Step("renameColumn", field.name, column.name))
+    return steps
+
+
+def _unsupported(table: str, what: str) -> SchemaChangeUnsupported:
+    return SchemaChangeUnsupported(
+        table, f"{what}, which Iceberg cannot do in place", "Drop the target table; it is read anew."
+    )
+
+
+def _promotable(old: str, new: str) -> bool:
+    if (old, new) in {(_TYPES[a], _TYPES[b]) for a, b in _WIDER}:
+        return True
+    before, after = decimal_parts(old.replace(" ", "")), decimal_parts(new.replace(" ", ""))
+    return before is not None and after is not None and before[1] == after[1] and before[0] <= after[0]
+
+
+def present_fields(text: str) -> list[Present]:
+    """The table's current fields, from Iceberg's schema JSON."""
+    return [Present(f["id"], f["name"], str(f["type"]), f["required"]) for f in json.loads(text)["fields"]]
+
+
+def bound(logical: str, raw: bytes) -> object | None:
+    """A data file's bound from Iceberg's single-value bytes; None: no value that Python can hold."""
+    try:
+        return _bound(logical, raw)
+    except (OverflowError, struct.error, UnicodeDecodeError):
+        return None
+
+
+def _bound(logical: str, raw: bytes) -> object | None:
+    decimal = decimal_parts(logical)
+    if decimal is not None:
+        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-decimal[1])
+    if logical in ("int32", "int64"):
+        return int.from_bytes(raw, "little", signed=True)
+    if logical in ("float32", "float64"):
+        value: float = struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0]
+        return value
+    if logical == "string":
+        return raw.decode()
+    if logical == "binary":
+        return raw
+    if logical == "bool":
+        return raw != b"\0"
+    number = int.from_bytes(raw, "little", signed=True)
+    if logical == "date":
+        return date(1970, 1, 1) + timedelta(days=number)
+    moment = _EPOCH + timedelta(microseconds=number)
+    return moment if logical == "timestamp" else moment.replace(tzinfo=UTC)

@@ -1,0 +1,191 @@
+"""A, R, H and the log's id in an Iceberg table, and how they are found again. Pure: no Java, no storage.
+
+Every commit of ours writes the state twice, atomically: into the snapshot's summary (so that each version has its own),
+and into a table property (the mirror, because expiry removes old snapshots). The summary is found by walking from the
+current snapshot to its ancestors over foreign compactions. The mirror counts only where the walk ends at an expired
+ancestor, and only with proof that the mirrored snapshot is an ancestor: a table put back to an older version must never
+appear to be at the newer state.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.batch.applied import AppliedState
+from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
+
+STATE = "tailrace.state"
+"""Summary entry of a snapshot, and table property (the mirror)."""
+NONCE = "tailrace.commit"
+"""Summary entry: tells this very commit from every other when its outcome was unknown."""
+ADOPTED = "tailrace.adopted"
+"""Summary entry: how many chunk files the commit adopted, the only files that are much older than their commit."""
+COLUMNS = "tailrace.columns"
+"""Table property: schema version and field id of each source column number, dropped ones included."""
+INLINE_HOLES = 4096
+"""Characters of H kept in the state; a longer H goes into a file: each retained snapshot repeats its state."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stored state; `holes_file` and its digest instead of holes when H is long."""
+
+    applied: AppliedState
+    holes_file: str | None = None
+    holes_digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The table property: the state, and which snapshot it belongs to (None: the table was just made)."""
+
+    stored: Stored
+    snapshot: int | None
+    sequence: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the walk needs of a snapshot."""
+
+    id: int
+    parent: int | None
+    sequence: int
+    operation: str
+    state: str | None
+    nonce: str | None
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The walk met only compactions, then an ancestor that has expired."""
+
+    oldest: Snapshot
+
+
+def holes_json(state: AppliedState) -> str:
+    return json.dumps(sorted(state.holes), ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_holes(text: str, digest: str | None, where: str) -> frozenset[tuple[str, ...]]:
+    if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise TargetRefused(f"{where} is not what the table's state says (digest)", f"Restore the file, or {RESYNC}.")
+    return frozenset(tuple(key) for key in json.loads(text))
+
+
+def encode(stored: Stored) -> dict[str, Any]:
+    applied = stored.applied
+    out: dict[str, Any] = {
+        "log": applied.log_id,
+        "seq": applied.applied_seq,
+        "record": applied.applied_record,
+        "schema": applied.schema_version,
+        "table": applied.table_id,
+    }
+    if applied.gap is not None:
+        out["gap"] = applied.gap
+    if applied.generation is not None:
+        out["generation"] = applied.generation
+    if stored.holes_file is not None:
+        return out | {"holesFile": stored.holes_file, "holesDigest": stored.holes_digest}
+    return out | ({"holes": sorted(applied.holes)} if applied.holes else {})
+
+
+def decode(text: str, table: str) -> Stored:
+    try:
+        doc = json.loads(text)
+        holes = frozenset(tuple(key) for key in doc.get("holes", ()))
+        applied = AppliedState(
+            doc["log"],
+            doc["seq"],
+            doc["record"],
+            holes,
+            doc["schema"],
+            doc["table"],
+            doc.get("gap"),
+            doc.get("generation"),
+        )
+        return Stored(applied, doc.get("holesFile"), doc.get("holesDigest"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TargetRefused(
+            f"{table} has an unreadable {STATE}: {text[:100]!r}",
+            f"Put it back; or, if the table is this Replicator's, drop it and {RESYNC}.",
+        ) from error
+
+
+def encode_text(stored: Stored) -> str:
+    return json.dumps(encode(stored), ensure_ascii=False, separators=(",", ":"))
+
+
+def encode_mirror(mirror: Mirror) -> str:
+    doc = encode(mirror.stored) | {"snapshot": mirror.snapshot, "sequence": mirror.sequence}
+    return json.dumps(doc, ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_mirror(text: str, table: str) -> Mirror:
+    stored, doc = decode(text, table), json.loads(text)
+    return Mirror(stored, doc.get("snapshot"), int(doc.get("sequence", 0)))
+
+
+def parse_snapshot(text: str) -> Snapshot:
+    """From Iceberg's own JSON of a snapshot."""
+    doc = json.loads(text)
+    summary: Mapping[str, str] = doc.get("summary", {})
+    return Snapshot(
+        doc["snapshot-id"],
+        doc.get("parent-snapshot-id"),
+        doc.get("sequence-number", 0),
+        summary.get("operation", ""),
+        summary.get(STATE),
+        summary.get(NONCE),
+    )
+
+
+def walk(table: str, current: int, read: Callable[[int], Snapshot | None]) -> Snapshot | Broken:
+    """The newest ancestor of ours. Foreign compactions are passed over, a foreign change of rows is refused."""
+    snapshot = read(current)
+    while snapshot is not None:
+        if snapshot.state is not None:
+            return snapshot
+        if snapshot.operation != "replace":
+            raise ForeignChange(
+                table,
+                f"snapshot {snapshot.id} ({snapshot.operation}) is not Tailrace's",
+                f"Only compaction may be done by others: roll the table back before that snapshot, or {RESYNC}.",
+            )
+        if snapshot.parent is None:
+            break
+        parent = read(snapshot.parent)
+        if parent is None:
+            return Broken(snapshot)
+        snapshot = parent
+    raise TargetChanged(
+        table,
+        "no version in the table's history carries the applied sequence",
+        f"If the table is this Replicator's, drop it and {RESYNC}.",
+    )
+
+
+def proven_by_mirror(
+    table: str, broken: Broken, mirror: Mirror | None, sequences: Callable[[], Collection[int]]
+) -> Stored:
+    """The mirrored state, if the mirrored snapshot is surely an ancestor and no foreign rows came after it.
+
+    `sequences`: the data sequence numbers of all live data files and vectors. A number belongs to one snapshot only,
+    and a compaction gives its files the number of the version it read. So a file with the mirror's number proves the
+    descent, and no higher number among them proves that nobody else wrote rows.
+    """
+    if mirror is not None and mirror.snapshot is not None:
+        if broken.oldest.parent == mirror.snapshot:
+            return mirror.stored
+        live = sequences()
+        if mirror.sequence in live and max(live) <= mirror.sequence:
+            return mirror.stored
+    raise TargetChanged(
+        table,
+        f"the history before snapshot {broken.oldest.id} has expired and nothing proves that it holds "
+        "Tailrace's last commit",
+        f"Nothing else brings it forward: {RESYNC}.",
+    )

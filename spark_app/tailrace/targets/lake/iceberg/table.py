@@ -1,0 +1,306 @@
+"""`LakeTable` on Apache Iceberg format 3: one target table, written by its single writer through Iceberg's Java API.
+
+Apply opens one per source table. Rows are changed by deletion vectors and new files, never by a Spark job; the state
+(A, R, H, the log's id) is in each commit. See docs/dev/design.md#the-commit, and `iceberg_state` for how it is
+found again.
+"""
+
+import hashlib
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.batch.applied import FIRST, AppliedState, Generation
+from tailrace.changelog.records import TableSchema
+from tailrace.errors import OutcomeUnknown, Retry, TargetChanged, TargetRefused
+from tailrace.seams import seam
+from tailrace.targets.lake.files.access import FileAccess
+from tailrace.targets.lake.files.vectors import puffin_file
+from tailrace.targets.lake.iceberg import schema as iceberg_schema
+from tailrace.targets.lake.iceberg import state as iceberg_state
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
+from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, Cleaner
+from tailrace.targets.lake.iceberg.commit import Builder, Work, evolve, fill, row_delta, work_out
+from tailrace.targets.lake.iceberg.files import Tracked, Vector, absolute, data_file
+from tailrace.targets.lake.iceberg.java import Conflict, MissingTable, guarded
+from tailrace.targets.lake.iceberg.read import Reader, Version
+from tailrace.targets.lake.iceberg.replace import mirrored
+from tailrace.targets.lake.iceberg.replace import replace as replace_table
+from tailrace.targets.lake.iceberg.schema import Columns
+from tailrace.targets.lake.iceberg.state import Mirror, Snapshot, Stored
+from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
+from tailrace.targets.lake.model import OTHERS, Admit, Commit, DataFile, always, belongs
+
+
+def _random_id() -> str:
+    return uuid.uuid4().hex
+
+
+log = logging.getLogger(__name__)
+
+
+class IcebergTable:
+    """See `LakeTable`. Not shared between threads. `new_id` names vector files and commits."""
+
+    def __init__(
+        self,
+        catalog: IcebergCatalog,
+        access: FileAccess,
+        schema_name: str,
+        table_name: str,
+        *,
+        new_id: Callable[[], str] = _random_id,
+        admit: Admit = always,
+    ) -> None:
+        self.name = f"{schema_name}.{table_name}"
+        self.location = table_location(catalog.location, schema_name, table_name)
+        self._catalog, self._java, self._access, self._new_id = catalog, catalog.java, access, new_id
+        self._admit = admit
+        self._identifier = catalog.identifier(schema_name, table_name)
+        self._opened: tuple[Reader, str] | None = None
+        self._version: Version | None = None
+
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+        with guarded(self.name, "opening"):
+            exists = self._catalog.catalog.tableExists(self._identifier)
+        if not exists:
+            self._create(schema, generation.begin(schema, log_id))
+        with guarded(self.name, "opening"):
+            table = self._catalog.catalog.loadTable(self._identifier)
+            self.location = absolute(str(table.location()))
+        reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
+        self._opened, self._version = (reader, reader.uuid()), None
+        told = self._told()
+        # Before anything else is read: what is wrong with a former generation's rows is over with them.
+        if told is not None and told.log_id == log_id and not belongs(generation, told, schema, self.name):
+            self._replace(schema, generation.begin(schema, log_id))
+        applied = self.refresh()
+        if applied.log_id != log_id:
+            raise TargetRefused(
+                f"{self.name} at {self.location} is filled from change log {applied.log_id}, not from {log_id}",
+                OTHERS,
+            )
+        if belongs(generation, applied, schema, self.name) and self._made_for(applied, schema):
+            return applied
+        self._replace(schema, generation.begin(schema, log_id))  # it was put back to a version of a former generation
+        return self.refresh()
+
+    def _told(self) -> AppliedState | None:
+        with guarded(self.name, "reading"):
+            properties = {str(k): str(v) for k, v in dict(self._open()[0].table.properties()).items()}
+        return mirrored(properties, self.name)
+
+    def _made_for(self, applied: AppliedState, schema: TableSchema) -> bool:
+        """A target from before generations were counted must show by its columns that it is this table's."""
+        if applied.generation is not None:
+            return True
+        with guarded(self.name, "reading"):
+            text = self._java.iceberg.SchemaParser.toJson(self._open()[0].table.schema())
+        return iceberg_schema.made_for(self._known().columns, iceberg_schema.present_fields(text), schema)
+
+    def _replace(self, schema: TableSchema, state: AppliedState) -> None:
+        log.info("%s: the target holds another table's rows and columns: replaced", self.name)
+        self._version = None
+        table = self._open()[0].table
+        self._admit()
+        replace_table(self._java, table, self.name, state=state, schema=schema, nonce=self._new_id())
+
+    def _create(self, schema: TableSchema, state: AppliedState) -> None:
+        properties = iceberg_schema.properties(schema) | {
+            iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(Stored(state), None, 0)),
+            iceberg_state.COLUMNS: iceberg_schema.first_columns(schema).to_json(),
+        }
+        self._catalog.ensure_namespace(self._identifier, self.name)
+        with guarded(self.name, "creating"):
+            fields = self._java.iceberg.SchemaParser.fromJson(iceberg_schema.schema_json(schema))
+            builder = self._catalog.catalog.buildTable(self._identifier, fields)
+            builder = builder.withProperties(self._java.map(properties))
+            if not self._catalog.folder:
+                builder = builder.withLocation(self.location)
+            self._admit()
+            builder.create()
+
+    def refresh(self) -> AppliedState:
+        reader, first_uuid = self._open()
+        try:
+            current, table_uuid = reader.current(), reader.uuid()
+        except MissingTable as error:
+            raise self._replaced(str(error)) from error
+        if table_uuid != first_uuid:
+            raise self._replaced(f"uuid {table_uuid}, at first {first_uuid}")
+        if self._version is None or self._version.snapshot != current:
+            self._version = None
+            self._version = reader.version(current)
+        return self._version.stored.applied
+
+    def _replaced(self, detail: str) -> TargetChanged:
+        return TargetChanged(self.name, f"the target table was dropped or re-created ({detail})", "Restart Tailrace.")
+
+    def files(self) -> Sequence[DataFile]:
+        return [tracked.file for tracked in self._known().files.values()]
+
+    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
+        return iceberg_schema.arrow_schema(schema, self._known().columns, self._known().last_id)
+
+    def _open(self) -> tuple[Reader, str]:
+        if self._opened is None:
+            raise ValueError(f"{self.name} was not opened: call ensure first")
+        return self._opened
+
+    def _known(self) -> Version:
+        if self._version is None:
+            raise Conflict(f"{self.name} must be read again before it is used", "Call refresh.")
+        return self._version
+
+    def commit(self, change: Commit) -> None:
+        base = self._known()
+        work, nonce = work_out(change, base.files), self._new_id()
+        stored = self._store(change.applied, base.stored)
+        vectors = self._write_vectors(work)
+        # Dying up to here leaves only files that no version names.
+        seam("iceberg.before-commit")
+        # Whatever goes wrong from here on, the version must be read before it is used again.
+        self._version = None
+        try:
+            committed, after = self._transact(base, change, work, vectors=vectors, stored=stored, nonce=nonce)
+        except MissingTable as error:
+            raise self._replaced(str(error)) from error
+        except OutcomeUnknown as error:
+            self._read_back(nonce, base, error)
+            return
+        seam("iceberg.after-commit")
+        reader = self._open()[0]
+        if committed.parent != base.snapshot:
+            reader.check_between(committed.parent, base.snapshot)
+            self.refresh()
+        else:
+            self._version = after
+
+    def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
+        """All snapshots are listed in one metadata file that every commit writes anew: without this it grows for ever.
+        The state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
+        self._known()
+        return self._cleaner().expire(older_than, chunks, at_once)
+
+    def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
+        self.refresh()
+        known = self._known()
+        vectors = [tracked.vector.path for tracked in known.files.values() if tracked.vector is not None]
+        return self._cleaner().sweep(older_than, chunks, [*known.files, *vectors], skew)
+
+    def _cleaner(self) -> Cleaner:
+        return Cleaner(self._open()[0], self._access, self.location, self._admit)
+
+    def _transact(
+        self, base: Version, change: Commit, work: Work, *, vectors: dict[str, Vector], stored: Stored, nonce: str
+    ) -> tuple[Snapshot, Version]:
+        reader = self._open()[0]
+        with guarded(self.name, "preparing a commit to"):
+            transaction = reader.table.newTransaction()
+            staged = transaction.table()
+            self._same_version(staged, base)
+            columns, last_id = self._evolve(transaction, change.evolve, base)
+            operation = self._operation(transaction, work, base)
+            builder = Builder.of(self._java, staged)
+            added = fill(operation, builder, work, vectors)
+            adopted = sum(name_of(new.path).startswith(CHUNK) for new in work.add)
+            operation.set(iceberg_state.ADOPTED, str(adopted)).set(iceberg_state.NONCE, nonce)
+            operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).commit()
+            current = reader.parse(staged.currentSnapshot())
+            self._set_properties(transaction, Mirror(stored, current.id, current.sequence), columns, base)
+            described = [builder.describe(file) for file in added]
+        self._admit()
+        with guarded(self.name, "committing to", committing=True):
+            transaction.commitTransaction()
+        with guarded(self.name, "reading"):
+            committed = reader.parse(staged.currentSnapshot())
+        files = dict(base.files)
+        for tracked in work.remove:
+            del files[tracked.file.path]
+        for doc in described:
+            known = data_file(doc, reader.keys, columns)
+            files[known.path] = Tracked(known, doc["file-path"])
+        for path, vector in vectors.items():
+            files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
+        return committed, Version(committed.id, stored, columns, last_id, files)
+
+    def _set_properties(self, transaction: Any, mirror: Mirror, columns: Columns, base: Version) -> None:
+        update = transaction.updateProperties().set(iceberg_state.STATE, iceberg_state.encode_mirror(mirror))
+        if columns != base.columns:
+            update = update.set(iceberg_state.COLUMNS, columns.to_json())
+        update.commit()
+
+    def _operation(self, transaction: Any, work: Work, base: Version) -> Any:
+        if not work.rewrite:
+            return row_delta(
+                transaction, self._java, base.snapshot, [tracked.raw for tracked in base.files.values()], work
+            )
+        operation = transaction.newRewrite()
+        return operation if base.snapshot is None else operation.validateFromSnapshot(base.snapshot)
+
+    def _same_version(self, staged: Any, base: Version) -> None:
+        if str(staged.uuid().toString()) != self._open()[1]:
+            raise self._replaced("another uuid")
+        current = staged.currentSnapshot()
+        present = None if current is None else int(current.snapshotId())
+        if present != base.snapshot:
+            raise Conflict(
+                f"{self.name} is at snapshot {present}, the batch was located at {base.snapshot}",
+                "The table is read again and the batch located again.",
+            )
+
+    def _evolve(self, transaction: Any, wanted: TableSchema | None, base: Version) -> tuple[Columns, int]:
+        if wanted is None:
+            return base.columns, base.last_id
+        present = iceberg_schema.present_fields(self._java.iceberg.SchemaParser.toJson(transaction.table().schema()))
+        columns = base.columns.extended(wanted, base.last_id)
+        steps = iceberg_schema.evolution(self.name, present, base.columns, wanted)
+        after = iceberg_schema.present_fields(evolve(transaction, self._java, steps))
+        ids = {field.name: field.id for field in after}
+        for column in wanted.columns:
+            if ids.get(column.name) != columns.ids[column.attnum]:
+                # Somebody else changed the schema; our files already carry the ids foreseen.
+                raise Conflict(
+                    f"{self.name}: column {column.name} got field id {ids.get(column.name)}, "
+                    f"foreseen was {columns.ids[column.attnum]}",
+                    "The table is read again and the batch written again.",
+                )
+        return columns, max([base.last_id, *ids.values()])
+
+    def _store(self, applied: AppliedState, last: Stored) -> Stored:
+        text = iceberg_state.holes_json(applied)
+        if len(text) <= iceberg_state.INLINE_HOLES:
+            return Stored(applied)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if last.holes_digest == digest:
+            return Stored(applied, last.holes_file, digest)
+        # A leading underscore keeps orphan clean-ups away: no snapshot lists this file among its own.
+        path = f"{self.location}/_tailrace/holes-{self._new_id()}.json"
+        self._access.create(path, text.encode())
+        return Stored(applied, path, digest)
+
+    def _write_vectors(self, work: Work) -> dict[str, Vector]:
+        if not work.vectors:
+            return {}
+        data, blobs = puffin_file({work.raw(file): dead for file, dead in work.vectors.items()})
+        path = f"{self.location}/data/{self._new_id()}.puffin"
+        self._access.create(path, data)
+        return {file: Vector(path, len(data), blobs[work.raw(file)]) for file in work.vectors}
+
+    def _read_back(self, nonce: str, base: Version, cause: OutcomeUnknown) -> None:
+        """Did the commit happen? One that arrives later still cannot do harm: the catalog swaps metadata by comparison,
+        so it or our next commit is refused."""
+        try:
+            happened = self._open()[0].find_commit(nonce, base.snapshot)
+            if happened:
+                self.refresh()
+        except Retry as error:
+            raise OutcomeUnknown(f"{cause.message}; reading back failed, too: {error.message}", cause.fix) from error
+        if not happened:
+            raise Conflict(
+                f"{cause.message}; the commit did not happen", "The table is read again and the batch located again."
+            ) from cause

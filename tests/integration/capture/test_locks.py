@@ -1,0 +1,114 @@
+"""A lock that somebody holds for long on one table, or on one partition, keeps no other table waiting."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from support.ddl.judge import judge
+from support.ddl.nursery import Nursery
+from support.ddl.quick import Quick, quick
+from support.postgres import PostgresServer
+from tailrace.contract.resources import Tables
+from tailrace.sources.postgresql.fingerprint import look
+from tailrace.sources.postgresql.trees import Trees
+
+PARTITIONED = (
+    "CREATE SCHEMA s",
+    "CREATE TABLE s.t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+    "CREATE TABLE s.t1 PARTITION OF s.t FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id)",
+    "CREATE TABLE s.t11 PARTITION OF s.t1 FOR VALUES FROM (0) TO (100)",
+    "INSERT INTO s.t SELECT g, 'a' FROM generate_series(1, 15) g",
+    "CREATE TABLE s.u (id int PRIMARY KEY)",
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(18) as started:
+        yield started
+
+
+@pytest.fixture
+def running(server: PostgresServer, tmp_path: Path) -> Iterator[Quick]:
+    nursery = Nursery()
+    with quick(server, nursery, tmp_path, "locks") as one:
+        for statement in PARTITIONED:
+            one.sql(statement)
+        one.start()
+        one.settle()
+        yield one
+    nursery.close()
+
+
+@contextmanager
+def locked(one: Quick, table: str, mode: str) -> Iterator[None]:
+    one.sql("BEGIN", "holder")
+    one.sql(f"LOCK TABLE {table} IN {mode} MODE", "holder")
+    yield
+    one.sql("ROLLBACK", "holder")
+
+
+def rows_of(one: Quick, table: str) -> int:
+    """Changes of the table that the journal holds."""
+    (found,) = [t for t in one.turn().tables.values() if t.schema.table_name == table]
+    return sum(logged.segment.rows for logged in found.segments)
+
+
+def arrives(one: Quick, table: str) -> None:
+    before = rows_of(one, table)
+    one.sql(f"INSERT INTO s.{table} SELECT coalesce(max(id), 0) + 1 FROM s.{table}")
+    end = time.monotonic() + 30
+    while rows_of(one, table) == before:
+        assert time.monotonic() < end, f"a row of s.{table} is not in the journal after 30 s"
+        time.sleep(0.2)
+
+
+def test_a_locked_partition_holds_nothing_up(running: Quick) -> None:
+    with locked(running, "s.t11", "ACCESS EXCLUSIVE"):
+        looks = running._looks()
+        for _ in range(2):
+            arrives(running, "u")
+        end = time.monotonic() + 30
+        while running._looks() < looks + 2:
+            assert time.monotonic() < end, "the catalog is not looked at any more"
+            running.turn()
+            time.sleep(0.2)
+    verdict = judge(running, running.settle())
+    assert not verdict.wrong and not verdict.stopped
+
+
+def test_a_new_table_that_is_locked_is_captured_later_and_holds_nothing_up(running: Quick) -> None:
+    running.gate(True)
+    running.sql("CREATE TABLE s.fresh (id int PRIMARY KEY)")
+    with locked(running, "s.fresh", "SHARE"):
+        running.gate(False)
+        for _ in range(3):
+            arrives(running, "u")
+            time.sleep(1)
+        assert "s.fresh is not captured yet: backend" in running.tail()
+    running.sql("INSERT INTO s.fresh VALUES (1)")
+    verdict = judge(running, running.settle())
+    assert not verdict.wrong and not verdict.stopped
+
+
+@pytest.mark.parametrize("major", [14, 18])
+def test_a_look_waits_for_no_lock(major: int) -> None:
+    with PostgresServer(major) as server, server.connect(autocommit=False) as holder, server.connect() as looking:
+        filtered = "s.u WHERE (id > 1), s.v (id)" if major >= 15 else "s.u, s.v"
+        for statement in (*PARTITIONED, "CREATE TABLE s.v (id int PRIMARY KEY, w int GENERATED ALWAYS AS (id) STORED)"):
+            holder.execute(statement)
+        holder.execute(f"CREATE PUBLICATION p FOR TABLE s.t, {filtered} WITH (publish_via_partition_root)")
+        holder.commit()
+        for table in ("s.t", "s.u", "s.v"):
+            holder.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        looking.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            looking.execute("TABLE s.t11")
+        found = look(looking, Tables(include=("s.*",)), [], "p", Trees())
+        assert {table.name for table in found.tables.values()} == {"s.t", "s.u", "s.v"}
+        (root,) = [table for table in found.tables.values() if table.name == "s.t"]
+        assert len(root.parts["file"]) == 1 and len(root.parts["partition"]) == 2

@@ -1,0 +1,195 @@
+"""The command line as its user meets it: real processes, a source that insists on TLS and a password."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.postgres import PostgresServer
+from support.proof.process import ENVIRONMENT, Deployment, Run, status
+
+PASSWORD = "pa ss'wörd"
+HBA = ("host all postgres 127.0.0.1/32 trust", "hostssl all all 127.0.0.1/32 scram-sha-256")
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+REFUSED, AUTHENTICATION = 10, 11
+
+
+def certificates(folder: Path) -> None:
+    """A CA (ca.crt) and what it signed for 127.0.0.1 (server.crt, server.key)."""
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    ca = ("-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=Test CA")
+    server = ("-keyout", "server.key", "-out", "server.crt", "-subj", "/CN=db", "-CA", "ca.crt", "-CAkey", "ca.key")
+    for arguments in (ca, (*server, "-addext", "subjectAltName=IP:127.0.0.1")):
+        done = subprocess.run(
+            ["openssl", "req", "-x509", *new, *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Deployment]:
+    """A Replicator of a server that lets the role `tailrace` in only over TLS and with its password."""
+    certificates(tmp_path)
+    server = PostgresServer(18, {"ssl": "on"}, hba=HBA)
+    owner = server.data_dir.stat()
+    for name in ("server.crt", "server.key"):
+        inside = server.data_dir / name
+        inside.write_bytes((tmp_path / name).read_bytes())
+        inside.chmod(0o600)
+        os.chown(inside, owner.st_uid, owner.st_gid)
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD + "\n")
+    secret.chmod(0o600)
+    with server:
+        server.execute(f"CREATE ROLE tailrace LOGIN REPLICATION PASSWORD '{PASSWORD.replace(chr(39), chr(39) * 2)}'")
+        server.execute("GRANT CREATE ON DATABASE postgres TO tailrace; CREATE SCHEMA AUTHORIZATION tailrace")
+        server.execute("CREATE TABLE tailrace.numbers (id int PRIMARY KEY, v int, region text)")
+        server.execute("ALTER TABLE tailrace.numbers OWNER TO tailrace")
+        server.execute("INSERT INTO tailrace.numbers SELECT g, g, 'eu' FROM generate_series(1, 3000) g")
+        source: dict[str, object] = {
+            "type": "postgresql",
+            "host": server.host,
+            "port": server.port,
+            "database": "postgres",
+            "username": "tailrace",
+            "passwordFile": str(secret),
+            "tls": {"mode": "verify-full", "caFile": str(tmp_path / "ca.crt")},
+        }
+        deployment = Deployment(tmp_path / "home", source, spec={"tables": {"include": ["tailrace.*"]}})
+        deployment.write_manifest()
+        yield deployment
+        deployment.close()
+
+
+def ask(deployment: Deployment, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return deployment.command(verb, "-f", str(deployment.manifest), "--run-dir", str(deployment.state), *arguments)
+
+
+def told(deployment: Deployment, verb: str, *arguments: str) -> str:
+    done = ask(deployment, verb, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_doctor_names_the_setting_the_value_and_the_fix_and_touches_nothing(tmp_path: Path) -> None:
+    with PostgresServer(14, {"wal_level": "replica"}) as server:
+        server.execute("CREATE TABLE t (id int PRIMARY KEY, where_is point)")
+        place = {"host": server.host, "port": server.port, "database": "postgres", "username": "postgres"}
+        deployment = Deployment(
+            tmp_path / "home", {"type": "postgresql", **place}, spec={"tables": {"include": ["public.*"]}}
+        )
+        deployment.write_manifest()
+        done = ask(deployment, "doctor")
+        assert done.returncode == REFUSED
+        assert "wal_level" in done.stdout and "ALTER SYSTEM SET wal_level = 'logical'" in done.stdout
+        assert done.stdout.endswith("not ready\n")
+        document = json.loads(ask(deployment, "doctor", "--json").stdout)
+        assert not document["ready"]
+        failed = [line for line in document["lines"] if line["level"] == "fail"]
+        assert any("wal_level" in line["subject"] + line["message"] and line["fix"] for line in failed)
+        assert any(column["column"] == "where_is" for column in document["columns"])
+        assert server.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
+        server.restart(settings={"wal_level": "logical"})
+        assert told(deployment, "doctor").endswith("ready\n")
+        assert server.execute("SELECT count(*) FROM pg_replication_slots")[0][0] == 0
+
+
+def test_a_wrong_password_is_named_by_its_exit_code_and_a_wrong_ca_is_refused(
+    secured: Deployment, tmp_path: Path
+) -> None:
+    assert told(secured, "doctor").endswith("ready\n")
+    (tmp_path / "password").write_text("another")
+    done = ask(secured, "doctor")
+    assert done.returncode == AUTHENTICATION, done.stdout + done.stderr
+    assert "another" not in done.stdout + done.stderr
+    (tmp_path / "password").write_text(PASSWORD)
+    other = tmp_path / "other"
+    other.mkdir()
+    certificates(other)
+    secured.source["tls"] = {"mode": "verify-full", "caFile": str(other / "ca.crt")}
+    secured.write_manifest()
+    done = ask(secured, "doctor")
+    assert done.returncode != 0 and "certificate" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_a_snapshot_is_asked_for_paused_resumed_and_stopped_from_the_command_line(secured: Deployment) -> None:
+    assert "no driver runs" in ask(secured, "status").stderr
+    run = secured.start("--json")
+    run.until(lambda: snapshots(secured).count("Completed") == 1, 200, "the initial snapshot")
+    assert_no_password(run)
+    many = ("--tables", "tailrace.*", "--chunk-rows", "5", "--parallelism", "1")
+    told(secured, "snapshot", *many, "--id", "slow")
+    assert "slow" in told(secured, "status")
+    told(secured, "pause", "slow")
+    run.until(lambda: snapshots(secured)[-1] == "Paused", 60, "the snapshot to pause")
+    told(secured, "resume")
+    run.until(lambda: snapshots(secured)[-1] == "Running", 60, "the snapshot to go on")
+    told(secured, "stop", "slow")
+    run.until(lambda: snapshots(secured)[-1] == "Stopped", 60, "the snapshot to stop")
+    told(secured, "snapshot", "--tables", "tailrace.numbers", "--where", "id < 10", "--id", "few")
+    run.until(lambda: snapshots(secured)[-1] == "Completed", 100, "the second snapshot")
+    document = json.loads(told(secured, "status", "--json"))
+    assert document["snapshots"][-1]["rowsDone"] == 9
+    refused = ask(secured, "snapshot", "--tables", "tailrace.nothing")
+    assert refused.returncode == 2 and "tailrace.numbers" in refused.stderr, refused.stderr
+    assert run.stop() == 0, run.tail()
+    lines = [json.loads(line) for line in run.output.read_text().splitlines() if line.startswith("{")]
+    assert lines and all(line["name"] == "proof" for line in lines if "capture" in line)
+
+
+@pytest.mark.timeout(300)
+def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secured: Deployment) -> None:
+    tailrace = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(secured.manifest)]
+    # `script` gives it a terminal; what a background job ignores is inherited.
+    inside = shlex.join(["env", "--default-signal=INT", *tailrace, "--run-dir", str(secured.state)])
+    shown = secured.folder / "terminal"
+    shown.touch()
+    process = subprocess.Popen(
+        ["script", "-qefc", f"stty rows 24 cols 80; exec {inside}", str(shown)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={name: value for name, value in ENVIRONMENT.items() if name not in ("COLUMNS", "LINES")},
+    )
+    assert process.stdin is not None
+    run = Run(process, shown)
+    try:
+        run.until(lambda: "REPLICATING" in run.tail(), 200, "the table to be shown as replicating")
+        process.stdin.write(b"\x03")
+        process.stdin.flush()
+        assert run.wait(60) == 0, run.tail()
+    finally:
+        process.stdin.close()
+        run.kill()
+    text = shown.read_text()
+    assert HIDE in text and text.rindex(SHOW) > text.rindex(HIDE), "the cursor is given back"
+    assert "SIGINT: shutting down" in text
+    words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", text)
+    assert re.search(r"tailrace\.numbers +REPLICATING", words), words[-3000:]
+    assert "snapshot tailrace.numbers" in words and "Traceback" not in words
+
+
+def snapshots(deployment: Deployment) -> list[str]:
+    """States of the running process's snapshots, oldest first."""
+    document = status(deployment)
+    return [""] if document is None else [shot["state"] for shot in document["snapshots"]] or [""]
+
+
+def assert_no_password(run: Run) -> None:
+    """Neither in the command lines nor in the environments of any process, nor in what they print."""
+    looked = 0
+    for process in run.family():
+        with suppress(psutil.NoSuchProcess):  # Python workers come and go
+            assert PASSWORD not in " ".join(process.cmdline())
+            assert PASSWORD not in "".join(process.environ().values())
+            looked += 1
+    assert looked >= 3, "driver, JVM and capture"
+    assert PASSWORD not in run.output.read_text()

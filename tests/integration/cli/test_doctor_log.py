@@ -1,0 +1,100 @@
+"""`tailrace doctor` refuses the change log that a start would refuse, in the same words; else it is ready."""
+
+import json
+
+import pytest
+
+from support.capture import CaptureRun, made_slot, refused, started
+from support.postgres import PostgresServer
+from tailrace.capture.renewal import Renewal
+from tailrace.changelog.paths import record_path
+from tailrace.cli import main as cli
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.storage.store import Storage
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
+
+
+def doctor(run: CaptureRun, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Of the manifest that the last start used."""
+    code = cli.main(["doctor", "-f", str(run.folder / "replicator.yaml")])
+    return code, capsys.readouterr().out
+
+
+def stopped(run: CaptureRun) -> PostgresServer:
+    """Its change log exists, nobody writes it."""
+    server = started(run, TABLE)
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    run.catch_up()
+    assert run.stop() == 0
+    return server
+
+
+def check_same(run: CaptureRun, capsys: pytest.CaptureFixture[str], code: int, name: str, words: str) -> None:
+    """Start and doctor say one thing."""
+    refused(run, code, name, words)
+    fault = run.fault()
+    found, text = doctor(run, capsys)
+    assert found == code and text.endswith("not ready\n"), text
+    assert f"fail change log: {name}: {fault['message']}\n     fix: {fault['fix']}\n" in text, text
+
+
+def test_a_running_or_stopped_capture_is_ready(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
+    started(capture, TABLE)
+    for _ in range(5):
+        capture.server.execute("SELECT pg_logical_emit_message(true, 'test', '')")
+        code, text = doctor(capture, capsys)
+        assert (code, text.endswith("\nready\n")) == (0, True), text
+    assert capture.stop() == 0
+    assert doctor(capture, capsys)[0] == 0
+
+
+def test_the_change_log_of_another_owner(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped(capture)
+    record = capture.folder / "log" / record_path(0)
+    record.write_text(record.read_text().replace('"owner":"shop"', '"owner":"cart"'))
+    for later in sorted(record.parent.glob("*.json")):
+        later.write_text(later.read_text().replace('"owner":"shop"', '"owner":"cart"'))
+    check_same(capture, capsys, 10, "SourceRefused", "belongs to Replicator 'cart'")
+
+
+def test_the_manifest_of_an_object_in_kubernetes_is_not_refused_for_want_of_its_uid(
+    capture: CaptureRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped(capture)
+    for record in (capture.folder / "log" / "journal").glob("*.json"):
+        record.write_text(record.read_text().replace('"owner":"shop"', '"owner":"team/shop@u1"'))
+    code, text = doctor(capture, capsys)
+    assert code == 0 and "warn change log: " in text and "'team/shop@u1'" in text, text
+
+
+def test_another_database_than_the_change_log_s(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped(capture).execute("CREATE DATABASE other")
+    with capture.server.connect("other") as other:
+        other.execute(TABLE)
+    capture.source = {"database": "other"}
+    check_same(capture, capsys, 10, "SourceRefused", "belongs to database 'postgres'")
+
+
+def test_a_slot_that_is_missing_and_that_a_resync_makes_again(
+    capture: CaptureRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = stopped(capture)
+    server.execute(f"SELECT pg_drop_replication_slot('{made_slot(capture)}')")
+    check_same(capture, capsys, 12, "PositionLost", "is missing")
+    Renewal(id="again").write(Storage.open(StorageConfig(location=(capture.folder / "log").as_uri())))
+    code, text = doctor(capture, capsys)
+    assert code == 0 and "warn change log: the next start" in text, text
+
+
+def test_a_slot_of_our_name_without_its_change_log(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped(capture)
+    (capture.folder / "log").rename(capture.folder / "away")
+    check_same(capture, capsys, 10, "SourceRefused", "holds no change log that reads it")
+
+
+def test_a_journal_that_cannot_be_read(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped(capture)
+    newest = sorted((capture.folder / "log" / "journal").glob("*.json"))[-1]
+    newest.write_text(json.dumps({"number": 1}))
+    check_same(capture, capsys, 1, "CorruptLog", "journal record")

@@ -1,0 +1,331 @@
+"""A Replicator on a whole Kubernetes: a driver and an executor pod under load, faults, a rotated Secret, suspension.
+
+After each, the target holds every row of the source. The tests of this file share one Replicator and run in any order.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import images, workload
+from cluster.deploy import OPERATOR_NAMESPACE, Cluster
+from support import stranger
+from support.cluster_shop import Shop, open_shop
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: Cluster) -> Iterator[Shop]:
+    with open_shop(cluster, "stream") as opened:
+        opened.apply()
+        opened.wait_ready()
+        opened.wait_condition("replicator", "shop", "InitialSnapshotCompleted", 300)
+        yield opened
+
+
+def driver_uid(shop: Shop) -> str:
+    found = shop.pod("shop-driver-0")
+    return str(found["metadata"]["uid"]) if found else ""
+
+
+def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(shop: Shop) -> None:
+    shop.wait_ready()
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
+    executor = shop.pod(shop.executors()[0])
+    assert executor is not None and executor["spec"]["serviceAccountName"] == "shop-driver"
+    shop.assert_equal()
+    # Processes come and go meanwhile.
+    maps = shop.kubectl("exec", "shop-driver-0", "--", "sh", "-c", "cat /proc/[0-9]*/maps 2>/dev/null; true")
+    assert "classes.jsa" in maps, "the image's archive of classes does not fit its JVM"
+    before = shop.writers.transactions
+    shop.wait("writers go on", 30, lambda: shop.writers.transactions > before + 20)
+    shop.assert_equal()
+    # Counts are written every half minute.
+    shop.wait("the tables' states", 90, lambda: shop.status().get("tables", {}).get("replicating") == 2)
+    assert shop.status()["state"] == "Running"
+    assert shop.status()["tables"]["total"] == 2
+    assert "stream" in shop.cluster.kubectl("get", "repl", "--all-namespaces")
+
+
+def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:
+    shop.wait_ready()
+    request = workload.snapshot_request("stream", "again", ["public.entries"], chunkRows=200, parallelism=1)
+    shop.cluster.apply(request)
+    shop.wait("chunks read", 120, lambda: _snapshot(shop, "again").get("chunksDone", 0) >= 1)
+    shop.patch("snapshotrequest", "again", '{"suspend": true}')
+    shop.wait("Paused", 120, lambda: _snapshot(shop, "again").get("state") == "Paused")
+    shop.patch("snapshotrequest", "again", '{"suspend": false}')
+    shop.wait_condition("snapshotrequest", "again", "Complete", 400)
+    shop.assert_equal()
+
+
+def test_a_snapshot_request_that_is_deleted_is_cancelled(shop: Shop) -> None:
+    shop.wait_ready()
+    request = workload.snapshot_request("stream", "never", ["public.entries"], chunkRows=100, parallelism=1)
+    shop.cluster.apply(request)
+    shop.wait("Running", 120, lambda: _snapshot(shop, "never").get("state") == "Running")
+    shop.kubectl("delete", "snapshotrequest", "never", "--timeout=60s")
+    shop.wait("no snapshot", 60, lambda: not (shop.status().get("snapshot") or {}).get("running"))
+    shop.assert_equal()
+
+
+def _snapshot(shop: Shop, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = shop.resource("snapshotrequest", name).get("status") or {}
+    return found
+
+
+def test_a_snapshot_goes_on_after_the_driver_and_the_operator_are_killed_and_the_driver_is_evicted(shop: Shop) -> None:
+    """The killed driver comes back in its pod, with new executors; the evicted one in another pod."""
+    shop.wait_ready()
+    uid, old = driver_uid(shop), set(shop.executors())
+    restarts = shop.status()["driver"]["restarts"]
+    request = workload.snapshot_request("stream", "tried", ["public.entries"], chunkRows=100, parallelism=1)
+    shop.cluster.apply(request)
+
+    shop.wait("chunks read", 120, lambda: _snapshot(shop, "tried").get("chunksDone", 0) >= 3)
+    shop.kill("stream", "shop-driver-0")
+    shop.wait("restart seen", 120, lambda: shop.status()["driver"]["restarts"] > restarts)
+    shop.wait_ready()
+    assert driver_uid(shop) == uid
+    shop.wait("old executors reaped", 120, lambda: not old & set(_all_executors(shop)))
+    read = _more_chunks(shop, 3)
+
+    shop.kill(OPERATOR_NAMESPACE, min(_operators(shop)))
+    read = _more_chunks(shop, read)
+
+    # What a drained node does to its pods; on a cluster of one node there is no other for what follows.
+    nodes = [str(node["metadata"]["name"]) for node in shop.cluster.objects("default", "nodes")]
+    only = "--pod-selector=tailrace.dev/replicator=shop"
+    try:
+        shop.cluster.kubectl("drain", *nodes, only, "--force", "--delete-emptydir-data")
+    finally:
+        shop.cluster.kubectl("uncordon", *nodes)
+    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
+    _more_chunks(shop, read)
+    shop.wait_condition("snapshotrequest", "tried", "Complete", 600)
+    shop.assert_equal()
+    shop.wait_ready()
+
+
+def _more_chunks(shop: Shop, read: int) -> int:
+    """Chunks done when more than `read` are; the snapshot is not over by then."""
+    shop.wait(f"more than {read} chunks", 180, lambda: _snapshot(shop, "tried").get("chunksDone", 0) > read)
+    seen = _snapshot(shop, "tried")
+    assert seen["state"] == "Running", seen
+    return int(seen["chunksDone"])
+
+
+def _all_executors(shop: Shop) -> list[str]:
+    pods = shop.cluster.objects("stream", "pods", "-l", "app.kubernetes.io/component=executor")
+    return [str(pod["metadata"]["name"]) for pod in pods]
+
+
+def test_a_stranger_in_the_cluster_is_refused_by_driver_and_executors_while_data_flows(shop: Shop) -> None:
+    shop.wait_ready()
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
+    before = shop.writers.transactions
+    names = ("shop-driver-0", shop.executors()[0])
+    doors = {name: {port for host, port in _listening(shop, name) if host != LOOPBACK} for name in names}
+    assert doors["shop-driver-0"] == {7078, 7079, 8090}
+    assert len(doors[names[1]]) == 1, "blocks; an executor takes no requests but its driver's"
+    doors["shop-driver-0"].remove(8090)  # not Spark's: HTTP, with a token
+    for name, ports in doors.items():
+        pod = shop.pod(name)
+        assert pod is not None
+        for port in ports:
+            # PostgreSQL's pod is nobody's executor.
+            command = ("exec", "-i", "deployment/shop-db", "--", "python3", "-", pod["status"]["podIP"], str(port))
+            answer = shop.cluster.kubectl("-n", shop.space, *command, stdin=Path(stranger.__file__).read_text())
+            assert stranger.is_refused(answer.encode()), (name, port, answer)
+    assert shop.executors()[0] == names[1] and shop.writers.transactions > before
+    shop.assert_equal()
+
+
+LOOPBACK = "127.0.0.1"
+
+
+def _listening(shop: Shop, pod: str) -> set[tuple[str, int]]:
+    """Addresses and ports; of IPv6, those of IPv4 in it."""
+    found = set()
+    for line in shop.kubectl("exec", pod, "--", "cat", "/proc/net/tcp", "/proc/net/tcp6").splitlines():
+        fields = line.split()
+        if fields[3] == "0A":
+            host, _, port = fields[1].partition(":")
+            found.add((str(IPv4Address(bytes.fromhex(host[-8:])[::-1])), int(port, 16)))
+    return found
+
+
+def test_what_driver_and_executors_prove_themselves_with_is_in_files_only(shop: Shop) -> None:
+    shop.wait_ready()
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
+    encoded = shop.resource("secret", "shop-spark")["data"]["secret"]
+    pods = ("shop-driver-0", *shop.executors())
+    look = "cat /proc/[0-9]*/cmdline /var/lib/tailrace/*.log /var/lib/tailrace/*/*.log 2>/dev/null; true"
+    told = [
+        shop.kubectl("get", "pods,statefulsets,configmaps,events,replicators", "-o", "yaml"),
+        *(shop.kubectl("logs", pod) for pod in pods),
+        *(shop.kubectl("exec", pod, "--", "sh", "-c", look) for pod in pods),
+    ]
+    assert "spark.authenticate.secret.file" in told[-1], "the executor's command line"
+    for secret in (encoded, base64.b64decode(encoded).decode()):
+        assert not [text for text in told if secret in text]
+    assert "_SPARK_AUTH_SECRET" not in told[0], "Spark's own way: in the pods"
+
+
+def test_driver_and_executors_get_another_secret_when_theirs_is_deleted(shop: Shop) -> None:
+    """As in an upgrade from an operator that made none."""
+    shop.wait_ready()
+    uid, old = driver_uid(shop), shop.resource("secret", "shop-spark")["data"]
+    shop.kubectl("delete", "secret", "shop-spark")
+    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    assert shop.resource("secret", "shop-spark")["data"] != old
+    shop.assert_equal()
+    pod = shop.pod("shop-driver-0")
+    assert pod is not None and pod["metadata"]["uid"] == uid, "replaced once"
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_a_killed_executor_is_replaced(shop: Shop) -> None:
+    shop.wait_ready()
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
+    victim = shop.executors()[0]
+    shop.kill("stream", victim)
+    shop.wait("another executor", 120, lambda: bool(set(shop.executors()) - {victim}))
+    shop.assert_equal()
+
+
+def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    shop.kill(OPERATOR_NAMESPACE, min(_operators(shop)))
+    shop.assert_equal()
+    shop.cluster.rolled_out(OPERATOR_NAMESPACE, "deployment/tailrace-operator")
+    shop.wait_ready()
+    assert driver_uid(shop) == uid
+
+
+def test_an_upgraded_operator_leaves_the_stream_alone(shop: Shop) -> None:
+    shop.wait_ready()
+    uid, restarts, old = driver_uid(shop), shop.status()["driver"]["restarts"], _operators(shop)
+    shop.cluster.install("podAnnotations.upgraded=once")
+    shop.wait("another operator", 120, lambda: bool(_operators(shop)) and not old & _operators(shop))
+    assert "Succeeded" in shop.cluster.helm("test", "tailrace", "--namespace", OPERATOR_NAMESPACE)
+    shop.assert_equal()
+    shop.wait_ready()
+    assert (driver_uid(shop), shop.status()["driver"]["restarts"]) == (uid, restarts)
+
+
+def _operators(shop: Shop) -> set[str]:
+    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
+    return {str(pod["metadata"]["name"]) for pod in pods}
+
+
+def test_the_plain_manifests_take_the_charts_place(shop: Shop) -> None:
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    text = (images.ROOT / "manifests" / "install.yaml").read_text()
+    text = re.sub(r": tailrace-(operator|spark):", r": localhost/tailrace-\1:", text)
+    shop.cluster.helm("uninstall", "tailrace", "--namespace", OPERATOR_NAMESPACE, "--wait")
+    try:
+        shop.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+        shop.cluster.rolled_out("tailrace-system", "deployment/tailrace-operator")
+        shop.cluster.apply(workload.snapshot_request("stream", "plain", ["public.accounts"]))
+        shop.wait_condition("snapshotrequest", "plain", "Complete", 240)
+        shop.assert_equal()
+        assert driver_uid(shop) == uid
+    finally:
+        kept = (one for one in text.split("\n---\n") if "kind: CustomResourceDefinition" not in one)
+        shop.cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin="\n---\n".join(kept))
+        shop.cluster.install()
+
+
+STEPS = (
+    "before-status",
+    "after-status",
+    "after-setfinalizers",
+    "after-makesecret",
+    "after-apply",
+    "after-take",
+    "after-cancel",
+    "after-dropsource",
+)
+
+
+def test_an_operator_that_is_killed_at_each_of_its_steps_ends_what_it_began(shop: Shop) -> None:
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    with seams(shop, STEPS):
+        shop.apply("killed")
+        shop.wait_ready("killed")
+        shop.wait_condition("replicator", "killed", "InitialSnapshotCompleted", 300)
+        request = workload.snapshot_request("stream", "taken", ["public.entries"], replicator="killed", chunkRows=100)
+        shop.cluster.apply(request)
+        shop.wait("Running", 120, lambda: _snapshot(shop, "taken").get("state") == "Running")
+        shop.kubectl("delete", "snapshotrequest", "taken", "--timeout=120s")
+        shop.assert_equal("killed")
+        shop.kubectl("delete", "replicator", "killed", "--timeout=170s")
+        shop.wait("every step was met", 60, lambda: _operator_restarts(shop) == len(STEPS))
+    with shop.connect() as connection:
+        assert len(connection.execute("SELECT slot_name FROM pg_replication_slots").fetchall()) == 1
+    assert driver_uid(shop) == uid
+
+
+@contextmanager
+def seams(shop: Shop, steps: tuple[str, ...]) -> Iterator[None]:
+    """The operator dies at each step once. A container's first process cannot kill itself, so it is not the first."""
+    settings = {"TAILRACE_SEAMS": ",".join(f"operator.{step}=kill" for step in steps), "TAILRACE_SEAMS_ONCE": "/tmp"}
+    container = {"name": "operator", "env": [{"name": name, "value": value} for name, value in settings.items()]}
+    patch = {"spec": {"template": {"spec": {"shareProcessNamespace": True, "containers": [container]}}}}
+    old = _operators(shop)
+    deployment = ("-n", OPERATOR_NAMESPACE, "patch", "deployment", "tailrace-operator", "-p", json.dumps(patch))
+    shop.cluster.kubectl(*deployment)
+    shop.wait("the armed operator", 120, lambda: bool(_operators(shop)) and not old & _operators(shop))
+    try:
+        yield
+    finally:
+        shop.cluster.kubectl("-n", OPERATOR_NAMESPACE, "delete", "deployment", "tailrace-operator")
+        shop.cluster.install()
+
+
+def _operator_restarts(shop: Shop) -> int:
+    pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
+    return sum(one["restartCount"] for pod in pods for one in pod["status"].get("containerStatuses", ()))
+
+
+def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
+    shop.wait_ready()
+    uid = driver_uid(shop)
+    with shop.writers.held(), shop.connect() as connection:
+        connection.execute("ALTER ROLE postgres PASSWORD 'second-password'")
+        shop.password = "second-password"
+        shop.cluster.apply(workload.secret("shop-db", "stream", password="second-password"))
+    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
+    shop.wait_ready()
+    shop.assert_equal()
+
+
+def test_suspend_stops_the_pods_and_resume_catches_up(shop: Shop) -> None:
+    shop.wait_ready()
+    shop.patch("replicator", "shop", '{"suspend": true}')
+    shop.wait("no driver", 180, lambda: shop.pod("shop-driver-0") is None and not shop.executors())
+    shop.wait_condition("replicator", "shop", "Suspended", 60)
+    shop.wait_ready(seconds=60)
+    shop.patch("replicator", "shop", '{"suspend": false}')
+    shop.wait_condition("replicator", "shop", "Suspended", 60, status="False")
+    shop.wait_ready()
+    shop.assert_equal()
+
+
+def test_the_operator_saw_nothing_that_it_did_not_expect(shop: Shop) -> None:
+    lines = [line for line in shop.operator_log().splitlines() if "Traceback" in line or '"level": "error"' in line]
+    assert lines == []

@@ -1,0 +1,200 @@
+"""The operator among faults, against a real API server: refusals, cuts, a frozen server, kills at write-ahead steps."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.api_proxy import ApiProxy
+from support.kube import KubeApi
+from support.operator_process import OperatorProcess, until
+from support.resources import replicator
+from support.team import Team, install_crds, operator, team
+
+STEPS = (
+    "operator.before-status",
+    "operator.after-status",
+    "operator.after-setfinalizers",
+    "operator.after-makesecret",
+    "operator.after-apply",
+    "operator.after-apply=kill@3",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crds(kube_api: KubeApi) -> None:
+    install_crds(kube_api)
+
+
+@pytest.fixture
+def proxy(kube_api: KubeApi, tmp_path: Path) -> Iterator[ApiProxy]:
+    with ApiProxy(kube_api, tmp_path) as made:
+        yield made
+
+
+def through(place: Team, proxy: ApiProxy) -> OperatorProcess:
+    return OperatorProcess(proxy.kubeconfig, place.folder, place.namespace)
+
+
+@pytest.mark.parametrize(
+    ("code", "after"), [(409, False), (422, False), (429, False), (500, True), (0, False), (0, True)]
+)
+def test_writes_that_fail_or_whose_answer_is_lost_are_done_again(
+    kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy, code: int, after: bool
+) -> None:
+    name = f"fault-{code}-{str(after).lower()}"
+    with team(kube_api, name, tmp_path) as place, through(place, proxy) as process:
+        faults = [
+            proxy.fault("PATCH", "/replicators/shop/status", code, 2, after),
+            proxy.fault("PATCH", "/statefulsets/", 500 if code in (409, 422) else code, 2, after),
+            proxy.fault("POST", "/secrets", code, 1, after),
+            proxy.fault("POST", "/events", code, 1, after),
+        ]
+        place.apply(replicator())
+        driver = place.driver("shop", "127.0.12.1")
+        try:
+            place.until_reason("repl/shop", "Streaming", 90)
+        finally:
+            driver.close()
+        assert all(fault.hits for fault in faults[:3])
+        assert process.get("/healthz")[0] == 200
+
+
+def test_what_the_api_server_refuses_is_told_and_tried_again(
+    kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
+) -> None:
+    with team(kube_api, "refused", tmp_path) as place, through(place, proxy):
+        fault = proxy.fault("PATCH", "/statefulsets/", 422)
+        place.apply(replicator())
+        ready = place.until_reason("repl/shop", "ObjectRefused", 30)
+        assert "made to fail with 422" in ready["message"] and fault.hits == 1
+        until(lambda: place.get("statefulset/shop-driver"), "it is tried again", 90)
+
+
+def test_cut_watches_go_on_and_nothing_that_happened_meanwhile_is_missed(
+    kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
+) -> None:
+    with team(kube_api, "cuts", tmp_path) as place, through(place, proxy) as process:
+        place.apply(replicator("before"))
+        until(lambda: place.get("statefulset/before-driver"), "the first")
+        lost = proxy.fault("GET", "watch=", 0, 40)
+        proxy.cut_everything()
+        place.apply(replicator("meanwhile"))
+        place.kubectl("delete", "service/before-driver")
+        until(lambda: lost.hits >= 10, "the watches are cut again and again")
+        lost.times = 0
+        until(lambda: place.get("statefulset/meanwhile-driver"), "the one made meanwhile", 60)
+        until(lambda: place.get("service/before-driver"), "the child deleted meanwhile", 60)
+        assert process.get("/healthz")[0] == 200
+
+
+def test_expired_watches_list_again(kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy) -> None:
+    with team(kube_api, "expired", tmp_path) as place, through(place, proxy):
+        place.apply(replicator("before"))
+        until(lambda: place.get("statefulset/before-driver"), "the first")
+        fault = proxy.fault("GET", "watch=", 410, 30)
+        proxy.cut_everything()
+        place.kubectl("delete", "service/before-driver")
+        until(lambda: fault.hits >= 5, "watches expire")
+        fault.times = 0
+        until(lambda: place.get("service/before-driver"), "it lists again and sees", 60)
+
+
+def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(tmp_path: Path) -> None:
+    with KubeApi(tmp_path / "own") as kube:
+        install_crds(kube)
+        with team(kube, "frozen", tmp_path) as place, operator(place) as process:
+            place.apply(replicator())
+            until(lambda: place.get("statefulset/shop-driver"), "it works")
+            kube.freeze()
+            time.sleep(4)
+            assert process.get("/healthz") == (200, "ok"), "the API server's trouble is not the operator's"
+            kube.thaw()
+            place.apply(replicator("later"))
+            until(lambda: place.get("statefulset/later-driver"), "it goes on")
+            kube.freeze()
+            try:
+                assert process.process is not None
+                assert process.process.wait(60) == 1, "without its lease it ends before another may begin"
+            finally:
+                kube.thaw()
+            assert "LeaseLost" in process.log
+            process.start()
+            place.apply(replicator("last"))
+            until(lambda: place.get("statefulset/last-driver"), "the kubelet's next one goes on")
+
+
+def test_the_second_operator_takes_over_when_the_first_dies(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "two", tmp_path) as place, operator(place) as first:
+        until(lambda: first.metric("tailrace_operator_leader") == 1, "the first leads")
+        folder = tmp_path / "second"
+        folder.mkdir()
+        second = OperatorProcess(kube_api.kubeconfig, folder, place.namespace)
+        second.identity = "second"
+        with second:
+            until(lambda: second.get("/readyz")[0] == 200, "the second is ready to take over")
+            place.apply(replicator())
+            until(lambda: place.get("statefulset/shop-driver"), "the first works")
+            assert second.metric("tailrace_operator_leader") == 0
+            first.kill()
+            until(lambda: second.metric("tailrace_operator_leader") == 1, "the second leads", 75)
+            place.apply(replicator("later"))
+            until(lambda: place.get("statefulset/later-driver"), "the second works")
+
+
+def test_sigkill_at_each_write_ahead_step_leaves_nothing_behind_and_nothing_double(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    with team(kube_api, "killed", tmp_path) as place:
+        process = operator(place)
+        for number, step in enumerate(STEPS):
+            name = f"shop{number}"
+            place.apply(replicator(name))
+            process.start(seams=step if "=" in step else f"{step}=kill")
+            assert process.process is not None
+            code = process.process.wait(60)
+            assert code == -9, f"{step}: {code}: {process.log[-2000:]}"
+        with operator(place) as process:
+            for number in range(len(STEPS)):
+                until(lambda n=number: place.get(f"statefulset/shop{n}-driver"), f"shop{number}")  # type: ignore[misc]
+            children = json.loads(place.kubectl("get", "secret,configmap,service,sa,rolebinding,sts", "-o", "json"))
+            ours = [c for c in children["items"] if c["metadata"]["name"].endswith("-driver")]
+            assert len(ours) == 6 * len(STEPS)
+            statuses = json.loads(place.kubectl("get", "repl", "-o", "json"))["items"]
+            hashes = {r["metadata"]["name"]: r["status"]["appliedTemplateHash"] for r in statuses}
+            for child in (c for c in ours if c["kind"] == "StatefulSet"):
+                owner = child["metadata"]["ownerReferences"][0]["name"]
+                assert child["metadata"]["annotations"]["tailrace.dev/template-hash"] == hashes[owner]
+
+
+ENDINGS = (
+    "operator.before-status",
+    "operator.after-status",
+    "operator.after-delete",
+    "operator.after-apply",
+    "operator.after-apply=kill@3",
+    "operator.after-setfinalizers",
+)
+
+
+def test_sigkill_at_each_step_of_a_deletion_holds_nothing_up(kube_api: KubeApi, tmp_path: Path) -> None:
+    names = [f"shop{number}" for number in range(len(ENDINGS))]
+    limit = ("--cleanup-timeout", "8")
+    with team(kube_api, "killed-deleting", tmp_path) as place:
+        with operator(place):
+            place.apply(*(replicator(name) for name in names))
+            for name in names:
+                until(lambda n=name: place.get(f"statefulset/{n}-driver"), name)  # type: ignore[misc]
+        process = operator(place, *limit)
+        for name, step in zip(names, ENDINGS, strict=True):
+            place.kubectl("delete", "repl", name, "--wait=false")
+            process.start(seams=step if "=" in step else f"{step}=kill")
+            assert process.process is not None
+            code = process.process.wait(90)
+            assert code == -9, f"{step}: {code}: {process.log[-2000:]}"
+        with operator(place, *limit):
+            until(lambda: not place.kubectl("get", "repl", "-o", "name"), "all are released", 90)
+        events = json.loads(place.kubectl("get", "events", "-o", "json"))["items"]
+        assert {e["involvedObject"]["name"] for e in events if e["reason"] == "NothingKnown"} == set(names)

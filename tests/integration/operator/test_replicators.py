@@ -1,0 +1,290 @@
+"""The operator against a real API server: a Replicator's life. Nodes are stood in for, everything else is real."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.kube import KubeApi
+from support.operator_process import IMAGE, DriverDouble, until
+from support.resources import SOURCE, replicator
+from support.team import CRDS, Team, install_crds, operator, team
+from tailrace.contract.driver import DropAnswer, DropReport
+from tailrace.contract.status import CaptureStatus
+from tailrace.driver.cluster import namespace_ends
+from tailrace_operator.resources import identity
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crds(kube_api: KubeApi) -> None:
+    install_crds(kube_api)
+
+
+def test_a_replicator_comes_up_follows_its_driver_suspends_and_goes(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "life", tmp_path) as life, operator(life) as process:
+        life.apply(replicator())
+        driver = life.driver("shop", "127.0.10.1")
+        try:
+            life.until_reason("repl/shop", "Streaming")
+            _shows_what_the_driver_says(life, driver)
+            _is_made_of_what_it_should_be(life)
+            _suspends_and_resumes(life)
+        finally:
+            driver.close()
+        assert process.get("/healthz") == (200, "ok")
+        assert process.metric("tailrace_operator_leader") == 1
+        assert 'tailrace_replicator_condition{name="shop",namespace="life"' in process.get("/metrics")[1]
+        assert process.stop() == 0
+        assert not [line for line in process.lines() if line["level"] == "error"], process.log
+
+
+def _shows_what_the_driver_says(life: Team, driver: DriverDouble) -> None:
+    driver.change(capture=CaptureStatus(alive=True, lag_seconds=400.0, lag_bytes=7, retained_bytes=1 << 20))
+    until(lambda: (life.condition("repl/shop", "Lagging") or {}).get("status") == "True", "the lag shows")
+    shown = life.kubectl("get", "repl", "shop")
+    assert "Running" in shown and "2/2" in shown and "7m" in shown
+    assert life.get("repl/shop")["status"]["capture"]["lagBytes"] == 7
+
+
+def _is_made_of_what_it_should_be(life: Team) -> None:
+    made = life.get("statefulset/shop-driver")
+    pod = made["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert container["image"] == IMAGE
+    assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
+    mounts = {m["mountPath"] for m in container["volumeMounts"]}
+    assert {"/etc/tailrace/secrets/shop-db", "/etc/tailrace/replicator", "/etc/tailrace/token"} <= mounts
+    manifest = json.loads(life.get("configmap/shop-driver")["data"]["replicator.yaml"])
+    assert manifest["spec"]["source"]["host"] == "db"
+    assert "first" not in json.dumps([made, manifest]), "a password is nowhere but in its Secret"
+    owner = made["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"]) == ("Replicator", "shop")
+
+
+def _suspends_and_resumes(life: Team) -> None:
+    life.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    until(lambda: life.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "replicas 0")
+    life.until_reason("repl/shop", "Suspending")
+    life.node.delete_pod("shop")
+    ready = life.until_reason("repl/shop", "Suspended")
+    assert ready["status"] == "True"
+    life.kubectl("wait", "repl/shop", "--for=condition=Suspended", "--timeout=10s")
+    life.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    until(lambda: life.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "replicas 1")
+
+
+def test_a_rotated_secret_and_a_new_spec_roll_the_driver_and_an_operators_restart_does_not(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    def template() -> str:
+        return str(rolls.get("statefulset/shop-driver")["metadata"]["annotations"]["tailrace.dev/template-hash"])
+
+    with team(kube_api, "rolls", tmp_path) as rolls, operator(rolls) as process:
+        rolls.apply(replicator())
+        until(lambda: rolls.node.stateful_set("shop"), "the StatefulSet")
+        first, generation = template(), rolls.get("statefulset/shop-driver")["metadata"]["generation"]
+        assert process.stop() == 0
+        process.start()
+        until(lambda: process.metric("tailrace_operator_reconciles_total") >= 1, "it has looked")
+        assert rolls.get("statefulset/shop-driver")["metadata"]["generation"] == generation
+        rolls.secret("shop-db", "second")
+        second = until(lambda: template() if template() != first else None, "the Secret rolls it")
+        rolls.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"restartNonce":1}}')
+        until(lambda: template() not in (first, second), "the nonce rolls it")
+
+
+def test_an_invalid_spec_leaves_the_last_valid_one_running(kube_api: KubeApi, tmp_path: Path) -> None:
+    """As with CRDs that are older than the operator: their schema lets through what the models refuse."""
+    name = "replicators.tailrace.dev"
+    with team(kube_api, "invalid", tmp_path) as invalid, operator(invalid) as process:
+        invalid.apply(replicator())
+        until(lambda: invalid.node.stateful_set("shop"), "the StatefulSet")
+        before = invalid.get("statefulset/shop-driver")["metadata"]
+        path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/retry/properties/time/pattern"
+        kube_api.kubectl("patch", "crd", name, "--type=json", "-p", json.dumps([{"op": "remove", "path": path}]))
+        soon = json.dumps({"spec": {"retry": {"time": "soon"}}})
+        try:
+            until(
+                lambda: "patched" in invalid.kubectl("patch", "repl", "shop", "--type=merge", "-p", soon, check=False),
+                "wrong",
+            )
+            stalled = until(lambda: invalid.condition("repl/shop", "Stalled"), "it is refused")
+            assert stalled["reason"] == "InvalidSpec" and "retry.time" in stalled["message"]
+            status = invalid.get("repl/shop")["status"]
+            assert (status["observedGeneration"], status["appliedGeneration"]) == (2, 1)
+            process.kill()
+            process.start()
+            invalid.kubectl("delete", "statefulset/shop-driver")
+            made = until(lambda: invalid.get("statefulset/shop-driver"), "the last valid one is set up again")
+            assert made["metadata"]["annotations"] == before["annotations"]
+        finally:
+            install_crds(kube_api)
+
+
+def test_a_missing_secret_is_named_and_its_coming_starts_the_driver(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "missing", tmp_path) as missing, operator(missing):
+        missing.apply(replicator(source={**SOURCE, "credentials": {"secretName": "later"}}))
+        ready = missing.until_reason("repl/shop", "SecretNotFound")
+        assert "'later'" in ready["message"]
+        assert missing.get("statefulset/shop-driver") is None
+        missing.secret("later", "x")
+        until(lambda: missing.node.stateful_set("shop"), "the StatefulSet")
+
+
+def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "stalled", tmp_path) as stalled, operator(stalled):
+        stalled.apply(replicator())
+        driver = stalled.driver("shop", "127.0.10.2")
+        stalled.until_reason("repl/shop", "Streaming")
+        driver.close()
+        words = "tailrace: PositionLost: slot tailrace_shop is gone. Fix: Take a new snapshot.\n"
+        stalled.node.end_pod("shop", 12, words)
+        ready = stalled.until_reason("repl/shop", "PositionLost", 30)
+        assert "Take a new snapshot." in ready["message"]
+        until(lambda: stalled.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
+        status = stalled.get("repl/shop")["status"]
+        assert (status["driver"]["lastExitCode"], status["state"]) == (12, "Stopped")
+        stalled.kubectl("annotate", "repl", "shop", "reconcile.fluxcd.io/requestedAt=now")
+        until(lambda: stalled.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "Flux asks, it is tried again")
+        assert stalled.get("repl/shop")["status"]["lastHandledReconcileAt"] == "now"
+        events = stalled.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").split()
+        assert {"PositionLost", "DriverEnded"} <= set(events)
+
+
+def test_a_dead_and_a_silent_driver_show_within_half_a_minute(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "dead", tmp_path) as dead, operator(dead):
+        dead.apply(replicator())
+        driver = dead.driver("shop", "127.0.10.3")
+        dead.until_reason("repl/shop", "Streaming")
+        driver.close()
+        dead.until_reason("repl/shop", "DriverUnreachable", 30)
+        dead.node.end_pod("shop", 137, restarts=0)
+        dead.until_reason("repl/shop", "DriverCrashLoop", 10)
+
+
+def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "drift", tmp_path) as drift, operator(drift):
+        drift.apply(replicator())
+        until(lambda: drift.node.stateful_set("shop"), "the StatefulSet")
+        drift.kubectl("delete", "service/shop-driver", "rolebinding/shop-driver", "configmap/shop-driver")
+        for child in ("service", "rolebinding", "configmap"):
+            until(lambda kind=child: drift.get(f"{kind}/shop-driver"), child)  # type: ignore[misc]
+        drift.kubectl("scale", "statefulset/shop-driver", "--replicas=2")
+        until(lambda: drift.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "one again")
+
+
+def report(place: Team, name: str, *dropped: str) -> DropReport:
+    """As the data plane says of a whole drop."""
+    owner = f"{place.namespace}/{name}@{place.get(f'repl/{name}')['metadata']['uid']}"
+    return DropReport(kind="drop-report", owner=owner, complete=True, dropped=dropped)
+
+
+def events(place: Team, namespace: str | None = None) -> dict[str, str]:
+    """Reason and message."""
+    found = place.kube.kubectl("-n", namespace or place.namespace, "get", "events", "-o", "json")
+    return {e["reason"]: e["message"] for e in json.loads(found)["items"]}
+
+
+def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "gone", tmp_path) as gone, operator(gone, "--cleanup-timeout", "8"):
+        gone.apply(replicator(), replicator("kept"))
+        until(lambda: gone.node.stateful_set("shop") and gone.node.stateful_set("kept"), "both StatefulSets")
+        driver = gone.driver("kept", "127.0.10.5")
+        driver.change(made=("replication slot tailrace_kept_1234abcd",))
+        until(lambda: gone.get("repl/kept")["status"].get("made"), "what its driver made is known")
+        driver.close()
+        gone.node.delete_pod("kept")
+        gone.kubectl("delete", "repl", "shop", "kept", "--wait=false")
+        job = until(lambda: gone.get("job/shop-drop"), "the clean-up's Job")
+        assert job["spec"]["template"]["spec"]["containers"][0]["args"][:2] == ["tailrace", "drop"]
+        done = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        criteria = {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status = {
+            "conditions": [criteria, done],
+            "succeeded": 1,
+            "startTime": "2026-01-01T00:00:00Z",
+            "completionTime": "2026-01-01T00:00:00Z",
+            "uncountedTerminatedPods": {},
+        }
+        gone.kubectl(
+            "patch", "job/shop-drop", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
+        )
+        until(lambda: gone.get("repl/shop") is None, "released after its Job")
+        until(lambda: gone.get("repl/kept") is None, "released after its time")
+        said = events(gone)
+        assert "replication slot tailrace_kept_1234abcd. Drop them by hand" in said["LeftBehind"]
+        assert "CleanedUp" in said
+
+
+def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    with team(kube_api, "together", tmp_path) as place, operator(place) as process:
+        place.apply(replicator(deletionPolicy="Delete"))
+        driver = place.driver("shop", "127.0.10.6")
+        try:
+            place.until_reason("repl/shop", "Streaming")
+            place.kubectl("delete", "secret/shop-db", "repl/shop", "--wait=false")
+            until(lambda: "drop True" in driver.asked, "the driver is asked")
+            process.kill()  # nothing of the order is lost: it is given again
+            process.start()
+            until(lambda: driver.asked.count("drop True") >= 2, "and again", 60)
+            driver.dropped = DropAnswer(done=True, report=report(place, "shop", "replication slot x"))
+            until(lambda: place.get("repl/shop") is None, "released at once", 20)
+        finally:
+            driver.close()
+        assert place.get("job/shop-drop") is None, "no Job could have run without the Secret"
+        assert "dropped: replication slot x" in events(place)["CleanedUp"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
+    kube_api: KubeApi, tmp_path: Path, told: bool
+) -> None:
+    """Its driver drops on its own when it is ended; pods go first, so its last words are all that the operator has. No
+    event can be written where the Replicator is: a warning goes to the operator's own namespace."""
+    name = f"ending-{str(told).lower()}"
+    kube_api.kubectl("create", "namespace", f"home-of-{name}")
+    with team(kube_api, name, tmp_path) as ending, operator(ending) as process:
+        process.kill()
+        process.home = f"home-of-{name}"
+        process.start()
+        ending.apply(replicator())
+        driver = ending.driver("shop", "127.0.10.7")
+        driver.change(made=("replication slot tailrace_shop_1234abcd",))
+        until(lambda: (ending.get("repl/shop").get("status") or {}).get("made"), "what its driver made is known")
+        driver.close()
+        words = report(ending, "shop", "replication slot x").to_message() if told else "killed"
+        ending.node.end_pod("shop", 0, words)
+        kube_api.kubectl("delete", "namespace", name, "--wait=false")
+        ending.node.delete_pod("shop")
+        ending.kubectl("delete", "statefulset/shop-driver", "--wait=false")
+        ending.kubectl("delete", "repl", "shop", "--wait=false")
+        until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over", 40)
+        said = events(ending, process.home)
+        if told:
+            assert "dropped: replication slot x" in process.log and "LeftBehind" not in said
+        else:
+            assert f"Replicator {name}/shop: its namespace is being deleted" in said["LeftBehind"]
+            assert "left behind at db:5432/shop: replication slot tailrace_shop_1234abcd" in said["LeftBehind"]
+
+
+def test_a_driver_may_ask_whether_its_own_namespace_is_being_deleted(kube_api: KubeApi, tmp_path: Path) -> None:
+    """With the role that the chart gives to drivers, bound as the operator binds it."""
+    documents = yaml.safe_load_all((CRDS.parent / "manifests" / "install.yaml").read_text())
+    role = next(d for d in documents if d["kind"] == "ClusterRole" and d["metadata"]["name"] == "tailrace-driver")
+    kube_api.apply(role)
+    for name in ("asks", "other"):
+        kube_api.kubectl("create", "namespace", name)
+    kube_api.kubectl("-n", "asks", "create", "serviceaccount", "shop-driver")
+    kube_api.apply({**identity.role_binding("shop", "asks"), "metadata": {"name": "shop-driver", "namespace": "asks"}})
+    (tmp_path / "token").write_text(kube_api.kubectl("-n", "asks", "create", "token", "shop-driver"))
+    (tmp_path / "ca.crt").write_bytes((kube_api.plane.pki / "ca.crt").read_bytes())
+    host, _, port = kube_api.plane.server.removeprefix("https://").rpartition(":")
+    place = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "POD_NAMESPACE": "asks"}
+    place["TAILRACE_ACCOUNT_FOLDER"] = str(tmp_path)
+    assert not namespace_ends(place)
+    kube_api.kubectl("delete", "namespace", "asks", "other", "--wait=false")
+    assert namespace_ends(place)
+    assert not namespace_ends({**place, "POD_NAMESPACE": "other"}), "another one is none of its business"

@@ -1,0 +1,207 @@
+"""A value comes out equal, bit for bit, by the log and by a chunk, on the oldest and the newest PostgreSQL."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from support.pg_source import LogReader, chunk_of, config_of, table_of
+from support.postgres import PostgresServer
+from tailrace import privacy
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import ValueUnsupported
+from tailrace.sources.api import KeyList, KeyRange
+from tailrace.sources.postgresql.connect import connect
+from tailrace.targets.lake.engine.keys import to_text
+
+ALL = KeyRange(None, None)
+
+# Each type with values at its edges; the row number is the key.
+VALUES: dict[str, list[str]] = {
+    "bool": ["true", "false"],
+    "int2": ["-32768", "32767"],
+    "int4": ["-2147483648", "2147483647"],
+    "int8": ["-9223372036854775808", "9223372036854775807", "9007199254740993"],
+    "float4": ["NaN", "Infinity", "-Infinity", "-0", "0.1", "1e-45", "3.4028235e38", "1e10"],
+    "float8": ["NaN", "Infinity", "-Infinity", "-0", "0.1", "5e-324", "1.7976931348623157e308", "123456789012345.67"],
+    "numeric(10,2)": ["0", "-0.01", "99999999.99", "1.5"],
+    "numeric(38,18)": ["12345678901234567890.123456789012345678", "-0.000000000000000001"],
+    "numeric(38,0)": ["9" * 38, "-" + "9" * 38],
+    "numeric": ["NaN", "1.50", "1.5", "1e200", "0." + "1" * 60],
+    "numeric(45,3)": ["1" * 42 + ".123"],
+    "text": ["", "a\tb\\n'\"\n", "\U0001f600 é", "NULL", "\\N"],
+    "varchar(5)": ["abc"],
+    "char(5)": ["ab", ""],
+    '"char"': ["a", ""],
+    "name": ["somebody"],
+    "bytea": ["\\x", "\\x00ff10", "\\x" + "ab" * 5000],
+    "date": ["0001-01-01", "9999-12-31", "1970-01-01", "1582-10-10"],
+    "timestamp": ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "2020-02-29 24:00:00", "1999-01-01 00:00:00.5"],
+    "timestamp(0)": ["2020-01-01 12:00:00.7"],
+    "timestamptz": ["2021-03-28 02:30:00+01", "0001-01-02 00:00:00+00", "9999-12-31 23:59:59.999999+00"],
+    "time": ["24:00:00", "00:00:00.000001"],
+    "timetz": ["12:00:00+05:30"],
+    "interval": ["1 year -2 mons 3 days 04:05:06.7", "-00:00:01"],
+    "uuid": ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
+    "json": ['{"b": 1.0,  "a": [1, null]}'],
+    "jsonb": ['{"b": 1.0,  "a": [1, null]}'],
+    "xml": ["<a>é</a>"],
+    "inet": ["10.0.0.1", "10.0.0.0/8", "::1"],
+    "cidr": ["10.0.0.0/8"],
+    "macaddr": ["08:00:2b:01:02:03"],
+    "money": ["-12.34", "1234567.89"],
+    "bit(3)": ["101"],
+    "varbit": ["1", "10101"],
+    "int4[]": ["{1,NULL,3}", "[2:3]={1,2}", "{}"],
+    "text[]": ['{"a,b",NULL,"NULL","\\"q"}'],
+    "numrange": ["[1.0,2.5)", "empty"],
+    "point": ["(1.1,2.2)"],
+    "tsvector": ["'a':1 'b':2"],
+    "oid": ["4294967295"],
+    "regclass": ["pg_class", "public.hostile"],
+    "pg_lsn": ["16/B374D848"],
+    "public.mood": ["sad", "o'k"],
+    "public.positive": ["1.250"],
+    "public.pair": ['(1,"a b")'],
+    "public.citext": ["AbC"],
+}
+TYPES = """
+CREATE EXTENSION citext SCHEMA public; CREATE TYPE public.mood AS ENUM ('sad', 'o''k');
+CREATE TABLE public.hostile(a int);
+CREATE DOMAIN public.small AS numeric(12,3); CREATE DOMAIN public.positive AS public.small CHECK (VALUE > 0);
+CREATE TYPE public.pair AS (a int, b text)
+"""
+HOSTILE = """
+ALTER ROLE postgres SET DateStyle = 'SQL, DMY'; ALTER ROLE postgres SET IntervalStyle = 'iso_8601';
+ALTER ROLE postgres SET TimeZone = 'Asia/Kathmandu'; ALTER ROLE postgres SET extra_float_digits = -5;
+ALTER ROLE postgres SET bytea_output = 'escape'; ALTER ROLE postgres SET statement_timeout = '1ms';
+ALTER ROLE postgres SET search_path = public; ALTER ROLE postgres SET default_transaction_read_only = on;
+ALTER DATABASE postgres SET quote_all_identifiers = on; ALTER ROLE postgres SET client_encoding = 'LATIN1'
+"""
+
+
+@pytest.fixture(params=[14, 18])
+def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    with PostgresServer(request.param, {"lc_monetary": "C"}) as server:
+        yield server
+
+
+def same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
+    """Bit for bit: NaN equals NaN, 0 does not equal -0."""
+    if pa.types.is_floating(left.type):
+        bits = pa.int64() if left.type == pa.float64() else pa.int32()
+        left, right = (a.combine_chunks().view(bits) for a in (left, right))
+    return bool(left.equals(right))
+
+
+def test_every_type_comes_out_equal_by_the_log_and_by_a_chunk_whatever_the_role_has_set(server: PostgresServer) -> None:
+    config = config_of(server)
+    rows = max(map(len, VALUES.values())) + 1
+    with connect(config) as admin:
+        for statement in TYPES.split(";"):
+            admin.execute(statement)
+        columns = ", ".join(f"c{i} {type}" for i, type in enumerate(VALUES))
+        admin.execute(f"CREATE TABLE public.everything (id int PRIMARY KEY, {columns})")
+        for statement in HOSTILE.split(";"):
+            admin.execute(statement)
+    with connect(config) as connection:
+        table = table_of(connection, "public.everything")
+        log = LogReader(connection, table)
+        marks = ", ".join(["%s"] * (len(VALUES) + 1))
+        for i in range(rows):
+            values = [v[i] if i < len(v) else None for v in VALUES.values()]
+            connection.execute(f"INSERT INTO public.everything VALUES ({marks})", [i, *values])
+        logged, read = log.inserted(), chunk_of(config, table, ALL)
+    assert logged.num_rows == read.num_rows == rows
+    different = [
+        f"{c.source_type}: {logged[c.name].to_pylist()} {read[c.name].to_pylist()}"
+        for c in table.columns
+        if not same(logged[c.name], read[c.name])
+    ]
+    assert different == []
+    assert read["id"].to_pylist() == list(range(rows))
+    found = {c.source_type: read[c.name].to_pylist() for c in table.columns}
+    assert found["boolean"][:2] == [True, False]
+    assert found["interval"][0] == "10 mons 3 days 04:05:06.7"
+    assert found["character(5)"][0] == "ab   "
+    assert found["json"][0] == '{"b": 1.0,  "a": [1, null]}'
+    assert str(found["timestamp with time zone"][0]) == "2021-03-28 01:30:00+00:00"
+    assert found["money"][0] == "-$12.34"
+    assert all(
+        read[c.name].null_count == rows - len(v) for c, v in zip(table.columns[1:], VALUES.values(), strict=True)
+    )
+
+
+KEY_TYPES = [t for t in VALUES if t not in ("json", "xml", "point")]
+
+
+def test_the_text_of_a_key_is_read_back_to_the_very_same_row(server: PostgresServer) -> None:
+    config = config_of(server)
+    with connect(config) as connection:
+        for statement in TYPES.split(";"):
+            connection.execute(statement)
+        for i, type in enumerate(KEY_TYPES):
+            connection.execute(f"CREATE TABLE public.k{i} (a {type}, n int, PRIMARY KEY (a, n))")
+            for n, value in enumerate(VALUES[type]):
+                connection.execute(f"INSERT INTO public.k{i} VALUES (%s, %s)", [value, n])
+            table = table_of(connection, f"public.k{i}")
+            read = chunk_of(config, table, ALL)
+            keys = to_text([read["a"].combine_chunks(), read["n"].combine_chunks()])
+            again = chunk_of(config, table, KeyList(tuple(keys)))
+            assert same(read["a"], again["a"]) and read["n"].equals(again["n"]), type
+            assert len(keys) == len(VALUES[type]), type
+
+
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        ("date", "infinity"),
+        ("date", "10000-01-01"),
+        ("date", "0044-03-15 BC"),
+        ("timestamp", "-infinity"),
+        ("timestamptz", "0001-01-01 00:00:00+00 BC"),
+        ("timestamptz", "294276-12-31 23:59:59.999999+00"),
+        ("numeric(10,2)", "NaN"),
+    ],
+)
+def test_a_value_that_the_target_cannot_hold_is_named_and_can_be_copied_as_text(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, type: str, value: str
+) -> None:
+    monkeypatch.setenv(privacy.VARIABLE, "1")
+    config = config_of(postgres)
+    with connect(config) as connection:
+        connection.execute(f"CREATE TABLE public.t (id int PRIMARY KEY, v {type})")
+        connection.execute("INSERT INTO public.t VALUES (1, NULL), (2, %s), (3, NULL)", [value])
+        with pytest.raises(ValueUnsupported, match=r"column 'v' of public\.t has the value .*asText: \[v\]") as caught:
+            chunk_of(config, table_of(connection, "public.t"), ALL)
+        assert caught.value.table == "public.t" and value[:6] in caught.value.message
+        as_text = table_of(connection, "public.t", TableOptions(match="public.t", as_text=("v",)))
+        assert chunk_of(config, as_text, ALL)["v"].to_pylist() == [None, value, None]
+
+
+def test_a_toast_value_that_the_log_did_not_carry_is_marked_and_not_taken_for_null(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as connection:
+        connection.execute("CREATE TABLE public.t (id int PRIMARY KEY, big text, n int)")
+        connection.execute("ALTER TABLE public.t ALTER big SET STORAGE EXTERNAL")
+        connection.execute("INSERT INTO public.t VALUES (1, repeat('x', 20000), 0), (2, NULL, 0), (3, 'small', 0)")
+        log = LogReader(connection, table_of(connection, "public.t"))
+        connection.execute("UPDATE public.t SET n = id")
+        _, big, n = log.tuples(b"U")
+    assert big.unchanged is not None
+    assert big.unchanged.tolist() == [True, False, False]
+    assert big.values.to_pylist() == [None, None, b"small"]
+    assert n.unchanged is None
+    assert n.values.to_pylist() == [b"1", b"2", b"3"]
+
+
+def test_text_that_is_not_utf8_in_a_sql_ascii_database_is_refused_by_name(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as admin:
+        admin.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+    config = config_of(postgres).__class__(postgres.host, postgres.port, "ascii", "postgres")
+    with connect(config) as connection:
+        connection.execute("CREATE TABLE public.t (id int PRIMARY KEY, v text)")
+        connection.execute("INSERT INTO public.t VALUES (1, convert_from('\\xff41', 'SQL_ASCII'))")
+        with pytest.raises(
+            ValueUnsupported, match=r"column 'v' of public\.t has text that is not UTF-8 \(string #\w{4}\)"
+        ):
+            chunk_of(config, table_of(connection, "public.t"), ALL)

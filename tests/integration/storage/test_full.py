@@ -1,0 +1,56 @@
+"""A full disk, made of a small file system in memory (mounted as root): named, with its place and what to do."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.apply.applier import fault_of
+from tailrace.cli.doctor import _place
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import MAKE_ROOM, OutcomeUnknown, Retry, StorageFull
+from tailrace.storage.store import Storage
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """4 MiB, of which one page is left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+    try:
+        with (disk / "filler").open("wb") as filler:
+            filler.write(bytes((4 << 20) - 2 * os.sysconf("SC_PAGESIZE")))
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_write_without_room_is_named_with_its_place_and_leaves_nothing(full: Path) -> None:
+    storage = Storage.open(StorageConfig(location=f"file://{full}"))
+    with pytest.raises(StorageFull, match=f"{full}/journal.*No space left") as caught:
+        storage.create("journal", bytes(1 << 20))
+    assert caught.value.fix == MAKE_ROOM
+    assert isinstance(caught.value, OutcomeUnknown), "it is read back before it is written again"
+    with pytest.raises(StorageFull), storage.open_output("segment") as output:
+        output.write(bytes(1 << 20))
+    assert sorted(path.name for path in full.iterdir()) == ["filler"]
+
+
+def test_doctor_is_not_ready_while_a_disk_is_full(full: Path) -> None:
+    """A file of a few bytes finds room in a page that is left."""
+    (line,) = _place("storage", StorageConfig(location=f"file://{full}"))
+    assert (line.level, line.fix) == ("fail", MAKE_ROOM) and "StorageFull" in line.message
+
+
+def test_a_quota_and_java_s_own_text_are_told_as_the_same() -> None:
+    quota = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "/lake/x")
+    retried = Retry("committing s.t: java.io.IOException")
+    retried.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for error in (quota, retried):
+        fault = fault_of(error, 1.0)
+        assert (fault.name, fault.fix) == ("StorageFull", MAKE_ROOM)
+    assert fault_of(Retry("no route"), 1.0).name == "Retry"

@@ -1,0 +1,494 @@
+"""A Delta table under Tailrace's commits, on real Spark and Delta: rows, refusals, foreign changes, lost answers."""
+
+import json
+import random
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap64
+from pyspark.sql import Row, SparkSession
+
+from support.lake import new_location, table_schema
+from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import TableSchema
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
+from tailrace.storage.store import NotFound, Storage
+from tailrace.targets.lake.delta import cleanup as delta_cleanup
+from tailrace.targets.lake.delta import log as delta_log
+from tailrace.targets.lake.delta import schema as delta_schema
+from tailrace.targets.lake.delta.replay import replay
+from tailrace.targets.lake.delta.table import DeltaTable
+from tailrace.targets.lake.files import write as files
+from tailrace.targets.lake.files.compact import Limits, compact
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.locate import locate, take_rows
+from tailrace.targets.lake.model import Commit, DataFile, NewFile
+
+# PySpark leaves the sockets of collect() to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+COLUMNS = [("id", "int64"), ("name", "string"), ("price", "decimal(12,2)"), ("seen", "timestamptz")]
+SCHEMA = table_schema(COLUMNS, ["id"])
+LOG = "log-1"
+
+
+class Target:
+    """A table, its storage and the smallest possible apply: upserts and deletes of whole rows."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema = SCHEMA) -> None:
+        self.spark = spark
+        self.storage = Storage.open(StorageConfig(location=f"file://{folder}"))
+        self.location = new_location(folder)
+        self.schema = schema
+        self.table = self.reopen()
+
+    def reopen(self) -> DeltaTable:
+        table = DeltaTable(self.spark, self.storage, self.location)
+        self.applied = table.ensure(self.schema, LOG)
+        return table
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.schema, self.table.arrow_schema(self.schema))
+
+    def marks(self, keys: list[int]) -> dict[str, BitMap64]:
+        have: Mapping[str, DataFile] = {file.path: file for file in self.table.files()}
+        found = locate(self.storage, list(have.values()), self.layout, pa.table({"id": keys}))
+        return {path: have[path].dead | BitMap64(rows.positions) for path, rows in found.items()}
+
+    def write(self, rows: Mapping[int, str]) -> list[NewFile]:
+        table = pa.table({"id": list(rows), "name": list(rows.values())})
+        return [made.file for made in files.write_files(self.storage, self.location, self.layout, [table])]
+
+    def state(self, step: int) -> AppliedState:
+        return AppliedState(LOG, step * 10, step, frozenset(), self.schema.version, self.schema.table_id)
+
+    def change(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> Commit:
+        return Commit(self.state(step), self.write(upserts), self.marks([*upserts, *(deletes or [])]))
+
+    def apply(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> None:
+        self.table.commit(self.change(step, upserts, deletes))
+
+    def sql(self, text: str) -> list[Row]:
+        return self.spark.sql(text.format(t=f"delta.`{self.location}`")).collect()
+
+    def rows(self) -> dict[int, str]:
+        found = self.sql("SELECT id, name FROM {t}")
+        rows = {row.id: row.name for row in found}
+        assert len(rows) == len(found), "a key stands twice"
+        return rows
+
+
+def read_by_delta_rs(location: str) -> dict[int, str]:
+    """By an implementation that shares no code with Spark's: column mapping and deletion vectors included."""
+    table = deltalake.DeltaTable(location)
+    found = pa.table(deltalake.QueryBuilder().register("t", table).execute("SELECT id, name FROM t").read_all())
+    return dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def target(spark: SparkSession, tmp_path: Path) -> Target:
+    return Target(spark, tmp_path)
+
+
+def test_random_batches_by_mark_equal_the_same_batches_by_merge(target: Target, spark: SparkSession) -> None:
+    other = f"delta.`{target.location}_merged`"
+    spark.sql(f"CREATE TABLE {other} (id BIGINT, name STRING) USING delta")
+    rng = random.Random(7)
+    for step in range(1, 6):
+        keys = rng.sample(range(300), 60)
+        upserts, deletes = {key: f"{step}-{key}" for key in keys[:45]}, keys[45:]
+        target.apply(step, upserts, deletes)
+        batch = [(key, upserts.get(key), key in deletes) for key in keys]
+        spark.createDataFrame(batch, "id BIGINT, name STRING, gone BOOLEAN").createOrReplaceTempView("batch")
+        spark.sql(
+            f"MERGE INTO {other} t USING batch s ON t.id = s.id WHEN MATCHED AND s.gone THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name) "
+            "VALUES (s.id, s.name)"
+        )
+    merged = {row.id: row.name for row in spark.sql(f"SELECT id, name FROM {other}").collect()}
+    assert target.rows() == merged == read_by_delta_rs(target.location)
+    assert any(file.dead for file in target.table.files())
+    assert target.reopen().refresh() == target.state(5)
+    assert {file.path: set(file.dead) for file in target.reopen().files()} == {
+        file.path: set(file.dead) for file in target.table.files()
+    }
+
+
+def test_vectors_too_large_for_the_log_are_read_by_spark_and_by_us(target: Target) -> None:
+    target.apply(1, dict.fromkeys(range(20000), "old"))
+    scattered = random.Random(3).sample(range(20_000), 3000)
+    target.apply(2, {}, scattered)
+    (file,) = target.table.files()
+    assert target.storage.exists(file.path) and len(file.dead) == 3000
+    assert list(Path(target.location.removeprefix("file://")).glob("deletion_vector_*.bin"))
+    assert set(target.rows()) == set(range(20_000)) - set(scattered) == set(read_by_delta_rs(target.location))
+    assert set(target.reopen().files()[0].dead) == set(file.dead)
+
+
+def test_a_vector_that_spark_wrote_is_read_and_carried_on(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    target.apply(1, dict.fromkeys(range(5000), "old"))
+    target.sql("DELETE FROM {t} WHERE id % 7 = 0")
+    target.table = DeltaTable(target.spark, target.storage, target.location)
+    with pytest.raises(ForeignChange, match=r"DELETE in version 2"):
+        target.table.ensure(SCHEMA, LOG)
+    monkeypatch.setattr("tailrace.targets.lake.delta.foreign.judge", lambda *_: None)
+    target.table.ensure(SCHEMA, LOG)
+    assert sum(len(file.dead) for file in target.table.files()) == len(range(0, 5000, 7))
+    target.apply(2, {1: "new"}, [2, 7])
+    expected = {key: "old" for key in range(5000) if key % 7 and key != 2} | {1: "new"}
+    assert target.rows() == expected
+
+
+def test_a_file_whose_rows_are_all_dead_is_removed(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.apply(2, {3: "c"}, [1, 2])
+    assert [file.rows for file in target.table.files()] == [1]
+    assert target.rows() == {3: "c"}
+
+
+def test_adopted_files_come_with_their_dead_rows_and_true_statistics(target: Target) -> None:
+    path = files.chunk_path(target.location, "snap/1", 0, uuid.uuid4())
+    made = files.write_file(target.storage, path, target.layout, [pa.table({"id": [1, 2, 3], "name": list("abc")})])
+    assert made is not None
+    file = NewFile(path, made.file.rows, made.file.size, BitMap64([1]))
+    target.table.commit(Commit(target.state(1), [file]))
+    assert target.rows() == {1: "a", 3: "c"}
+    assert target.sql("SELECT count(*) n FROM {t} WHERE id = 3")[0].n == 1
+    assert target.sql("SELECT count(*) n, min(id) low, max(id) high FROM {t}")[0] == Row(n=2, low=1, high=3)
+
+
+def test_a_missing_chunk_file_is_named_before_anything_is_committed(target: Target) -> None:
+    lost = NewFile(f"{target.location}/data/lost.parquet", 1, 10)
+    with pytest.raises(NotFound, match=r"lost\.parquet"):
+        target.table.commit(Commit(target.state(1), [lost]))
+    assert target.table.refresh() == target.applied
+
+
+def test_truncate_empties_the_table_in_one_commit(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.table.commit(Commit(target.state(2), target.write({9: "z"}), clear=True))
+    assert target.rows() == {9: "z"}
+
+
+def test_new_columns_come_with_the_commit_that_needs_them(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.schema = table_schema([*COLUMNS, ("note", "string"), ("at", "timestamp")], ["id"], version=2)
+    rows = pa.table({"id": [2, 3], "name": ["B", "c"], "note": ["x", "y"]})
+    new = [made.file for made in files.write_files(target.storage, target.location, target.layout, [rows])]
+    target.table.commit(Commit(target.state(2), new, target.marks([2, 3]), evolve=target.schema))
+    assert [tuple(row) for row in target.sql("SELECT id, name, note FROM {t} ORDER BY id")] == [
+        (1, "a", None),
+        (2, "B", "x"),
+        (3, "c", "y"),
+    ]
+    before = target.layout.arrow
+    target.table.commit(Commit(target.state(3), evolve=target.schema))
+    assert target.layout.arrow == before == target.reopen().arrow_schema(target.schema)
+
+
+def test_holes_of_any_number_come_back_and_older_lists_of_them_go(target: Target) -> None:
+    now = time.time()
+    target.table = DeltaTable(target.spark, target.storage, target.location, clock=lambda: now)
+    target.table.ensure(SCHEMA, LOG)
+    for step, count in ((1, 3), (2, 20_000), (3, 0)):
+        holes = frozenset((str(number), "ä") for number in range(count))
+        target.table.commit(Commit(AppliedState(LOG, step, step, holes, 1, SCHEMA.table_id)))
+        assert target.reopen().refresh().holes == holes
+    lists = Path(target.location.removeprefix("file://")) / "_tailrace"
+    assert len(list(lists.iterdir())) == 1
+    assert not target.table.expire(now - 1)
+    assert target.table.expire(now + 1)
+    assert list(lists.iterdir()) == []
+
+
+def test_a_commit_starts_no_spark_job_and_keeps_a_true_checksum_in_memory(target: Target, spark: SparkSession) -> None:
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+    jobs = []
+    for step in range(1, 6):
+        if step == 3:
+            before = scheduler.numTotalJobs()
+            target.table = target.reopen()
+            assert scheduler.numTotalJobs() <= before + 1, "Delta's own look at protocol and metadata"
+        change = target.change(step, dict.fromkeys(range(step, 60, step), f"{step}"), [step * 7])
+        before = scheduler.numTotalJobs()
+        target.table.commit(change)
+        jobs.append(scheduler.numTotalJobs() - before)
+    # The first after opening a table has no checksum to derive from.
+    assert jobs == [0, 0, 1, 0, 0]
+    check_checksum(target)
+    compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
+    target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
+    target.table.commit(Commit(target.state(6), evolve=target.schema))
+    check_checksum(target)
+    target.table.commit(Commit(target.state(7), target.write({1: "a"}), clear=True))
+    target.apply(8, {1: "b", 2: "c"})
+    check_checksum(target)
+    check_replay(target)
+
+
+def check_replay(target: Target) -> None:
+    """What is read from the log's files is what Delta makes of them."""
+    snapshot = delta_log.DeltaLog(target.spark, target.location).update()
+    assert snapshot is not None
+    found = replay(target.storage, target.location, snapshot.log_files())
+    assert found is not None
+    assert found.domains == snapshot.domains()
+    assert {k: found.metadata[k] for k in ("id", "schemaString", "configuration")} == {
+        k: snapshot.metadata()[k] for k in ("id", "schemaString", "configuration")
+    }
+    kept = ("path", "size", "stats", "deletionVector")
+    assert sorted(json.dumps([file.get(name) for name in kept]) for file in found.files) == sorted(
+        json.dumps([file.get(name) for name in kept]) for file in snapshot.files()
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"spark.databricks.delta.checkpoint.partSize": "2"}], ids=["one", "parts"])
+def test_a_table_is_opened_from_a_checkpoint_and_what_follows_it(
+    target: Target, spark: SparkSession, settings: dict[str, str]
+) -> None:
+    for step in range(1, 5):
+        target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('team' = 'lake')")
+    target.reopen()
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    log.forTable(spark._jsparkSession, target.location.removeprefix("file://")).checkpoint()
+    for name in settings:
+        spark.conf.unset(name)
+    check_replay(target)
+    target.table = target.reopen()
+    target.apply(6, {3: "c", 99: "new"}, [5])
+    check_replay(target)
+    opened = target.reopen()
+    assert [file.dead for file in opened.files()] == [file.dead for file in target.table.files()]
+    names = [path.name for path in Path(target.location.removeprefix("file://"), "_delta_log").glob("*.parquet")]
+    assert (len(names) == 1) == (not settings), names
+
+
+def test_a_log_that_only_delta_can_read_is_left_to_it(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')")
+    spark: Any = target.spark
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    log.forTable(spark._jsparkSession, target.location.removeprefix("file://")).checkpoint()
+    snapshot = delta_log.DeltaLog(target.spark, target.location).update()
+    assert snapshot is not None
+    assert replay(target.storage, target.location, snapshot.log_files()) is None
+    assert target.reopen().refresh() == target.state(1)
+
+
+def check_checksum(target: Target) -> None:
+    """What Delta derived from the commits is what it computes from the log."""
+    jvm: Any = target.spark._jvm
+    path = target.location.removeprefix("file://")
+    snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+        target.spark._jsparkSession, path
+    ).unsafeVolatileSnapshot()
+    assert snapshot.checksumOpt().isDefined()
+    assert snapshot.validateChecksum(jvm.scala.Predef.Map().empty())
+
+
+def test_a_foreign_compaction_between_locate_and_commit_is_refused(target: Target) -> None:
+    for step in range(1, 4):
+        target.apply(step, {step: "old", step + 10: "old"})
+    change = target.change(4, {1: "new"}, [2])
+    target.sql("OPTIMIZE {t}")
+    with pytest.raises(Retry, match="somebody else changed the table"):
+        target.table.commit(change)
+    assert target.table.refresh() == target.state(3)
+    target.apply(4, {1: "new"}, [2])
+    assert target.rows() == {1: "new", 3: "old", 11: "old", 12: "old", 13: "old"}
+
+
+def test_after_a_refused_commit_nothing_is_sent_before_a_refresh(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    change = target.change(2, {1: "b"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('user.note' = 'x')")
+    with pytest.raises(Retry):
+        target.table.commit(change)
+    with pytest.raises(Retry, match="not known"):
+        target.table.commit(change)
+    assert target.table.refresh() == target.state(1)
+    target.apply(2, {1: "b"})
+    assert target.rows() == {1: "b"}
+
+
+FOREIGN: list[tuple[str, type[TailraceError], str]] = [
+    ("INSERT INTO {t} (id, name) VALUES (99, 'x')", ForeignChange, "WRITE"),
+    ("UPDATE {t} SET name = 'x' WHERE id = 1", ForeignChange, "UPDATE"),
+    ("DELETE FROM {t} WHERE id = 1", ForeignChange, "DELETE"),
+    ("TRUNCATE TABLE {t}", ForeignChange, "TRUNCATE"),
+    ("MERGE INTO {t} a USING (SELECT 1 id) b ON a.id = b.id WHEN MATCHED THEN DELETE", ForeignChange, "MERGE"),
+    ("RESTORE TABLE {t} TO VERSION AS OF 1", TargetChanged, "RESTORE"),
+]
+
+
+@pytest.mark.parametrize(("statement", "error", "named"), FOREIGN)
+def test_a_foreign_change_of_rows_is_named(
+    target: Target, statement: str, error: type[TailraceError], named: str
+) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.apply(2, {2: "c"})
+    change = target.change(3, {1: "ours"})
+    target.sql(statement)
+    with pytest.raises(Retry):
+        target.table.commit(change)
+    with pytest.raises(error, match=named):
+        target.table.refresh()
+    with pytest.raises((error, TargetRefused), match=named):
+        target.reopen()
+
+
+def test_vacuum_and_properties_of_others_are_accepted(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('user.note' = 'x')")
+    target.sql("VACUUM {t}")
+    assert target.table.refresh() == target.state(1)
+    assert target.reopen().refresh() == target.state(1)
+
+
+def test_a_table_that_is_not_ours_or_of_another_log_is_refused(target: Target) -> None:
+    with pytest.raises(TargetRefused, match="filled from change log log-1, not from log-2") as refused:
+        DeltaTable(target.spark, target.storage, target.location).ensure(SCHEMA, "log-2")
+    assert refused.value.fix.startswith("It may be the live copy of another Replicator, so do not delete it.")
+    target.location += "_plain"
+    target.sql("CREATE TABLE {t} (id BIGINT) USING delta")
+    with pytest.raises(TargetRefused, match="did not make"):
+        target.reopen()
+
+
+def test_a_table_deleted_under_us_is_named(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    shutil.rmtree(target.location.removeprefix("file://"))
+    with pytest.raises(TargetChanged, match="no longer a Delta table"):
+        target.table.refresh()
+    assert target.reopen().refresh().applied_record == 0
+
+
+@pytest.mark.parametrize("put_back", [False, True])
+def test_a_table_deleted_or_put_back_between_two_commits_is_read_anew(target: Target, put_back: bool) -> None:
+    folder = Path(target.location.removeprefix("file://"))
+    target.apply(1, {1: "a"})
+    older = folder.with_suffix(".older")
+    shutil.copytree(folder, older)
+    target.apply(2, {2: "b"})
+    shutil.rmtree(folder)
+    if put_back:
+        older.rename(folder)
+    with pytest.raises(Retry, match="deleted the table or put it back"):
+        target.table.commit(Commit(target.state(3), target.write({3: "c"})))
+    target.table = target.reopen()
+    assert target.applied.applied_record == (1 if put_back else 0)
+    target.apply(4, {4: "d"})
+    assert target.rows() == ({1: "a"} if put_back else {}) | {4: "d"}
+
+
+def test_files_written_without_a_commit_have_no_effect(target: Target) -> None:
+    target.apply(1, {1: "a"})
+    target.change(2, {1: "b", 2: "b"})
+    assert target.reopen().refresh() == target.state(1)
+    assert target.rows() == {1: "a"}
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_commit_of_unknown_outcome_is_read_back(
+    target: Target, happened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.apply(1, {1: "a"})
+    real = delta_log.DeltaLog.commit
+
+    def lossy(self: delta_log.DeltaLog, *arguments: Any) -> int:
+        if happened:
+            real(self, *arguments)
+        raise OutcomeUnknown("the answer got lost")
+
+    monkeypatch.setattr(delta_log.DeltaLog, "commit", lossy)
+    if happened:
+        target.apply(2, {1: "b"})
+    else:
+        with pytest.raises(Retry, match="did not happen"):
+            target.apply(2, {1: "b"})
+    monkeypatch.undo()
+    assert target.table.refresh() == target.state(2 if happened else 1)
+    assert target.rows() == {1: "b" if happened else "a"}
+    target.apply(3, {1: "c"})
+    assert target.rows() == {1: "c"}
+
+
+def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(target: Target) -> None:
+    for step in range(1, 6):
+        target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
+    before = target.rows()
+    removed = compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
+    assert removed >= 2 and len(target.table.files()) == 1
+    assert target.rows() == before
+    assert target.table.refresh() == target.state(5)
+    ids = take_rows(
+        target.storage, target.table.files()[0].path, pa.array(range(len(before))).to_numpy(), target.layout
+    )["id"].to_pylist()
+    assert sorted(ids) == sorted(before)
+    last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
+    assert (last.operation, last.operationParameters["epochId"]) == ("STREAMING UPDATE", "5")
+    assert compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2)) == 0
+
+
+def test_a_table_of_a_former_version_is_bounded_from_its_next_commit_on(
+    target: Target, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_schema, "PROPERTIES", {**delta_schema.PROPERTIES, "delta.checkpointInterval": "3"})
+    monkeypatch.setattr(delta_cleanup, "CHECKPOINT_VERSIONS", 3)
+    with monkeypatch.context() as former:
+        kept = {k: v for k, v in delta_schema.PROPERTIES.items() if k not in delta_schema.HISTORY}
+        former.setattr(delta_schema, "PROPERTIES", kept)
+        former.setattr(delta_schema, "bounded", lambda metadata: None)
+        target = Target(spark, tmp_path)
+        for step in range(1, 6):
+            target.apply(step, dict.fromkeys(range(40), f"{step}"), [100])
+    folder = Path(target.location.removeprefix("file://"))
+    target.table = target.reopen()
+    target.apply(6, {1: "six"})
+    properties = {row.key: row.value for row in target.sql("SHOW TBLPROPERTIES {t}")}
+    assert delta_schema.HISTORY.items() <= properties.items()
+    time.sleep(0.01)
+    assert target.table.expire(time.time())
+    first = min(path.name for path in (folder / "_delta_log").glob("0*.json"))
+    assert int(first[:20]) == 6
+    assert len(list((folder / "data").glob("*.parquet"))) == len(target.table.files()) == 2
+    assert target.rows() == dict.fromkeys(range(40), "5") | {1: "six"} == read_by_delta_rs(target.location)
+    target.table = target.reopen()
+    target.apply(7, {2: "seven"})
+    assert target.rows()[2] == "seven"
+
+
+def test_a_table_whose_own_retention_is_longer_keeps_its_files(target: Target) -> None:
+    target.apply(1, {1: "one"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 7 days')")
+    target.table.refresh()
+    target.apply(2, {1: "two"})
+    assert not target.table.expire(time.time() + 3600)
+    assert target.table.sweep(time.time() + 3600) == 0
+    assert target.table.expire(time.time() + 7 * 86400)
+    assert target.rows() == {1: "two"}
+
+
+def test_a_vacuum_of_ours_leaves_what_another_tool_made_of_the_table(target: Target) -> None:
+    """Rows rewritten by OPTIMIZE lie in files with names of its own; what it replaced goes."""
+    for step in range(1, 4):
+        target.apply(step, {step * 10 + key: f"{step}" for key in range(3)})
+    old = {file.path for file in target.table.files()}
+    target.sql("OPTIMIZE {t}")
+    assert target.table.sweep(time.time() + 1, skew=0.0) == 0, "given up just now, and known by name"
+    assert not any(target.storage.exists(path) for path in old)
+    assert len(target.table.files()) == 1 and len(target.rows()) == 9

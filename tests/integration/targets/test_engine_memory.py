@@ -1,0 +1,19 @@
+"""Memory of a batch whose updates leave wide values unchanged: by what is worked at a time, not by what is read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from support.proof.process import ENVIRONMENT
+
+LIMIT = 1000
+"""MiB of the whole process, Python and libraries included."""
+
+
+def test_updates_over_more_than_2_gib_of_unchanged_values_stay_within_bounds(tmp_path: Path) -> None:
+    """36,000 rows of 60 kB: more than an Arrow array with 32-bit offsets holds."""
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{Path(__file__).parents[2]}"}
+    command = [sys.executable, "-m", "support.wide_rows", str(tmp_path), "36000", "60000"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) < LIMIT, "MiB"

@@ -1,0 +1,185 @@
+"""A target of another generation is replaced in one commit, in both formats; no old file is taken for a new one."""
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from support.iceberg import folder_catalog
+from support.lake import table_schema
+from tailrace.batch.applied import AppliedState, Generation
+from tailrace.changelog.records import TableSchema
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import TargetChanged
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.delta.table import DeltaTable
+from tailrace.targets.lake.files import write as files
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.iceberg.table import IcebergTable
+from tailrace.targets.lake.model import Commit, LakeTable
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""PySpark leaves the sockets of `collect` to the garbage collector."""
+
+LOG = "log-1"
+SAMPLES: dict[str, list[Any]] = {
+    "int32": [1, 2, 3],
+    "int64": [2**40, 2**41, 2**42],
+    "string": ["a", "b", "c"],
+    "float64": [0.5, 1.5, 2.5],
+    "bool": [True, False, True],
+}
+
+
+@dataclass
+class Place:
+    """Where one target table lies, and how it is read by others."""
+
+    spark: SparkSession
+    storage: Storage
+    open: Callable[[], LakeTable]
+    sql_name: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        self.spark.catalog.clearCache()
+        self.spark.sql(f"REFRESH TABLE {self.sql_name}")
+        return sorted((r.asDict() for r in self.spark.sql(f"SELECT * FROM {self.sql_name}").collect()), key=str)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def place(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Place:
+    name = f"t{uuid.uuid4().hex[:8]}"
+    if request.param == "delta":
+        storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+        location = f"{tmp_path.as_uri()}/{name}"
+        return Place(spark, storage, lambda: DeltaTable(spark, storage, location), f"delta.`{location}`")
+    catalog = folder_catalog(spark)
+    storage = Storage.open(StorageConfig(location=catalog.location))
+    return Place(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")
+
+
+def write(
+    table: LakeTable, place: Place, schema: TableSchema, state: AppliedState, record: int
+) -> list[dict[str, Any]]:
+    """One commit with three rows; what a reader should see of it."""
+    layout = Layout(schema, table.arrow_schema(schema))
+    columns = {c.name: pa.array(SAMPLES[c.type], layout.fields[c.name].type) for c in schema.columns}
+    made = files.write_files(place.storage, table.location, layout, [pa.table(columns)])
+    applied = replace(state, applied_seq=state.applied_seq + 3, applied_record=record)
+    table.commit(Commit(applied, [result.file for result in made]))
+    return sorted(pa.table(columns).to_pylist(), key=str)
+
+
+def random_schema(random: Random, table_id: int) -> TableSchema:
+    """Names come again with other types, at other places, and in the key or not."""
+    names = random.sample(["id", "a", "b", "c.d", "e"], random.randint(1, 5))
+    key = random.sample(names, random.randint(1, len(names)))
+    kinds = {name: random.choice(sorted(SAMPLES)) for name in names}
+    kinds |= {name: random.choice(["int32", "int64", "string"]) for name in key}
+    return table_schema(list(kinds.items()), key, table_id=table_id)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_target_of_another_generation_has_the_new_columns_and_rows_and_no_old_ones(place: Place, seed: int) -> None:
+    random = Random(seed)
+    for record in (3, 10, 20, 30):
+        schema = random_schema(random, random.choice([1, 2]))
+        table, generation = place.open(), Generation(record, record * 10)
+        state = table.ensure(schema, LOG, generation)
+        assert state == generation.begin(schema, LOG)
+        assert list(table.files()) == [] and place.rows() == []
+        expected = write(table, place, schema, state, record + 1)
+        assert place.rows() == expected
+        again = place.open()
+        assert again.ensure(schema, LOG, generation).applied_record == record + 1, "opening again replaces nothing"
+        assert len(again.files()) == 1 and place.rows() == expected
+
+
+def test_the_layout_of_files_differs_between_generations_of_the_same_columns(place: Place) -> None:
+    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
+    first = place.open()
+    first.ensure(schema, LOG, Generation(1))
+    before = Layout(schema, first.arrow_schema(schema)).digest
+    second = place.open()
+    second.ensure(schema, LOG, Generation(5))
+    assert Layout(schema, second.arrow_schema(schema)).digest != before
+
+
+def test_a_writer_of_the_former_generation_cannot_commit_and_cannot_open(place: Place) -> None:
+    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
+    other = table_schema([("v", "int64"), ("id", "string")], ["v"], table_id=2)
+    old = place.open()
+    state = old.ensure(schema, LOG, Generation(1))
+    write(old, place, schema, state, 2)
+    new = place.open()
+    begun = new.ensure(other, LOG, Generation(5, 50))
+    with pytest.raises(Exception):  # noqa: B017 - a conflict, whatever each format calls it
+        write(old, place, schema, replace(state, applied_seq=9), 9)
+    with pytest.raises(TargetChanged, match="since record 5"):
+        place.open().ensure(schema, LOG, Generation(1))
+    assert new.refresh() == begun
+    assert write(new, place, other, begun, 6) == place.rows()
+
+
+def test_a_target_from_before_generations_were_counted_is_taken_over(place: Place) -> None:
+    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
+    table = place.open()
+    state = replace(table.ensure(schema, LOG), generation=None)
+    expected = write(table, place, schema, state, 7)
+    for generation in (Generation(0), Generation(7, 70)):
+        assert place.open().ensure(schema, LOG, generation).applied_record == 7
+    assert place.rows() == expected
+    begun = place.open().ensure(schema, LOG, Generation(8, 80))
+    assert (begun.applied_record, begun.applied_seq) == (0, 80), "the table was added again after what it holds"
+
+
+def test_a_target_that_was_written_into_its_predecessors_columns_is_not_taken_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By versions without generations, in Iceberg: attribute number 1 was `a` and is now `b`."""
+    catalog = folder_catalog(spark)
+    storage = Storage.open(StorageConfig(location=catalog.location))
+    name = f"t{uuid.uuid4().hex[:8]}"
+    place = Place(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")
+    before = table_schema([("a", "int64"), ("b", "int64")], ["a"], table_id=1)
+    table = place.open()
+    state = replace(table.ensure(before, LOG), generation=None, table_id=2)
+    write(table, place, before, state, 7)
+    after = table_schema([("b", "int64"), ("a", "int64")], ["b"], table_id=2)
+    again = place.open()
+    assert again.ensure(after, LOG, Generation(5, 50)).applied_record == 0
+    assert place.rows() == []
+
+
+def test_rows_that_no_reader_can_open_are_replaced_like_any_other(place: Place) -> None:
+    """The holes' file is gone, and a data file: a resync must bring such a table back."""
+    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
+    table = place.open()
+    state = table.ensure(schema, LOG, Generation(1))
+    holes = frozenset((f"{number:0100d}",) for number in range(1000))
+    write(table, place, schema, replace(state, holes=holes), 2)
+    folder = Path(table.location.removeprefix("file://"))
+    for path in [*folder.rglob("holes-*.json"), *folder.rglob("*.parquet")]:
+        if "_delta_log" not in path.parts:
+            path.unlink()
+    with pytest.raises(TargetChanged):
+        place.open().ensure(schema, LOG, Generation(1))
+    again = place.open()
+    begun = again.ensure(schema, LOG, Generation(9, 90))
+    assert begun.holes == frozenset()
+    assert write(again, place, schema, begun, 10) == place.rows()
+
+
+def test_the_stored_state_names_the_generation(place: Place) -> None:
+    schema = table_schema([("id", "int64")], ["id"])
+    table = place.open()
+    table.ensure(schema, LOG, Generation(4, 40))
+    texts = [p.read_text() for p in Path(table.location.removeprefix("file://")).rglob("*.json")]
+    assert any(json.dumps("generation").strip('"') in text for text in texts)

@@ -1,0 +1,249 @@
+"""The applied state in an Iceberg table: foreign compaction, expiry, roll-back, other writers, unknown outcomes."""
+
+import random
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.iceberg import LOG, Orders, local, random_rows
+from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
+from tailrace.seams import SeamFailure
+from tailrace.targets.lake.iceberg.commit import fill
+from tailrace.targets.lake.iceberg.java import Conflict
+from tailrace.targets.lake.model import Commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""PySpark leaves the sockets of `collect` to the garbage collector."""
+
+REWRITE = ", options => map('rewrite-all', 'true')"
+ONE = {1: (Decimal("1.00"), "one")}
+
+
+def filled(spark: "SparkSession") -> Orders:
+    """Three commits, two files with a vector each."""
+    orders = Orders(spark)
+    orders.apply(random_rows(random.Random(1), range(10)))
+    orders.apply(random_rows(random.Random(2), range(10, 20)), deletes=[0])
+    orders.apply({}, deletes=[10])
+    return orders
+
+
+def expire(orders: Orders) -> None:
+    time.sleep(0.01)
+    orders.call("expire_snapshots", f", older_than => TIMESTAMP '{_now()}', retain_last => 1")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time())) + f".{int(time.time() * 1000) % 1000:03d}"
+
+
+def test_we_forget_old_versions_ourselves_and_keep_state_and_rows(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    for key in range(100, 125):
+        orders.apply({key: (Decimal("1.00"), "more")})
+    assert not orders.table.expire(time.time() - 3600), "nothing is that old"
+    time.sleep(0.01)
+    assert orders.table.expire(time.time(), at_once=1)
+    assert len(snapshots(orders)) == 1
+    before = orders.table.refresh()
+    orders.apply({5: (Decimal("5.00"), "five")})
+    assert orders.read() == orders.rows
+    assert orders.table.refresh().applied_record == before.applied_record + 1
+
+
+def snapshots(orders: Orders) -> list[int]:
+    rows = orders.spark.sql(f"SELECT snapshot_id FROM {orders.sql_name}.snapshots ORDER BY committed_at").collect()
+    return [row[0] for row in rows]
+
+
+def test_a_foreign_compaction_between_locate_and_commit_is_refused_and_then_located_again(
+    spark: "SparkSession",
+) -> None:
+    orders = filled(spark)
+    state, marks = orders.next(), orders.marks({5})
+    orders.call("rewrite_data_files", REWRITE)
+    with pytest.raises(Retry):
+        orders.table.commit(Commit(state, orders.write(ONE), marks))
+    assert orders.read() == orders.rows
+    orders.apply({5: (Decimal("5.00"), "five")})
+    assert orders.read() == orders.rows
+
+
+def test_a_foreign_compaction_that_wins_the_race_inside_the_commit_is_refused(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = filled(spark)
+    state, marks = orders.next(), orders.marks({5})
+
+    def compacting(*arguments: Any) -> Any:
+        orders.call("rewrite_data_files", REWRITE)
+        return fill(*arguments)
+
+    monkeypatch.setattr("tailrace.targets.lake.iceberg.table.fill", compacting)
+    with pytest.raises(Conflict, match=r"ValidationException|CommitFailed"):
+        orders.table.commit(Commit(state, orders.write(ONE), marks))
+    assert orders.read() == orders.rows
+
+
+def test_a_foreign_delete_of_a_whole_unmarked_file_cannot_slip_under_a_commit(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = Orders(spark)
+    orders.apply(random_rows(random.Random(1), range(10)))
+    orders.apply(random_rows(random.Random(1), range(10, 20)))
+    state, marks = orders.next(), orders.marks({5})
+
+    def deleting(*arguments: Any) -> Any:
+        spark.sql(f"DELETE FROM {orders.sql_name} WHERE id >= 10")
+        return fill(*arguments)
+
+    monkeypatch.setattr("tailrace.targets.lake.iceberg.table.fill", deleting)
+    with pytest.raises(Conflict):
+        orders.table.commit(Commit(state, [], marks))
+    with pytest.raises(ForeignChange, match="delete"):
+        orders.table.refresh()
+
+
+def test_state_survives_a_foreign_compaction_and_expiry_of_everything_else(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    orders.apply(ONE, holes=[("7", "ä"), ("8", "b")])
+    state = orders.table.refresh()
+    orders.call("rewrite_data_files", REWRITE)
+    orders.call("rewrite_manifests")
+    assert orders.table.refresh() == orders.another_opened().refresh() == state
+    expire(orders)
+    assert len(snapshots(orders)) == 1
+    assert orders.another_opened().refresh() == state
+    orders.apply({3: (Decimal("3.00"), "after")}, deletes=[4])
+    assert orders.read() == orders.rows
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["INSERT INTO {} VALUES (99, 1.0, 'x')", "DELETE FROM {} WHERE id = 5", "UPDATE {} SET note = 'x' WHERE id = 6"],
+)
+def test_rows_changed_by_others_are_named(spark: "SparkSession", statement: str) -> None:
+    orders = filled(spark)
+    spark.sql(statement.format(orders.sql_name))
+    with pytest.raises(ForeignChange, match="is not Tailrace's"):
+        orders.table.refresh()
+    with pytest.raises(ForeignChange):
+        orders.another_opened()
+
+
+def test_a_rolled_back_table_has_the_older_state_and_the_older_rows(spark: "SparkSession") -> None:
+    orders = Orders(spark)
+    orders.apply(ONE)
+    first = orders.table.refresh()
+    orders.apply({2: (Decimal("2.00"), "two")})
+    orders.spark.sql(f"CALL iceberg.system.rollback_to_snapshot('{orders.namespace}.orders', {snapshots(orders)[0]})")
+    assert orders.table.refresh() == first == orders.another_opened().refresh()
+    assert [file.rows for file in orders.table.files()] == [1]
+
+
+def test_a_rolled_back_then_compacted_and_expired_table_never_shows_the_newer_state(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    orders.apply(ONE)
+    back = snapshots(orders)[1]
+    orders.spark.sql(f"CALL iceberg.system.rollback_to_snapshot('{orders.namespace}.orders', {back})")
+    orders.call("rewrite_data_files", REWRITE)
+    assert orders.another_opened().refresh().applied_record == 2
+    orders.call("rewrite_manifests")
+    expire(orders)
+    with pytest.raises(TargetChanged, match="expired"):
+        orders.another_opened()
+
+
+def test_a_commit_after_a_roll_back_is_refused_until_the_table_is_read_again(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    state, marks = orders.next(), orders.marks({5})
+    orders.spark.sql(f"CALL iceberg.system.rollback_to_snapshot('{orders.namespace}.orders', {snapshots(orders)[1]})")
+    with pytest.raises(Conflict):
+        orders.table.commit(Commit(state, orders.write(ONE), marks))
+
+
+def test_of_two_writers_one_is_refused_and_sees_the_others_state(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    other = orders.another_opened()
+    state, marks = orders.next(), orders.marks({5}, other)
+    orders.apply({5: (Decimal("5.00"), "winner")})
+    with pytest.raises(Conflict):
+        other.commit(Commit(state, orders.write({5: (Decimal("6.00"), "loser")}, other), marks))
+    assert other.refresh() == orders.table.refresh() == state
+    assert orders.read() == orders.rows
+
+
+def test_dying_before_the_commit_changes_nothing(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = filled(spark)
+    before = orders.table.refresh()
+
+    def die(name: str) -> None:
+        if name == "iceberg.before-commit":
+            raise SeamFailure(name)
+
+    monkeypatch.setattr("tailrace.targets.lake.iceberg.table.seam", die)
+    with pytest.raises(SeamFailure):
+        orders.apply({5: (Decimal("5.00"), "never")})
+    monkeypatch.undo()
+    assert orders.another_opened().refresh() == before
+    orders.rows.pop(99, None)
+    assert orders.read() == orders.rows
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_unknown_outcome_is_read_back_by_its_nonce(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, happened: bool
+) -> None:
+    orders = filled(spark)
+    transact = orders.table._transact
+
+    def lost_answer(*arguments: Any, **more: Any) -> Any:
+        if happened:
+            transact(*arguments, **more)
+        raise OutcomeUnknown("connection reset")
+
+    monkeypatch.setattr(orders.table, "_transact", lost_answer)
+    if happened:
+        orders.apply({5: (Decimal("5.00"), "five")})
+        assert orders.table.refresh().applied_record == 4
+    else:
+        with pytest.raises(Conflict, match="did not happen"):
+            orders.apply({5: (Decimal("5.00"), "five")})
+        assert orders.table.refresh().applied_record == 3
+    assert orders.read() == orders.rows
+    monkeypatch.undo()
+    orders.apply({6: (Decimal("6.00"), "six")})
+    assert orders.read() == orders.rows
+
+
+def test_many_holes_are_kept_in_a_file_that_orphan_removal_leaves_alone(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    holes = [(f"{number:08d}", "x" * 20) for number in range(3000)]
+    orders.apply(ONE, holes=holes)
+    orders.apply({2: (Decimal("2.00"), "two")}, holes=holes)
+    kept = list(local(f"{orders.table.location}/_tailrace").iterdir())
+    assert len(kept) == 1
+    old = time.time() - 10 * 86400
+    import os
+
+    os.utime(kept[0], (old, old))
+    orders.call("remove_orphan_files")
+    assert orders.another_opened().refresh().holes == frozenset(holes)
+    kept[0].write_text("[]")
+    with pytest.raises(Exception, match="digest"):
+        orders.another_opened()
+
+
+def test_a_table_created_anew_is_noticed(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    orders.spark.sql(f"DROP TABLE {orders.sql_name}")
+    with pytest.raises(TargetChanged):
+        orders.table.refresh()
+    orders.another().ensure(orders.schema, LOG)
+    with pytest.raises(TargetChanged, match="re-created"):
+        orders.table.refresh()

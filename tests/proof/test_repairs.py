@@ -1,0 +1,160 @@
+"""The repairs that docs/operations.md names for tables and for the stream, executed: broken, repaired as told, equal.
+
+On the product without a JVM (`support.ddl.quick`). Repairs of the whole process, of target tables and of a lost stream
+have tests of their own (`EXECUTED`). A name of the code without an entry fails the guard.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import error_names
+from support.ddl.judge import judge
+from support.ddl.nursery import Nursery
+from support.ddl.quick import RETRY_SECONDS, Quick, quick
+from support.postgres import PostgresServer
+from support.repairs import equal
+from support.repairs import fill as fill_two
+from tailrace.driver.applied_report import Reporter
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """How the name comes about, and what the document tells to do."""
+
+    breaks: tuple[str, ...]
+    source: tuple[str, ...] = ()
+    """Statements at the source."""
+    spec: dict[str, Any] | None = None
+    """What changes in the manifest; takes a restart."""
+    resync: bool = False
+
+
+OUT_OF_PUBLICATION = (
+    "DO $$ BEGIN EXECUTE format('ALTER PUBLICATION %I DROP TABLE s.{t}', (SELECT pubname FROM pg_publication)); END $$"
+)
+REPAIRS = {
+    "NoKey": Repair(("ALTER TABLE s.{t} DROP CONSTRAINT {t}_pkey",), ("ALTER TABLE s.{t} ADD PRIMARY KEY (id)",)),
+    # Our own publication is put right by the next look: nothing to do, and none may be lost.
+    "ReadRefused": Repair((OUT_OF_PUBLICATION, "UPDATE s.{t} SET a = 'unpublished'")),
+    "SchemaChangeUnsupported": Repair(("ALTER TABLE s.{t} DROP COLUMN b",), resync=True),
+    "TableGone": Repair(("ALTER TABLE s.{t} RENAME TO {t}_now", "UPDATE s.{t}_now SET a = 'renamed'")),
+    "ValueUnsupported": Repair(
+        ("INSERT INTO s.{t} VALUES (900, 'x', 'y', 'infinity')",),
+        spec={"options": [{"match": "s.valueunsupported", "asText": ["d"]}]},
+        resync=True,
+    ),
+}
+PROCESS = "tests/proof/test_repairs_process.py"
+EXECUTED = {
+    "PositionLost": ("tests/proof/test_repairs_stream.py", "test_after_position_lost_the_command_starts_all_over"),
+    "InvalidManifest": (PROCESS, "test_invalid_manifest"),
+    "SourceRefused": (PROCESS, "test_source_refused"),
+    "AuthenticationFailed": (PROCESS, "test_authentication_failed"),
+    "StorageRefused": (PROCESS, "test_storage_refused"),
+    "TargetRefused": (PROCESS, "test_target_refused"),
+    "Fenced": (PROCESS, "test_fenced"),
+    "CorruptLog": (PROCESS, "test_corrupt_log"),
+    "UnknownMessage": (PROCESS, "test_unknown_message"),
+    "SnapshotFailed": (PROCESS, "test_snapshot_failed"),
+    "LogTrimmed": ("tests/proof/test_repairs.py", "test_a_table_whose_target_was_deleted_is_equal_after_a_snapshot"),
+}
+"""Each has a test of its own: the error, its documented repair, source and target equal."""
+MET_ELSEWHERE = {
+    "ForeignChange": "tests/integration/targets/test_iceberg_state.py",
+    "TargetChanged": "tests/integration/targets/test_generations.py",
+    "StorageFull": "tests/integration/storage/test_full.py",
+}
+NOTHING_TO_DO = {"CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkLost", "ChunkTooOld", "Locked"}
+SAID_BY_COMMANDS = {"NotRunning", "AlreadyRunning", "DriverRefused", "ArtifactMissing"}
+"""They break nothing."""
+
+
+def test_every_name_of_the_code_has_an_entry() -> None:
+    """That the document explains the same names, and no others, is `tests/unit/project/test_docs.py`'s."""
+    entries = [*REPAIRS, *EXECUTED, *MET_ELSEWHERE, *NOTHING_TO_DO, *SAID_BY_COMMANDS]
+    assert sorted(error_names.shown()) == sorted(entries), "each name once"
+    for path, test in EXECUTED.values():
+        assert f"def {test}(" in (ROOT / path).read_text(), f"{path} has no {test}"
+    for name, path in MET_ELSEWHERE.items():
+        assert name in (ROOT / path).read_text(), f"{path} does not meet {name}"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(18) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+def fill(one: Quick) -> None:
+    one.sql("CREATE SCHEMA s")
+    for name in REPAIRS:
+        one.sql(f"CREATE TABLE s.{name.lower()} (id int PRIMARY KEY, a text, b text, d date)")
+        one.sql(f"INSERT INTO s.{name.lower()} SELECT g, 'a' || g, 'b', '2020-01-01' FROM generate_series(1, 20) g")
+
+
+def run_all(one: Quick, name: str, statements: tuple[str, ...]) -> None:
+    for statement in statements:
+        one.sql(statement.format(t=name.lower()))
+
+
+@pytest.mark.timeout(180)
+def test_each_table_is_equal_after_the_documented_repair(
+    server: PostgresServer, nursery: Nursery, tmp_path: Path
+) -> None:
+    with quick(server, nursery, tmp_path, "repairs") as one:
+        fill(one)
+        one.start()
+        one.settle()
+        for name, repair in REPAIRS.items():
+            run_all(one, name, repair.breaks)
+        stopped = judge(one, one.settle()).stopped
+        for name in REPAIRS:
+            if name not in ("TableGone", "ReadRefused"):
+                assert name in stopped.get(f"s.{name.lower()}", ""), (name, stopped)
+        for name, repair in REPAIRS.items():
+            run_all(one, name, repair.source)
+        one.stop()
+        for repair in REPAIRS.values():
+            one.spec |= repair.spec or {}
+        one.start()
+        one.settle()
+        one.ask([f"s.{name.lower()}" for name, repair in REPAIRS.items() if repair.resync], resync=True)
+        one.settle()
+        for name in REPAIRS:
+            table = f"{name.lower()}_now" if name == "TableGone" else name.lower()
+            one.sql(f"UPDATE s.{table} SET a = 'after' WHERE id < 5")
+        verdict = judge(one, one.settle())
+        assert not verdict.wrong and not verdict.stopped, verdict
+
+
+@pytest.mark.timeout(180)
+def test_a_table_whose_target_was_deleted_is_equal_after_a_snapshot(
+    server: PostgresServer, nursery: Nursery, tmp_path: Path
+) -> None:
+    with quick(server, nursery, tmp_path, "trimmed") as one:
+        fill_two(one)
+        one.start()
+        state = one.settle()
+        assert one.driver is not None
+        Reporter(one.driver.client, one.driver.progress, RETRY_SECONDS).tell(state, force=True)
+        one.settle()  # what the targets hold, the log has forgotten
+        one.stop()
+        del one.lake.tables["s", "one"]
+        one.start()
+        stopped = judge(one, one.settle()).stopped
+        assert list(stopped) == ["s.one"] and "LogTrimmed" in stopped["s.one"], stopped
+        one.ask(["s.one"])
+        equal(one)

@@ -1,0 +1,195 @@
+"""The repairs that docs/operations.md names for errors of the whole process, executed: refused, repaired, equal.
+
+On the product without a JVM (`support.ddl.quick`). The error is read from what a start says, the repair is what the
+document, or the message itself, tells to do.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.ddl.nursery import Nursery
+from support.ddl.quick import Broken, Quick, Refused, quick
+from support.postgres import LOCAL_TRUST, PostgresServer
+from support.repairs import copied, equal, new_target, refused, with_empty_log
+from support.unknown_message import WORD, spoiling
+
+COPIER = ("host all copier 127.0.0.1/32 scram-sha-256", "host replication copier 127.0.0.1/32 scram-sha-256")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(18, hba=(*COPIER, *LOCAL_TRUST)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def one(server: PostgresServer, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Quick]:
+    """Everything is copied, and the Replicator is stopped."""
+    with quick(server, nursery, tmp_path, request.node.name.removeprefix("test_")[:20]) as made:
+        yield made
+
+
+def test_invalid_manifest(one: Quick) -> None:
+    copied(one)
+    one.spec["retention"] = {"time": "soon"}
+    assert "spec.retention.time is 'soon'" in refused(one, "InvalidManifest")
+    one.spec["retention"] = {"time": "1h"}
+    one.start()
+    equal(one)
+
+
+def test_source_refused(one: Quick) -> None:
+    """The message has the statement."""
+    one.sql("CREATE PUBLICATION given FOR ALL TABLES WITH (publish = 'insert')")
+    one.spec["source"] = {"publication": "given"}
+    with pytest.raises(Refused):
+        copied(one)
+    one.stop(kill=True)
+    text = refused(one, "SourceRefused", "ALTER PUBLICATION")
+    one.sql(text[text.index("ALTER PUBLICATION") :])
+    one.start()
+    equal(one)
+
+
+def test_authentication_failed(one: Quick, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("first")
+    one.sql("CREATE ROLE copier SUPERUSER LOGIN REPLICATION PASSWORD 'first'")
+    one.spec["source"] = {"username": "copier", "passwordFile": str(password)}
+    copied(one)
+    one.sql("ALTER ROLE copier PASSWORD 'second'")
+    refused(one, "AuthenticationFailed")
+    password.write_text("second")
+    one.start()
+    equal(one)
+
+
+def test_storage_refused(one: Quick) -> None:
+    copied(one)
+    shutil.move(one.folder / "log", one.folder / "elsewhere")
+    (one.folder / "log").write_text("a file")
+    refused(one, "StorageRefused")
+    (one.folder / "log").unlink()
+    shutil.move(one.folder / "elsewhere", one.folder / "log")
+    one.start()
+    equal(one)
+
+
+def test_fenced(one: Quick, nursery: Nursery, tmp_path: Path) -> None:
+    copied(one)
+    one.start()
+    other = tmp_path / "other"
+    other.mkdir()
+    command = ["--manifest", str(one.manifest), "--run-dir", str(other / "run"), "--socket", str(other / "c.sock")]
+    pid = nursery.start(other, [*command, "--heartbeat", "0.2"])
+    with pytest.raises(Refused, match="Fenced"):
+        while True:
+            one.turn()
+    one.stop(kill=True)
+    os.kill(pid, signal.SIGTERM)
+    assert nursery.ended(pid, wait=True) == 0, "the other one went on"
+    one.start()
+    equal(one)
+
+
+def test_target_refused(one: Quick) -> None:
+    """Those tables are moved away."""
+    copied(one)
+    shutil.rmtree(one.folder / "log")
+    drop_by_hand(one)
+    one.start()
+    with pytest.raises(Broken, match="TargetRefused"):
+        one.settle()
+    one.stop()
+    new_target(one)
+    equal(one)
+
+
+def drop_by_hand(one: Quick) -> None:
+    one.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '{one.database}'")
+    (name,) = one.session().execute("SELECT pubname::text FROM pg_publication").fetchone() or ("",)
+    one.sql(f'DROP PUBLICATION "{name}"')
+
+
+def spoil(one: Quick) -> None:
+    """A record stands in another one's place."""
+    *_, before, last = sorted((one.folder / "log" / "journal").glob("[0-9]*.json"))
+    shutil.copy(before, last)
+
+
+def test_corrupt_log(one: Quick, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder is restored; or an empty change log begins."""
+    copied(one)
+    shutil.copytree(one.folder / "log", one.folder / "backup")
+    spoil(one)
+    refused(one, "CorruptLog")
+    shutil.rmtree(one.folder / "log")
+    shutil.move(one.folder / "backup", one.folder / "log")
+    one.start()
+    equal(one)
+    one.stop()
+    spoil(one)
+    refused(one, "CorruptLog")
+    with_empty_log(one, readable=False)
+    equal(one)
+    kept = capsys.readouterr().out.splitlines()
+    assert [line.split(" tailrace_")[0] for line in kept] == ["replication slot", "publication"]
+    assert all("kept: the change log cannot be read" in line for line in kept)
+
+
+def test_unknown_message(one: Quick) -> None:
+    """The version that knows the message is one that meets the server's own bytes."""
+    copied(one)
+    with spoiling(one.server.host, one.server.port) as port:
+        one.spec["source"] = {"host": "127.0.0.1", "port": port}
+        one.start()
+        one.sql(f"INSERT INTO s.one VALUES (7000, '{WORD}')")
+        for _ in ("now", "at the next start"):
+            with pytest.raises(Refused, match=r"UnknownMessage: .* unknown kind '!'.* Upgrade Tailrace, or report it"):
+                if one.driver is None:
+                    one.start()
+                one.settle()
+            one.stop(kill=True)
+    one.spec["source"] = {}
+    one.start()
+    equal(one)
+
+
+def test_snapshot_failed(one: Quick) -> None:
+    """A resync is stopped after its target was replaced; a snapshot reads the rows."""
+    copied(one)
+    one.start()
+    one.settle()
+    assert one.driver is not None
+    (table,) = (t for t in one.driver.journal.state.tables.values() if t.schema.name == "s.one")
+    one.sql("BEGIN", "holder")  # a chunk waits for what was open before it
+    one.sql("SELECT pg_current_xact_id()", "holder")
+    asked = one.ask(["s.one"], resync=True)
+    while one.driver.journal.state.tables[table.table_id].resync != asked:
+        one.turn()
+    one.driver.control.stop_snapshot(asked)
+    one.sql("ROLLBACK", "holder")
+    one.settle()
+    assert faults(one) == {"s.one": "SnapshotFailed"}
+    one.ask(["s.one"])
+    equal(one)
+    assert faults(one) == {}
+
+
+def faults(one: Quick) -> dict[str, str]:
+    """What the status shows."""
+    assert one.driver is not None
+    tables = one.driver.control.status().tables
+    return {t.name: t.fault.name for t in tables if t.fault is not None}

@@ -1,0 +1,132 @@
+"""`tailrace resync` with Spark on real target tables: a stopped table, and then a lost stream; broken, repaired, equal.
+
+The commands are those of docs/operations.md. One Replicator goes through both, as one does.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+from deltalake.exceptions import TableNotFoundError
+
+from demo.compare import READERS, compare
+from support.postgres import PostgresServer
+from support.proof.process import Deployment, Run, status
+
+POSITION_LOST = 12
+TABLES = ("value", "other")
+"""One that meets a value which its target cannot hold, and one that is only lost with the stream."""
+
+
+@dataclass
+class Shop:
+    """A source with the tables, and its Replicator."""
+
+    server: PostgresServer
+    deployment: Deployment
+
+    def sql(self, text: str) -> None:
+        for table in TABLES:
+            self.server.execute(text.format(t=f"s.{table}"))
+
+    def target(self, table: str) -> Path:
+        return self.deployment.lake / "s" / table
+
+    def faults(self) -> dict[str, str]:
+        """Name by table."""
+        document = status(self.deployment)
+        tables = [] if document is None else document["tables"]
+        return {t["name"].removeprefix("s."): t["fault"]["name"] for t in tables if t["fault"] is not None}
+
+    def equal(self) -> bool:
+        with self.server.connect() as connection:
+            try:
+                names = [f"s.{table}" for table in TABLES]
+                return not compare(connection, names, self.deployment.lake, self.deployment.format)
+            except (FileNotFoundError, TableNotFoundError, psycopg.DataError):  # not yet there, or still a date
+                return False
+
+    def verb(self, *arguments: str) -> None:
+        """A command of the document."""
+        verb, *rest = arguments
+        here = ("-f", str(self.deployment.manifest), "--run-dir", str(self.deployment.state))
+        done = self.deployment.command(verb, *here, *rest)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def settled(self, run: Run) -> None:
+        """After one more change of each table."""
+        self.sql("UPDATE {t} SET v = v || '.' WHERE id < 5")
+        run.until(lambda: self.equal() and not self.faults(), 200, "source = target")
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
+    spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}
+    made = Shop(postgres, Deployment(tmp_path / "shop", postgres.source(), request.param, spec))
+    postgres.execute("CREATE SCHEMA s")
+    made.sql("CREATE TABLE {t} (id int PRIMARY KEY, v text, d date)")
+    made.sql("INSERT INTO {t} SELECT g, 'before', '2020-01-01' FROM generate_series(1, 300) g")
+    yield made
+    made.deployment.close()
+
+
+@dataclass
+class Reader:
+    """Reads a target table all the time, as others would."""
+
+    seen: list[frozenset[str]] = field(default_factory=list)
+
+
+@contextmanager
+def reading(shop: Shop, table: str) -> Iterator[Reader]:
+    """The last letters of the values of each read."""
+    found, over = Reader(), threading.Event()
+
+    def read() -> None:
+        while not over.wait(0.1):
+            rows = READERS[shop.deployment.format](shop.target(table))
+            found.seen.append(frozenset(value.rstrip(".") for value in rows.column("v").to_pylist()))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.timeout(600)
+def test_a_stopped_table_and_then_a_lost_stream_are_brought_back(shop: Shop) -> None:
+    run = shop.deployment.start()
+    shop.settled(run)
+    shop.server.execute("INSERT INTO s.value VALUES (900, 'before', 'infinity')")
+    run.until(lambda: shop.faults() == {"value": "ValueUnsupported"}, 200, "the table has stopped")
+    assert run.stop() == 0, run.tail()
+    shop.deployment.spec["options"] = [{"match": "s.value", "asText": ["d"]}]
+    run = shop.deployment.start()
+    run.until(lambda: set(shop.faults()) == {"value"}, 200, "the table is still stopped")
+    shop.verb("resync", "--tables", "s.value")
+    shop.settled(run)
+    assert run.stop() == 0, run.tail()
+    start_over(shop)
+
+
+def start_over(shop: Shop) -> None:
+    """The slot is dropped under a stopped driver."""
+    shop.server.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    shop.sql("UPDATE {t} SET v = 'after'")
+    shop.sql("DELETE FROM {t} WHERE id % 3 = 0")
+    refused = shop.deployment.start()
+    assert refused.wait(120) == POSITION_LOST and "PositionLost" in refused.tail(), refused.tail()
+    shop.verb("resync", "--all")
+    with reading(shop, "value") as reader:
+        run = shop.deployment.start()
+        shop.settled(run)
+    assert run.stop() == 0, run.tail()
+    assert {"before"} in reader.seen and {"after"} in reader.seen
+    assert all(len(values) <= 1 for values in reader.seen), "the old or the new table, never a mixture"

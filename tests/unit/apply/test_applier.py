@@ -1,0 +1,280 @@
+"""The apply loop around the engine: isolation, back-off and tidying, with a target in memory."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Barrier
+from typing import Any, cast
+
+import pytest
+
+from support.apply_loop import CHUNK, Engine, Journal, Target, log, table
+from tailrace.apply import table_worker
+from tailrace.apply.applier import TIDY_SECONDS, Applier
+from tailrace.apply.progress import Progress
+from tailrace.apply.table_worker import SWEEP_SECONDS, TableWorker, batch_end
+from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
+from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
+from tailrace.targets.lake.kept import HISTORY_SECONDS
+
+
+def applier(
+    state: LogState,
+    targets: dict[int, Target],
+    clock: Callable[[], float] = time.time,
+    retry: float = 60.0,
+    engine: Engine | None = None,
+) -> tuple[Applier, Progress]:
+    progress = Progress()
+    engine = engine or Engine()
+
+    def make(log_table: TableLog) -> TableWorker:
+        return TableWorker(log_table.table_id, targets[log_table.table_id], engine, progress)
+
+    journal = cast(SharedJournal, Journal(state))
+    return Applier(journal, progress, make, lambda: None, retry_seconds=retry, clock=clock, monotonic=clock), progress
+
+
+def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covered() -> None:
+    target = Target()
+    loop, progress = applier(log(table(7, 3, 5)), {7: target})
+    loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in target.commits] == [9]
+    loop.offer(9, patience=5)
+    assert len(target.commits) == 1
+    found = progress.of(7)
+    assert (found.applied_record, found.committed_record, found.counters.inserts) == (9, 9, 2)
+    loop.stop()
+
+
+def test_a_batch_is_bounded_in_rows_but_takes_at_least_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_worker, "MAX_ROWS", 10)
+    big = table(7, 3, 5, 6, rows=8)
+    assert [batch_end(big, after, 9) for after in (0, 4, 5)] == [4, 5, 9]
+    target = Target()
+    loop, _ = applier(log(big), {7: target})
+    loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in target.commits] == [4, 5, 9]
+    loop.stop()
+
+
+def test_one_table_that_fails_is_named_and_retried_and_the_other_goes_on() -> None:
+    now = [100.0]
+    bad, good = Target(ForeignChange("s.t7", "rows changed"), Retry("away")), Target()
+    loop, progress = applier(log(table(7, 3), table(8, 3)), {7: bad, 8: good}, lambda: now[0])
+    loop.offer(9, patience=5)
+    assert len(good.commits) == 1
+    fault = progress.of(7).fault
+    assert fault is not None
+    assert (fault.name, progress.of(7).stopped) == ("ForeignChange", True)
+    loop.offer(9, patience=5)
+    assert bad.opened == 1, "the pause is not over"
+    for _ in range(2):
+        now[0] += 10
+        loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in bad.commits] == [9]
+    assert progress.of(7).fault is None
+    assert bad.opened == 3, "the target is read anew after every failure"
+    loop.stop()
+
+
+def test_tables_are_worked_side_by_side() -> None:
+    engine, targets = Engine(), {number: Target() for number in (7, 8)}
+    engine.together = Barrier(2)
+    loop, _ = applier(log(table(7, 3), table(8, 3)), targets, engine=engine)
+    loop.offer(9, patience=10)
+    assert [len(target.commits) for target in targets.values()] == [1, 1], "each waits for the other"
+    loop.stop()
+
+
+def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_that_is_open() -> None:
+    now = [10_000.0]
+    running = SnapshotState(
+        plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=9, tables={7: SnapshotTable(table_id=7)}
+    )
+    engine, target = Engine(), Target()
+    state = log(table(7, 3))
+    journal = Journal(state.model_copy(update={"snapshots": {"r": running}}))
+    progress = Progress()
+    worker = TableWorker(7, target, engine, progress)
+    loop = Applier(
+        cast(SharedJournal, journal), progress, lambda _: worker, lambda: None,
+        retry_seconds=60, clock=lambda: now[0], monotonic=lambda: now[0],
+    )  # fmt: skip
+    loop.offer(9, patience=5)
+    loop.offer(9, patience=5)
+    loop.tidy_up(5)
+    assert [a.applied_record for a in engine.compacted] == [9], "after the batch"
+    assert target.expired == [(now[0] - HISTORY_SECONDS, True)]
+    journal.state = log(table(7, 3, 12), number=14)
+    now[0] += TIDY_SECONDS - 1
+    for _ in range(2):
+        loop.offer(14, patience=5)
+        loop.tidy_up(5)
+    assert len(engine.compacted) == 1
+    now[0] += 1
+    loop.offer(14, patience=5)
+    loop.tidy_up(5)
+    assert len(engine.compacted) == 2
+    assert target.expired[1:] == [(now[0] - HISTORY_SECONDS, False)]
+    assert target.swept == [], "a folder is listed now and then"
+    now[0] += SWEEP_SECONDS
+    loop.offer(14, patience=5)
+    loop.tidy_up(5)
+    assert target.swept == [now[0] - HISTORY_SECONDS]
+    loop.stop()
+
+
+def test_a_passing_fault_becomes_a_stopped_table_when_it_lasts_too_long() -> None:
+    now = [100.0]
+    loop, progress = applier(log(table(7, 3)), {7: Target(*[Retry("away")] * 9)}, lambda: now[0], retry=60)
+    loop.offer(9, patience=5)
+    assert not progress.of(7).stopped
+    now[0] += 61
+    loop.offer(9, patience=5)
+    assert progress.of(7).stopped
+    loop.stop()
+
+
+def test_a_target_that_refuses_altogether_ends_the_process() -> None:
+    loop, _ = applier(log(table(7, 3)), {7: Target(TargetRefused("another log"))})
+    loop.offer(9, patience=5)
+    with pytest.raises(TargetRefused, match="another log"):
+        loop.offer(9)
+    loop.stop()
+
+
+def test_a_target_that_refuses_one_table_stops_that_table_alone_until_it_is_put_right() -> None:
+    now = [100.0]
+    bad, good = Target(TargetRefused("a table of somebody else")), Target()
+    loop, progress = applier(log(table(7, 3), table(8, 3)), {7: bad, 8: good}, lambda: now[0])
+    loop.offer(9, patience=5)
+    loop.offer(9, patience=5)
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "TargetRefused" and progress.of(7).stopped
+    assert len(good.commits) == 1
+    now[0] += 60
+    loop.offer(9, patience=5)
+    assert progress.of(7).fault is None
+    loop.stop()
+
+
+def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> None:
+    progress, good = Progress(), Target()
+
+    def make(log_table: TableLog) -> TableWorker:
+        if log_table.table_id == 7:
+            raise InvalidManifest("table s.a/b cannot be a folder's name")
+        return TableWorker(8, good, Engine(), progress)
+
+    journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
+    loop = Applier(journal, progress, make, lambda: None, retry_seconds=60)
+    for _ in range(2):
+        loop.offer(9, patience=5)
+    assert len(good.commits) == 1
+    fault = progress.of(7).fault
+    assert fault is not None and "a/b" in fault.message
+    assert loop.worker(7) is None
+    loop.stop()
+
+
+def test_a_table_that_is_no_longer_captured_leaves_nothing_behind() -> None:
+    targets = {7: Target(), 8: Target()}
+    loop, progress = applier(log(table(7, 3), table(8, 3)), targets)
+    loop.offer(9, patience=5)
+    assert loop.worker(7) is not None
+    gone = table(7, 3).model_copy(update={"removed": True})
+    cast(Any, loop)._journal.state = log(gone, table(8, 3))
+    loop.offer(9, patience=5)
+    assert loop.worker(7) is None and loop.worker(8) is not None
+    assert set(progress.all()) == {8}
+    loop.stop()
+
+
+def test_a_broken_change_log_ends_the_process_whichever_table_meets_it() -> None:
+    targets = {7: Target(CorruptLog("record 4 is missing")), 8: Target()}
+    loop, _ = applier(log(table(7, 3), table(8, 3)), targets)
+    loop.offer(9, patience=5)
+    with pytest.raises(CorruptLog):
+        loop.offer(9)
+    loop.stop()
+
+
+def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered: list[int] = []
+    real = TableWorker.advance
+
+    def counted(worker: TableWorker, state: LogState, through: int) -> bool:
+        entered.append(worker.table_id)
+        return real(worker, state, through)
+
+    monkeypatch.setattr(TableWorker, "advance", counted)
+    targets = {7: Target(), 8: Target()}
+    loop, progress = applier(log(table(7, 3), table(8, 3)), targets, lambda: 100.0)
+    loop.offer(9, patience=5)
+    entered.clear()
+    cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=14)
+    loop.offer(14, patience=5)
+    assert entered == [8]
+    assert [progress.of(number).applied_record for number in targets] == [14, 14]
+    assert [progress.of(number).committed_record for number in targets] == [9, 14]
+    gap = targets[7].commits[-1].applied
+    assert loop.worker(7) is not None
+    cast(Any, loop.worker(7))._applied = replace(gap, gap=3)
+    cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=16)
+    loop.offer(16, patience=5)
+    assert entered == [8, 7], "a gap that nobody fills must be told"
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "LogTrimmed"
+    cast(Any, loop)._entries[7].due = 0.0
+    cast(Any, loop)._entries[7].tidied = 100.0
+    loop.offer(16, patience=5)
+    entered[:] = [8]
+    trimmed = table(7, 3).model_copy(update={"removed_through": 15, "segments": SegmentList()})
+    cast(Any, loop)._journal.state = log(trimmed, table(8, 3, 12), number=20)
+    loop.offer(20, patience=5)
+    assert entered == [8, 7], "what the table may have needed is gone: that must be told"
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "LogTrimmed"
+    loop.stop()
+
+
+def test_a_lost_chunk_file_is_named_until_no_batch_needs_it_and_forgotten_then() -> None:
+    state = log(table(7, 3, chunk=True))
+    loop, progress = applier(state, {7: Target()}, engine=Engine(missing=(CHUNK,)))
+    loop.offer(9, patience=5)
+    assert progress.of(7).fault is not None
+    assert loop.lost_chunks() == [CHUNK] == loop.lost_chunks()
+    past = replace_tables(state, table(7, 3))
+    loop._journal = cast(SharedJournal, Journal(past))
+    assert loop.lost_chunks() == []
+    loop._journal = cast(SharedJournal, Journal(state))
+    assert loop.lost_chunks() == [], "nothing is kept of it"
+    loop.stop()
+
+
+def replace_tables(state: LogState, *tables: TableLog) -> LogState:
+    return state.model_copy(update={"tables": {t.table_id: t for t in tables}})
+
+
+def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
+    wall, monotonic = [1_000_000.0], [100.0]
+    bad = Target(Retry("away"))
+    progress = Progress()
+    loop = Applier(
+        cast(SharedJournal, Journal(log(table(7, 3)))), progress,
+        lambda t: TableWorker(t.table_id, bad, Engine(), progress), lambda: None,
+        retry_seconds=60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],
+    )  # fmt: skip
+    loop.offer(9, patience=5)
+    fault = progress.of(7).fault
+    assert fault is not None and fault.since == wall[0], "people are shown the time of day"
+    wall[0] -= 86_400
+    monotonic[0] += 10
+    loop.offer(9, patience=5)
+    assert [c.applied.applied_record for c in bad.commits] == [9]
+    loop.stop()

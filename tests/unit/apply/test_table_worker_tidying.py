@@ -1,0 +1,124 @@
+"""When tables are tidied: seldom where nothing is written, and never in front of a change."""
+
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import Any, cast
+
+from support.apply_loop import Engine, Journal, Target, log, table
+from tailrace.apply.applier import TIDY_SECONDS, Applier
+from tailrace.apply.progress import Progress
+from tailrace.apply.table_worker import TableWorker
+from tailrace.batch.applied import AppliedState
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.errors import Retry
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.model import Commit, LakeTable
+
+
+def applier(
+    state: LogState, targets: dict[int, Target], clock: Callable[[], float] = time.time, engine: Engine | None = None
+) -> tuple[Applier, Progress]:
+    progress, engine = Progress(), engine or Engine()
+
+    def make(log_table: TableLog) -> TableWorker:
+        return TableWorker(log_table.table_id, targets[log_table.table_id], engine, progress)
+
+    journal = cast(SharedJournal, Journal(state))
+    return Applier(journal, progress, make, lambda: None, retry_seconds=60, clock=clock, monotonic=clock), progress
+
+
+def tidied(loop: Applier) -> None:
+    loop.tidy_up(10)
+
+
+def test_idle_tables_are_tidied_once_more_and_then_daily() -> None:
+    """Each of them was, every 30 seconds: two looks a minute, of lists on an object store, for nothing."""
+    now = [10_000.0]
+    count, hours = 40, 30
+    targets = {number: Target() for number in range(100, 100 + count)}
+    engine = Engine()
+    loop, _ = applier(log(*(table(number, 3) for number in targets)), targets, lambda: now[0], engine=engine)
+    loop.offer(9, patience=5)
+    loop.offer(9)
+    tidied(loop)
+    assert len(engine.compacted) == count, "what was just written, at once"
+    for _ in range(hours * 60):
+        now[0] += 60.0
+        loop.offer(9)
+        tidied(loop)
+    assert len(engine.compacted) == 3 * count, "after an hour or two, and after a day"
+    assert sum(target.opened for target in targets.values()) == count
+    loop.stop()
+
+
+def test_a_start_looks_at_what_it_finds_no_sooner_than_after_an_hour() -> None:
+    now = [10_000.0]
+    target, engine = Target(), Engine()
+    target.commits.append(Commit(AppliedState("log", 9, 9, frozenset(), 1, 7)))
+    loop, _ = applier(log(table(7, 3)), {7: target}, lambda: now[0], engine=engine)
+    for seconds in (0.0, 60.0, 3000.0):
+        now[0] += seconds
+        loop.offer(9, patience=5)
+        tidied(loop)
+    assert (target.opened, len(engine.compacted)) == (1, 0)
+    now[0] += 7200.0
+    loop.offer(9, patience=5)
+    tidied(loop)
+    assert len(engine.compacted) == 1
+    loop.stop()
+
+
+def test_a_change_waits_for_no_other_tables_tidying() -> None:
+    """With as many tables in front of it as there are threads, it waited for all of them."""
+    release, begun = Event(), Event()
+
+    class Slow(Engine):
+        def compact(self, target: LakeTable, layout: Layout, applied: AppliedState) -> int:
+            begun.set()
+            assert release.wait(20)
+            return super().compact(target, layout, applied)
+
+    now = [10_000.0]
+    targets = {number: Target() for number in range(1, 13)}
+    state = log(*(table(number, 3) for number in targets))
+    loop, _ = applier(state, targets, lambda: now[0], engine=Slow())
+    loop.offer(9, patience=5)
+    loop.offer(9, patience=5)
+    assert begun.wait(10)
+    now[0] += 3 * 3600.0
+    cast(Any, loop)._journal.state = log(*(table(n, 3) for n in range(1, 12)), table(12, 3, 12), number=14)
+    loop.offer(14, patience=5)
+    loop.offer(14, patience=5)
+    assert [c.applied.applied_record for c in targets[12].commits] == [9, 14]
+    release.set()
+    loop.stop()
+
+
+def test_a_table_that_cannot_be_tidied_is_named_until_it_can_and_goes_on_meanwhile() -> None:
+    now = [10_000.0]
+
+    class Failing(Engine):
+        faults = 1
+
+        def compact(self, target: LakeTable, layout: Layout, applied: AppliedState) -> int:
+            if self.faults:
+                self.faults -= 1
+                raise Retry("away")
+            return super().compact(target, layout, applied)
+
+    target, engine = Target(), Failing()
+    loop, progress = applier(log(table(7, 3)), {7: target}, lambda: now[0], engine=engine)
+    for _ in range(2):
+        loop.offer(9, patience=5)
+        tidied(loop)
+    fault = progress.of(7).fault
+    assert fault is not None and fault.name == "Retry"
+    now[0] += TIDY_SECONDS
+    for _ in range(2):
+        loop.offer(9, patience=5)
+        tidied(loop)
+    assert progress.of(7).fault is None
+    assert len(engine.compacted) == 1
+    loop.stop()

@@ -1,0 +1,37 @@
+"""The apply rule and the replay point against a simulated source, and the proof that the check can fail."""
+
+import random
+
+import pytest
+from model import mutants
+from model.capture import Capture
+from model.schedules import explain, make_rule, search
+
+from tailrace.batch.rule import Rule
+
+SCHEDULES = 4000
+ENOUGH = 6000
+"""Every mutant is caught by fewer schedules (the slowest needs about 2,000)."""
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_the_target_shows_only_what_the_source_held(seed: int) -> None:
+    found = search(seed, SCHEDULES)
+    assert found is None, explain(found)
+
+
+def test_the_target_shows_only_what_the_source_held_under_a_fresh_seed() -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    found = search(seed, SCHEDULES)
+    assert found is None, f"seed {seed}: {explain(found)}"
+
+
+@pytest.mark.parametrize("mutant", mutants.RULES, ids=lambda mutant: mutant.__name__)
+def test_a_broken_rule_is_caught(mutant: type[Rule[int]]) -> None:
+    assert search(1, ENOUGH, rule=lambda: mutant(3)) is not None
+
+
+@pytest.mark.parametrize("mutant", mutants.CAPTURES, ids=lambda mutant: mutant.__name__)
+def test_a_broken_capture_is_caught(mutant: type[Capture]) -> None:
+    assert search(1, ENOUGH, make_rule, mutant) is not None

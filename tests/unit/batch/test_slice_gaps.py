@@ -1,0 +1,177 @@
+"""A gap is filled by the snapshot that reads everything again, however many batches bring it, and by nothing else."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from support.journals import Journal, table_schema
+from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import cut
+from tailrace.changelog.records import (
+    Applied,
+    ChunkRegistered,
+    SegmentsRemoved,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+    TableAdded,
+    TableStopped,
+)
+from tailrace.errors import LogTrimmed
+
+CHUNKS = 3
+TABLE = table_schema(1)
+
+
+def planned(journal: Journal, name: str) -> None:
+    journal.plain(events=(SnapshotPlanned(snapshot_id=name, tables=(1,)),))
+    journal.plain(events=(SnapshotTableStarted(snapshot_id=name, table_id=1, max_key=("9",), estimated_rows=9),))
+
+
+def chunk(journal: Journal, name: str, number: int) -> None:
+    version, point = journal.state.tables[1].schema.version, journal.state.last_seq + 1
+    read = ChunkRegistered(snapshot_id=name, table_id=1, chunk=number, lower=None, upper=("5",),
+                           path=f"{name}-{number}", rows=3, size=9, schema_version=version, replay_point=point,
+                           high=journal.state.position)  # fmt: skip
+    journal.plain(events=(read,))
+
+
+def finished(journal: Journal, name: str) -> None:
+    end = SnapshotTableFinished(snapshot_id=name, table_id=1, chunks=CHUNKS, complete=True)
+    journal.plain(events=(end, SnapshotEnded(snapshot_id=name, outcome="completed")))
+
+
+def snapshot(journal: Journal, name: str) -> None:
+    planned(journal, name)
+    for number in range(CHUNKS):
+        chunk(journal, name, number)
+    finished(journal, name)
+
+
+def filled() -> tuple[Journal, AppliedState]:
+    """A table whose first snapshot the target holds, then changes that it does not."""
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=TABLE, edge_xid=5), TableAdded(table=table_schema(2), edge_xid=5)))
+    snapshot(journal, "initial")
+    at = AppliedState("log", 0, journal.state.number, schema_version=1, table_id=1)
+    journal.plain(200, segments=(journal._segment(1, 1, 1, 200),))
+    return journal, at
+
+
+def came_back() -> tuple[Journal, AppliedState]:
+    journal, at = filled()
+    journal.plain(events=(TableStopped(table_id=1, seq=200, error="NoKey", message="", fix=""),))
+    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge_xid=9),))
+    return journal, at
+
+
+def trimmed() -> tuple[Journal, AppliedState]:
+    journal, at = filled()
+    journal.plain(events=(SegmentsRemoved(table_id=1, through_seq=200),))
+    return journal, at
+
+
+def batch(journal: Journal, at: AppliedState, through: int) -> AppliedState:
+    """As the worker does it: what brings nothing is not committed."""
+    part = cut(journal.state, 1, at, through)
+    if part is None:
+        return at
+    return replace(
+        at, applied_seq=part.through_seq, applied_record=through, schema_version=part.schema.version, gap=part.gap_left
+    )
+
+
+@pytest.mark.parametrize("gap", [came_back, trimmed])
+def test_a_snapshot_fills_the_gap_wherever_its_batches_are_cut(gap: Callable[[], tuple[Journal, AppliedState]]) -> None:
+    journal, before = gap()
+    start = journal.state.number
+    snapshot(journal, "again")
+    journal.plain(10, segments=(journal._segment(1, journal.state.tables[1].schema.version, 201, 210),))
+    end = journal.state.number
+    for length in range(end - start):
+        for cuts in combinations(range(start, end), length):
+            at = before
+            for through in (*cuts, end):
+                at = batch(journal, at, through)
+            assert (at.gap, at.applied_seq) == (None, 210), cuts
+
+
+def test_a_snapshot_fills_the_gap_while_it_is_read_and_the_log_is_ahead() -> None:
+    journal, at = came_back()
+    planned(journal, "again")
+    for number in range(CHUNKS):
+        chunk(journal, "again", number)
+        at = batch(journal, at, journal.state.number - 1)  # capture is a record ahead
+    finished(journal, "again")
+    assert batch(journal, at, journal.state.number).gap is None
+
+
+def test_the_applied_sequence_passes_what_the_log_no_longer_has() -> None:
+    """Else the next batch would take the same gap for a new one, which the same snapshot may not fill."""
+    journal, at = came_back()
+    snapshot(journal, "again")
+    assert batch(journal, at, journal.state.number - 1).applied_seq == 200
+
+
+def test_what_is_trimmed_after_a_chunk_was_applied_is_a_gap_of_its_own() -> None:
+    journal, at = trimmed()
+    planned(journal, "again")
+    chunk(journal, "again", 0)
+    at = batch(journal, at, journal.state.number)
+    journal.plain(10, segments=(journal._segment(1, 1, 201, 210),))
+    journal.plain(events=(SegmentsRemoved(table_id=1, through_seq=210),))
+    with pytest.raises(LogTrimmed):
+        batch(journal, at, journal.state.number)
+
+
+def test_a_snapshot_that_the_message_asks_for_heals_a_target_that_lags_behind_its_own_record() -> None:
+    """As batches of former versions left it."""
+    journal, at = came_back()
+    snapshot(journal, "again")
+    at = replace(at, applied_record=journal.state.number - 1, gap=at.applied_record, schema_version=2)
+    with pytest.raises(LogTrimmed, match="from sequence 1 on"):
+        batch(journal, at, journal.state.number)
+    start = journal.state.number
+    snapshot(journal, "request")
+    for through in range(start, journal.state.number + 1):
+        at = batch(journal, at, through)
+    assert at.gap is None
+
+
+def test_the_end_of_a_snapshot_whose_forgotten_chunks_the_target_lost_fills_nothing() -> None:
+    """The target was put back to before a chunk that the log forgot; a later snapshot lets its batches go on, and may
+    be stopped. The former snapshot's end then proves nothing."""
+    journal, before = filled()
+    before = replace(before, applied_seq=200, applied_record=journal.state.number)
+    planned(journal, "half")
+    chunk(journal, "half", 0)
+    journal.plain(events=(Applied(table_id=1, applied_seq=200, applied_record=journal.state.number),))
+    chunk(journal, "half", 1)
+    chunk(journal, "half", 2)
+    finished(journal, "half")
+    planned(journal, "later")
+    at = batch(journal, before, journal.state.number)
+    assert at.gap is not None
+    journal.plain(events=(SnapshotEnded(snapshot_id="later", outcome="stopped"),))
+    with pytest.raises(LogTrimmed):
+        batch(journal, at, journal.state.number)
+
+
+def test_a_snapshot_that_was_planned_before_the_table_came_back_fills_nothing() -> None:
+    """What it read before is no longer in the log, even if no sequence lies between."""
+    journal, at = filled()
+    at = replace(at, applied_seq=200, applied_record=journal.state.number)
+    planned(journal, "before")
+    chunk(journal, "before", 0)
+    journal.plain(events=(TableStopped(table_id=1, seq=200, error="NoKey", message="", fix=""),))
+    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge_xid=9),))
+    chunk(journal, "before", 1)
+    chunk(journal, "before", 2)
+    finished(journal, "before")
+    with pytest.raises(LogTrimmed):
+        batch(journal, at, journal.state.number)

@@ -1,0 +1,263 @@
+"""Retention: floors over plain states, and the executor on a local folder."""
+
+import os
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.journals import TABLE_IDS, Journal, table_schema
+from tailrace import seams
+from tailrace.changelog import writer
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.paths import record_path, rollup_path, segment_path
+from tailrace.changelog.records import (
+    Applied,
+    ChunkRegistered,
+    Event,
+    Heartbeat,
+    Origin,
+    Segment,
+    SegmentsRemoved,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+    TableAdded,
+    TableRemoved,
+    Transactions,
+    TransactionsRemoved,
+    Truncated,
+)
+from tailrace.changelog.retention import Ages, Pins, floor, removal
+from tailrace.changelog.rollup import Rollups
+from tailrace.changelog.state import LogState, fold
+from tailrace.changelog.trim import sweep, trim, trim_journal
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import Fenced
+from tailrace.seams import SeamFailure
+from tailrace.storage import local
+from tailrace.storage.store import AlreadyExists, Storage
+
+HOUR = 3_600_000_000
+LATE = Ages(now=10 * HOUR, retention=HOUR, retry=HOUR)
+
+
+def log(*steps: tuple[Event, ...]) -> LogState:
+    """Table 1 with the segments 1..10, 11..20 and 21..30, then a record for each of `steps`."""
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in TABLE_IDS))
+    for first in (1, 11, 21):
+        segment = Segment(
+            table_id=1, schema_version=1, path=f"{first}", rows=10, size=7, first_seq=first, last_seq=first + 9
+        )
+        journal.plain(rows=10, segments=(segment,))
+    for events in steps:
+        journal.plain(events=events)
+    return journal.state
+
+
+def applied(seq: int, record: int = 4) -> tuple[Event, ...]:
+    return (Applied(table_id=1, applied_seq=seq, applied_record=record),)
+
+
+def snapshot(replay_point: int) -> tuple[Event, ...]:
+    return (
+        SnapshotPlanned(snapshot_id="s", tables=(1,)),
+        SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=9),
+        ChunkRegistered(
+            snapshot_id="s", table_id=1, chunk=0, lower=None, upper=None, path="c", rows=1, size=1,
+            schema_version=1, replay_point=replay_point, high=0,
+        ),
+    )  # fmt: skip
+
+
+FINISHED = (SnapshotTableFinished(snapshot_id="s", table_id=1, chunks=1, complete=True),)
+ENDED = (SnapshotEnded(snapshot_id="s", outcome="stopped"),)
+REMOVED = (TableRemoved(table_id=1, reason="excluded"),)
+ALL = ("1", "11", "21")
+
+CASES: dict[str, tuple[LogState, Pins, Ages, tuple[str, ...]]] = {
+    "nothing before the target has said anything": (log(), Pins(31), LATE, ()),
+    "everything applied and old": (log(applied(30)), Pins(31), LATE, ALL),
+    "what the target lacks stays": (log(applied(25)), Pins(31), LATE, ("1", "11")),
+    "what is young stays": (log(applied(30)), Pins(31), Ages(now=HOUR, retention=HOUR, retry=HOUR), ()),
+    "what a snapshot taken now would replay stays": (log(applied(30)), Pins(15), LATE, ("1",)),
+    "what a chunk being read may replay stays": (log(applied(30)), Pins(31, {1: 11}), LATE, ("1",)),
+    "a chunk of another table pins nothing here": (log(applied(30)), Pins(31, {2: 1}), LATE, ALL),
+    "what a registered chunk replays stays": (log(applied(30), snapshot(12)), Pins(31), LATE, ("1",)),
+    "an applied chunk pins while its snapshot goes on": (
+        log(snapshot(12), applied(30, 5)), Pins(31), LATE, ("1",),
+    ),
+    "a finish that is not applied pins": (log(snapshot(12), FINISHED, applied(30, 5)), Pins(31), LATE, ("1",)),
+    "an applied finish pins no more": (log(snapshot(12), FINISHED, applied(30, 6)), Pins(31), LATE, ALL),
+    "a stopped snapshot whose chunk is applied pins no more": (
+        log(snapshot(12), ENDED, applied(30, 5)), Pins(31), LATE, ALL,
+    ),
+    "a removed table pins nothing after the retry time": (log(REMOVED), Pins(31), LATE, ALL),
+    "a removed table pins until then": (
+        log(REMOVED), Pins(31), Ages(now=10 * HOUR, retention=HOUR, retry=20 * HOUR), (),
+    ),
+    "a table that is cut off keeps only what snapshots need": (
+        log(snapshot(12)), Pins(31, cut_off=frozenset({1})), LATE, ("1",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_segments_go_when_they_are_old_and_below_the_floor(case: str) -> None:
+    state, pins, ages, paths = CASES[case]
+    assert removal(state, pins, ages).paths == paths
+
+
+def test_an_idle_table_pins_nothing_and_a_truncate_goes_like_a_segment() -> None:
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5), TableAdded(table=table_schema(2), edge_xid=5)))
+    journal.plain(rows=1, events=(Truncated(table_id=1, seq=1, xid=1001),))
+    journal.plain(events=(Applied(table_id=1, applied_seq=1, applied_record=2),))
+    going = removal(journal.state, Pins(2), LATE)
+    assert going.events == (SegmentsRemoved(table_id=1, through_seq=1), TransactionsRemoved(through_seq=1))
+
+
+def test_transactions_stay_back_to_where_a_replay_point_may_still_fall() -> None:
+    state = log()
+    (event,) = removal(state, Pins(25, {2: 14}), LATE).events
+    assert event == TransactionsRemoved(through_seq=13)
+    after = fold(state, Journal.following(state, events=(event,)))
+    assert after.transactions.first_seqs[0] == 14
+    assert removal(after, Pins(25, {2: 14}), LATE).events == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> None:
+    random = Random(seed)
+    journal = Journal(random)
+    for _ in journal.records(25):
+        pass
+    state = journal.state
+    now = random.randint(state.transactions.removed_through + 1, state.last_seq + 1)
+    reading = {
+        t: random.randint(state.transactions.removed_through + 1, now) for t in TABLE_IDS if random.random() < 0.3
+    }
+    pins, ages = Pins(now, reading), Ages(now=HOUR, retention=0, retry=HOUR)
+    going = removal(state, pins, ages)
+    after = fold(state, Journal.following(state, events=going.events))
+    for table in state.tables.values():
+        low = floor(state, table, pins, ages)
+        kept = {s.segment.path for s in after.tables[table.table_id].segments}
+        assert {s.segment.path for s in table.segments if s.segment.last_seq >= low} <= kept
+        assert kept.isdisjoint(going.paths)
+        assert [c.chunk for c in after.tables[table.table_id].chunks] == [c.chunk for c in table.chunks]
+        points = [c.chunk.replay_point for c in table.chunks if c.chunk.replay_point > table.removed_through]
+        assert all(point > after.tables[table.table_id].removed_through for point in points)
+    first = min([now, *reading.values()])
+    assert [s for s in state.transactions.first_seqs if s >= first] == list(after.transactions.first_seqs)
+    assert removal(after, pins, ages).paths == ()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+
+
+def filled(storage: Storage) -> JournalWriter:
+    """Three applied segments of table 1 with their files."""
+    origin = Journal(Random(1)).origin().events[0]
+    assert isinstance(origin, Origin)
+    one = JournalWriter.create(storage, origin, 5, "a", clock=lambda: 1.0)
+    one.append(5, events=(TableAdded(table=table_schema(1), edge_xid=5),))
+    for seq in (1, 2, 3):
+        path = segment_path(table_schema(1), seq, seq, "ab")
+        storage.put(path, b"rows")
+        segment = Segment(table_id=1, schema_version=1, path=path, rows=1, size=4, first_seq=seq, last_seq=seq)
+        one.append(5, seq, transactions=Transactions(xids=(seq,), first_seqs=(seq,)), segments=(segment,))
+    one.append(5, events=(Applied(table_id=1, applied_seq=2, applied_record=3),))
+    return one
+
+
+def files(storage: Storage) -> list[str]:
+    return [path.rpartition("/")[2] for path, _ in storage.list("segments/")]
+
+
+def test_trim_records_the_removal_and_names_what_to_delete(storage: Storage) -> None:
+    one = filled(storage)
+    gone = trim(one, Pins(4), LATE)
+    assert gone.size == 8
+    storage.delete_many(gone.paths)
+    storage.delete_many(gone.paths)
+    assert files(storage) == ["3-3-ab.parquet"]
+    assert JournalReader.open(storage).state.tables[1].removed_through == 2
+    head = one.state.number
+    assert trim(one, Pins(4), LATE).events == ()
+    assert one.state.number == head
+
+
+def test_dying_between_record_and_deletion_leaves_what_the_sweep_finds(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = filled(storage)
+    monkeypatch.setattr(seams, "_plan", {"retention.after-event": ("fail", 1)})
+    with pytest.raises(SeamFailure):
+        trim(one, Pins(4), LATE)
+    monkeypatch.setattr(seams, "_plan", {})
+    assert len(files(storage)) == 3
+    being_written = segment_path(table_schema(1), 4, 9, "cd")
+    storage.put(being_written, b"rows")
+    state = JournalReader.open(storage).state
+    assert len(sweep(storage, state)) == 2
+    assert files(storage) == ["3-3-ab.parquet", "4-9-cd.parquet"]
+
+
+def test_the_sweep_takes_unfinished_files_of_dead_writers_only(storage: Storage) -> None:
+    one = filled(storage)
+    folder = Path(storage.access.prefix) / "segments" / "public.t-1"
+    for name, age in (("dead", 2 * local.ABANDONED), ("writing", 0.0)):
+        path = folder / f"{local.TEMPORARY}{name}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - age,) * 2)
+    assert len(sweep(storage, one.state)) == 1
+    assert [p.name for p in folder.glob(f"{local.TEMPORARY}*")] == [f"{local.TEMPORARY}writing"]
+
+
+def test_a_fenced_writer_deletes_nothing(storage: Storage) -> None:
+    one = filled(storage)
+    JournalWriter.claim(storage, "b")
+    with pytest.raises(Fenced):
+        trim(one, Pins(4), LATE)
+    assert len(files(storage)) == 3
+
+
+def test_old_records_below_a_roll_up_go_in_order_and_nobody_misses_them(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
+    now = [0.0]
+    origin = Journal(Random(1)).origin().events[0]
+    assert isinstance(origin, Origin)
+    one = JournalWriter.create(storage, origin, 5, "a", clock=lambda: now[0])
+    for hour in range(1, 20):
+        now[0] = hour * 3600.0
+        one.append(5 + hour, events=(Heartbeat(),))
+    assert Rollups.load(storage)[1].number == 19
+    monkeypatch.setattr(seams, "_plan", {"retention.between-records": ("fail", 4)})
+    with pytest.raises(SeamFailure):
+        trim_journal(storage, now=20 * HOUR, retention=8 * HOUR)
+    assert [n for n in range(20) if storage.exists(record_path(n))] == list(range(4, 20))
+    assert JournalReader.open(storage).state == one.state
+    monkeypatch.setattr(seams, "_plan", {})
+    assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 8
+    assert [n for n in range(20) if storage.exists(record_path(n))] == list(range(12, 20))
+    assert [path for path, _ in storage.list("journal/rollup/")] == [rollup_path(14), rollup_path(19)]
+    assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 0
+    assert JournalReader.open(storage).state == one.state
+    with pytest.raises(AlreadyExists):
+        JournalWriter.create(storage, origin, 5, "b")
+    assert not storage.exists(record_path(0))

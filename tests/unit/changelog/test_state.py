@@ -1,0 +1,439 @@
+"""The fold: random valid journals, and every kind of record that does not fit."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.journals import Journal, table_schema
+from tailrace.changelog.records import (
+    Applied,
+    ChunkRegistered,
+    EpochStarted,
+    Event,
+    Heartbeat,
+    Record,
+    SchemaChanged,
+    Segment,
+    SegmentsRemoved,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotSuspended,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+    TableAdded,
+    TableFingerprint,
+    TableRemoved,
+    TableStopped,
+    TableStored,
+    Transactions,
+    TransactionsRemoved,
+    Truncated,
+)
+from tailrace.changelog.state import KEPT_SNAPSHOTS, LogState, fold
+from tailrace.errors import CorruptLog
+
+RANDOM = st.integers(0, 2**32).map(Random)
+
+
+@settings(max_examples=60, deadline=None)
+@given(RANDOM, st.integers(1, 40))
+def test_a_journal_folds_the_same_at_once_through_json_and_through_roll_ups(random: Random, length: int) -> None:
+    journal = Journal(random)
+    at_once = stepwise = LogState()
+    for record in journal.records(length):
+        before = stepwise.model_dump_json()
+        again = Record.model_validate_json(record.model_dump_json())
+        assert again == record
+        at_once = fold(at_once, record)
+        after = fold(stepwise, again)
+        assert stepwise.model_dump_json() == before, "the old state was changed in place"
+        stepwise = LogState.model_validate_json(after.model_dump_json()) if random.random() < 0.5 else after
+        assert stepwise == at_once
+
+
+@settings(max_examples=60, deadline=None)
+@given(RANDOM)
+def test_the_state_names_exactly_the_segments_and_transactions_that_were_not_removed(random: Random) -> None:
+    journal = Journal(random)
+    state = LogState()
+    for record in journal.records(30):
+        state = fold(state, record)
+    for table in state.tables.values():
+        kept = {s.path: s for s in journal.segments[table.table_id] if s.last_seq > table.removed_through}
+        assert {s.segment.path for s in table.segments} == set(kept)
+        versions = {s.table.version for s in table.schemas}
+        assert {s.segment.schema_version for s in table.segments} <= versions
+        assert {c.chunk.schema_version for c in table.chunks} <= versions
+        assert all(c.record > table.applied_record for c in table.chunks)
+    known = dict(zip(state.transactions.first_seqs, state.transactions.xids, strict=True))
+    assert known == {s: x for s, x in journal.transactions if s > state.transactions.removed_through}
+
+
+def start() -> LogState:
+    """Table 1 and 2 captured, ten sequences, a snapshot `s` of table 1 started, a chunk registered."""
+    journal = Journal(Random(1))
+    state = LogState()
+    events: tuple[Event, ...] = tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2))
+    plan = (
+        SnapshotPlanned(snapshot_id="s", tables=(1,)),
+        SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=1),
+    )
+    for record in (journal.origin(), journal.plain(events=events), journal.plain(rows=10), journal.plain(events=plan)):
+        state = fold(state, record)
+    return fold(state, good(state, events=(chunk(0),)))
+
+
+def chunk(number: int, **changes: Any) -> ChunkRegistered:
+    values: dict[str, Any] = {
+        "snapshot_id": "s", "table_id": 1, "chunk": number, "lower": None, "upper": None, "path": None, "rows": 3,
+        "size": 0, "schema_version": 1, "replay_point": 4 + number, "high": 0,
+    }  # fmt: skip
+    return ChunkRegistered(**{**values, **changes})
+
+
+def good(state: LogState, rows: int = 0, **changes: Any) -> Record:
+    first, last = state.last_seq + 1, state.last_seq + rows
+    transactions = Transactions(xids=(50,), first_seqs=(first,)) if rows else Transactions()
+    values: dict[str, Any] = {
+        "number": state.number + 1, "epoch": state.epoch, "nonce": state.nonce, "first_seq": first, "last_seq": last,
+        "position": state.position, "written_at": 0, "transactions": transactions,
+    }  # fmt: skip
+    return Record(**{**values, **changes})
+
+
+def segment(state: LogState, **changes: Any) -> Segment:
+    values: dict[str, Any] = {
+        "table_id": 1, "schema_version": 1, "path": "p", "rows": 1, "size": 1,
+        "first_seq": state.last_seq + 1, "last_seq": state.last_seq + 1,
+    }  # fmt: skip
+    return Segment(**{**values, **changes})
+
+
+def finish(**changes: Any) -> SnapshotTableFinished:
+    values: dict[str, Any] = {"snapshot_id": "s", "table_id": 1, "chunks": 1, "complete": True}
+    return SnapshotTableFinished(**{**values, **changes})
+
+
+def with_segment(**changes: Any) -> Callable[[LogState], Record]:
+    return lambda s: good(s, rows=3, segments=(segment(s, **changes),))
+
+
+def with_events(*events: Event) -> Callable[[LogState], Record]:
+    return lambda s: good(s, rows=3, events=events)
+
+
+def planned(snapshot: str, tables: tuple[int, ...]) -> SnapshotPlanned:
+    return SnapshotPlanned(snapshot_id=snapshot, tables=tables)
+
+
+def stopped(table_id: int, seq: int) -> TableStopped:
+    return TableStopped(table_id=table_id, seq=seq, error="NoKey", message="m", fix="f")
+
+
+CORRUPTIONS: dict[str, Callable[[LogState], Record]] = {
+    "a gap in the numbers": lambda s: good(s, number=s.number + 2),
+    "a number twice": lambda s: good(s, number=s.number),
+    "a lower epoch": lambda s: good(s, epoch=-1),
+    "two writers in one epoch": lambda s: good(s, nonce="other"),
+    "an epoch without its event": lambda s: good(s, epoch=s.epoch + 1),
+    "an epoch event without an epoch": lambda s: good(s, events=(EpochStarted(),)),
+    "a second origin": lambda s: good(s, events=(Journal(Random(1)).origin().events)),
+    "a gap in the sequences": lambda s: good(s, first_seq=s.last_seq + 2, last_seq=s.last_seq + 2),
+    "sequences that go back": lambda s: good(s, last_seq=s.last_seq - 1),
+    "a position that goes back": lambda s: good(s, position=s.position - 1),
+    "changes without a transaction": lambda s: good(s, rows=2, transactions=Transactions()),
+    "a transaction without changes": lambda s: good(s, transactions=Transactions(xids=(1,), first_seqs=(11,))),
+    "arrays of two lengths": lambda s: good(s, rows=2, transactions=Transactions(xids=(1, 2), first_seqs=(11,))),
+    "changes before the first transaction": lambda s: good(
+        s, rows=2, transactions=Transactions(xids=(1,), first_seqs=(s.last_seq + 2,))
+    ),
+    "transactions that do not rise": lambda s: good(
+        s, rows=2, transactions=Transactions(xids=(1, 2), first_seqs=(s.last_seq + 1, s.last_seq + 1))
+    ),
+    "commit times reversed": lambda s: good(s, rows=1, commit_time=(2, 1)),
+    "a segment of an unknown table": with_segment(table_id=9),
+    "a segment of an unknown version": with_segment(schema_version=2),
+    "a segment before the record": with_segment(first_seq=10),
+    "a segment after the record": with_segment(last_seq=14),
+    "a segment without rows": with_segment(rows=0),
+    "a segment with too many rows": with_segment(rows=2),
+    "overlapping segments": lambda s: good(s, rows=3, segments=(segment(s), segment(s))),
+    "a segment above its schema version": lambda s: good(
+        s,
+        rows=3,
+        segments=(segment(s, last_seq=s.last_seq + 2),),
+        events=(SchemaChanged(table=table_schema(1, 2), seq=s.last_seq + 1),),
+    ),
+    "a segment above the table's stop": lambda s: good(
+        s, rows=3, segments=(segment(s),), events=(stopped(1, s.last_seq),)
+    ),
+    "a table added twice": with_events(TableAdded(table=table_schema(1), edge_xid=5)),
+    "a new table with version 2": with_events(TableAdded(table=table_schema(3, 2), edge_xid=5)),
+    "an unknown table removed": with_events(TableRemoved(table_id=9, reason="r")),
+    "a table removed twice": with_events(TableRemoved(table_id=1, reason=""), TableRemoved(table_id=1, reason="")),
+    "a table stopped in the future": with_events(stopped(1, 99)),
+    "a skipped schema version": with_events(SchemaChanged(table=table_schema(1, 3), seq=11)),
+    "a schema change before the record": with_events(SchemaChanged(table=table_schema(1, 2), seq=9)),
+    "a truncate outside the record": with_events(Truncated(table_id=1, seq=10, xid=50)),
+    "a truncate twice": with_events(Truncated(table_id=1, seq=11, xid=50), Truncated(table_id=1, seq=11, xid=50)),
+    "applied in the future": with_events(Applied(table_id=1, applied_seq=3, applied_record=99)),
+    "applied of an unknown table": with_events(Applied(table_id=9, applied_seq=3, applied_record=1)),
+    "segments removed in the future": with_events(SegmentsRemoved(table_id=1, through_seq=99)),
+    "transactions removed in the future": with_events(TransactionsRemoved(through_seq=99)),
+    "a snapshot planned twice": with_events(planned("s", (1,))),
+    "a snapshot of an unknown table": with_events(planned("t", (9,))),
+    "a table started twice": with_events(
+        SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=None, estimated_rows=0)
+    ),
+    "a chunk of an unknown snapshot": with_events(chunk(1, snapshot_id="t")),
+    "a chunk of a table not covered": with_events(chunk(1, table_id=2)),
+    "a chunk before the start": with_events(planned("t", (2,)), chunk(1, snapshot_id="t", table_id=2)),
+    "a chunk twice": with_events(chunk(0)),
+    "a chunk whose high was not reached": with_events(chunk(1, high=10**9)),
+    "a replay point in the future": with_events(chunk(1, replay_point=15)),
+    "a replay point below the kept log": with_events(SegmentsRemoved(table_id=1, through_seq=5), chunk(1)),
+    "a replay point below the known transactions": with_events(TransactionsRemoved(through_seq=5), chunk(1)),
+    "a chunk of an unknown version": with_events(chunk(1, schema_version=2)),
+    "a chunk of a removed table": with_events(TableRemoved(table_id=1, reason="r"), chunk(1)),
+    "a finish that misses chunks": with_events(finish(chunks=2)),
+    "a finish twice": with_events(finish(), finish()),
+    "a chunk after the finish": with_events(finish(), chunk(1)),
+    "an end twice": with_events(*[SnapshotEnded(snapshot_id="s", outcome="stopped")] * 2),
+    "a pause after the end": with_events(
+        SnapshotEnded(snapshot_id="s", outcome="stopped"), SnapshotSuspended(snapshot_id="s", suspended=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CORRUPTIONS)
+def test_a_record_that_does_not_fit_is_refused(kind: str) -> None:
+    state = start()
+    with pytest.raises(CorruptLog, match=r"journal record"):
+        fold(state, CORRUPTIONS[kind](state))
+
+
+def test_the_records_that_the_corruptions_spoil_would_fit() -> None:
+    state = start()
+    assert fold(state, good(state, rows=3, segments=(segment(state),), events=(Heartbeat(), chunk(1)))).last_seq == 13
+    assert fold(state, good(state, events=(finish(),))).tables[1].finishes[0].complete
+
+
+def test_a_journal_begins_with_its_origin() -> None:
+    with pytest.raises(CorruptLog, match="origin"):
+        fold(LogState(), good(LogState(), epoch=0))
+
+
+def test_another_format_version_is_refused() -> None:
+    record = Journal(Random(1)).origin()
+    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 2}),)})
+    with pytest.raises(CorruptLog, match="format version 2"):
+        fold(LogState(), newer)
+
+
+def test_a_finish_holds_the_snapshots_chunks_also_those_that_the_target_already_has() -> None:
+    state = start()
+    registered = state.number
+    state = fold(state, good(state, events=(chunk(1), Applied(table_id=1, applied_seq=10, applied_record=registered))))
+    assert [c.chunk.chunk for c in state.tables[1].chunks] == [1]
+    state = fold(state, good(state, events=(finish(chunks=2),)))
+    (finished,) = state.tables[1].finishes
+    assert finished.replay_point == 4
+    assert [(c.chunk.chunk, c.record) for c in finished.chunks] == [(0, registered), (1, registered + 1)]
+    done = Applied(table_id=1, applied_seq=10, applied_record=state.number)
+    state = fold(state, good(state, events=(done,)))
+    assert not state.tables[1].chunks and not state.tables[1].finishes
+    assert state.tables[1].forgotten_record == registered + 2
+
+
+def test_the_end_of_a_partial_snapshot_that_is_forgotten_is_missed_by_no_target() -> None:
+    """It brings the table nothing: the target covers its record without a commit, and stays at the chunk's."""
+    state = start()
+    registered = state.number
+    state = fold(state, good(state, events=(finish(complete=False),)))
+    state = fold(state, good(state, events=(Applied(table_id=1, applied_seq=10, applied_record=state.number),)))
+    assert (state.tables[1].finishes, state.tables[1].forgotten_record) == ((), registered)
+
+
+def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:
+    state = start()
+    state = fold(state, good(state, rows=2, segments=(segment(state),), events=(planned("t", (2,)),)))
+    state = fold(state, good(state, events=(TableRemoved(table_id=1, reason="r"),)))
+    state = fold(state, good(state, rows=3, events=(TableAdded(table=table_schema(1, 2), edge_xid=60),)))
+    table = state.tables[1]
+    assert (table.removed_through, len(table.segments), table.removed, table.ended_at) == (12, 0, False, None)
+    assert table.schema.version == 2
+
+
+def test_only_the_newest_ended_snapshots_are_remembered() -> None:
+    state = start()
+    for number in range(KEPT_SNAPSHOTS + 5):
+        events = (planned(f"n{number}", (2,)), SnapshotEnded(snapshot_id=f"n{number}", outcome="completed"))
+        state = fold(state, good(state, events=events))
+    assert list(state.snapshots) == ["s", *(f"n{i}" for i in range(5, KEPT_SNAPSHOTS + 5))]
+
+
+def test_the_outcome_of_a_request_is_not_forgotten_for_repairs() -> None:
+    state = start()
+    for number in range(KEPT_SNAPSHOTS + 5):
+        request = "asked" if number == 0 else None
+        plan = planned(f"n{number}", (2,)).model_copy(update={"request": request})
+        events = (plan, SnapshotEnded(snapshot_id=f"n{number}", outcome="completed"))
+        state = fold(state, good(state, events=events))
+    assert "n0" in state.snapshots and "n4" not in state.snapshots and "n5" in state.snapshots
+
+
+def test_a_table_that_could_not_be_read_whole_is_known_longer_than_its_snapshot() -> None:
+    state = start()
+    failed = SnapshotTableFinished(snapshot_id="w", table_id=2, chunks=0, complete=False, error="ReadRefused: no right")
+    ended = SnapshotEnded(snapshot_id="w", outcome="failed")
+    state = fold(state, good(state, events=(planned("w", (2,)), failed, ended)))
+    for number in range(KEPT_SNAPSHOTS + 1):
+        part = planned(f"n{number}", (2,)).model_copy(update={"where": "id < 5"})
+        stop = SnapshotEnded(snapshot_id=part.snapshot_id, outcome="stopped")
+        state = fold(state, good(state, events=(part, stop)))
+    assert "w" not in state.snapshots
+    assert state.tables[2].unread == "ReadRefused: no right"
+    assert state.tables[1].unread is None
+
+
+def test_a_snapshot_is_remembered_until_targets_hold_its_end_and_have_passed_the_chunks_it_makes_up_for() -> None:
+    state = start()
+    state = fold(state, good(state, events=(finish(), SnapshotEnded(snapshot_id="s", outcome="completed"))))
+    plan = planned("lost", (1,)).model_copy(update={"reason": "repair", "makes_up_for": (("s", 0),)})
+    state = fold(state, good(state, events=(plan, SnapshotEnded(snapshot_id="lost", outcome="completed"))))
+
+    def later(state: LogState, name: str) -> LogState:
+        for number in range(KEPT_SNAPSHOTS + 5):
+            events = (planned(f"{name}{number}", (2,)), SnapshotEnded(snapshot_id=f"{name}{number}", outcome="stopped"))
+            state = fold(state, good(state, events=events))
+        return state
+
+    state = later(state, "n")
+    assert {"s", "lost"} < set(state.snapshots)
+    done = Applied(table_id=1, applied_seq=10, applied_record=state.number)
+    state = later(fold(state, good(state, events=(done,))), "m")
+    assert not {"s", "lost"} & set(state.snapshots)
+
+
+def test_commit_times_are_kept_for_records_that_a_table_has_still_to_apply() -> None:
+    state = start()
+    for number in range(4):
+        records = good(state, rows=1, segments=(segment(state),), commit_time=(number, number))
+        state = fold(state, records)
+    applied = Applied(table_id=1, applied_seq=12, applied_record=state.number - 2)
+    state = fold(state, good(state, events=(applied,)))
+    assert [oldest for _, oldest in state.commit_times.lines().tolist()] == [2, 3]
+
+
+def test_a_fingerprint_takes_the_place_of_the_files_of_older_versions_and_ends_with_the_table() -> None:
+    state = start()
+    table_id = next(iter(state.tables))
+    parts = {"file": {"7": "70"}, "partition": {}}
+    for event in (TableStored(table_id=table_id, files="f"), TableFingerprint(table_id=table_id, parts=parts)):
+        state = fold(state, Record.model_validate_json(good(state, events=(event,)).model_dump_json()))
+    found = LogState.model_validate_json(state.model_dump_json()).tables[table_id]
+    assert (found.files, found.fingerprint) == (None, parts)
+    state = fold(state, good(state, events=(TableRemoved(table_id=table_id, reason=""),)))
+    with pytest.raises(CorruptLog, match="no longer captured"):
+        fold(state, good(state, events=(TableFingerprint(table_id=table_id, parts={}),)))
+
+
+def stop(snapshot_id: str) -> SnapshotEnded:
+    return SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="stopped by request")
+
+
+def joined(*later: Event) -> LogState:
+    """Table 2 is taken in again for the resync "r", then follows what is given."""
+    state = start()
+    asked = planned("r", (2,)).model_copy(update={"resync": True, "request": "r"})
+    state = fold(state, good(state, events=(asked,)))
+    added = TableAdded(table=table_schema(2, 2), edge_xid=60, snapshot=False, resync="r")
+    state = fold(state, good(state, events=(TableRemoved(table_id=2, reason="resync"), added)))
+    for event in later:
+        state = fold(state, good(state, events=(event,)))
+    return state
+
+
+def test_a_resync_that_is_stopped_after_it_emptied_the_target_leaves_a_word() -> None:
+    unread = joined(stop("r")).tables[2].unread
+    assert unread == "snapshot r ended before it had read the whole table: stopped by request"
+
+
+@pytest.mark.parametrize("reason", ["initial", "schema", "repair"])
+def test_a_snapshot_that_tailrace_ordered_is_not_stopped_without_a_word(reason: str) -> None:
+    state = joined(planned("own", (2,)).model_copy(update={"reason": reason}), stop("r"))
+    assert state.tables[2].unread is None, "another one is to read the table"
+    state = fold(state, good(state, events=(stop("own"),)))
+    assert state.tables[2].unread is not None
+
+
+def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:
+    state = start()
+    state = fold(state, good(state, events=(planned("q", (2,)).model_copy(update={"request": "q"}),)))
+    assert fold(state, good(state, events=(stop("q"),))).tables[2].unread is None
+
+
+def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_failed() -> None:
+    chunk = ChunkRegistered(
+        snapshot_id="old", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
+        replay_point=11, high=1,
+    )  # fmt: skip
+    state = joined(
+        stop("r"),
+        planned("old", (2,)),
+        SnapshotTableStarted(snapshot_id="old", table_id=2, max_key=None, estimated_rows=9),
+        chunk,
+        planned("new", (2,)),
+        SnapshotTableFinished(snapshot_id="new", table_id=2, chunks=0, complete=False, error="no right"),
+        SnapshotTableFinished(snapshot_id="old", table_id=2, chunks=1, complete=True),
+    )
+    assert state.tables[2].unread == "no right"
+
+
+def registering(state: LogState, ordinals: list[int]) -> LogState:
+    for ordinal in ordinals:
+        chunk = ChunkRegistered(
+            snapshot_id="many", table_id=2, chunk=ordinal, lower=None, upper=None, path="p", rows=3, size=9,
+            schema_version=1, replay_point=11, high=1,
+        )  # fmt: skip
+        state = fold(state, good(state, events=(chunk,)))
+    return state
+
+
+def many() -> LogState:
+    state = start()
+    begun = SnapshotTableStarted(snapshot_id="many", table_id=2, max_key=None, estimated_rows=9)
+    return fold(state, good(state, events=(planned("many", (2,)), begun)))
+
+
+@pytest.mark.parametrize("again", [0, 3, 5])
+def test_no_chunk_is_registered_twice_in_whatever_order_they_come(again: int) -> None:
+    state = registering(many(), [3, 0, 5, 2, 1])
+    with pytest.raises(CorruptLog, match="registered already"):
+        registering(state, [again])
+    part = state.snapshots["many"].tables[2]
+    old = part.model_copy(update={"next_chunk": None, "missing": ()})
+    snapshot = state.snapshots["many"].model_copy(update={"tables": {2: old}})
+    state = state.model_copy(update={"snapshots": {**state.snapshots, "many": snapshot}})
+    with pytest.raises(CorruptLog, match="registered already"):
+        registering(state, [again])
+    whole = registering(state, [4, 6]).snapshots["many"].tables[2]
+    assert (whole.next_chunk, whole.missing) == (7, ())
+
+
+def test_a_chunk_is_registered_without_a_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12,000 chunks took 12 s, most of it to see that none of them was there already."""
+    state = registering(many(), list(range(200)))
+    seen: list[int] = []
+
+    def ordinal(chunk: ChunkRegistered) -> int:
+        seen.append(1)
+        return int(chunk.__dict__["chunk"])
+
+    monkeypatch.setattr(ChunkRegistered, "chunk", property(ordinal), raising=False)
+    registering(state, [200])
+    assert 0 < len(seen) < 20

@@ -1,0 +1,246 @@
+"""What the commands refuse before anything is started, and whom they speak with."""
+
+import http.server
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from support.resources import replicator, request
+from tailrace.capture.renewal import Renewal
+from tailrace.changelog.records import EpochStarted, Origin
+from tailrace.changelog.writer import JournalWriter
+from tailrace.cli import main as cli
+from tailrace.cli.client import DriverClient
+from tailrace.contract.manifest import load
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.status import SnapshotStatus, Status
+from tailrace.driver import launch
+from tailrace.driver.control import DriverControl
+from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.server import Server
+from tailrace.errors import InvalidManifest
+from tailrace.storage.store import Storage
+
+
+def written(folder: Path, name: str, *documents: object) -> str:
+    path = folder / name
+    path.write_text("\n---\n".join(json.dumps(document) for document in documents))
+    return str(path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
+
+
+def test_a_request_for_a_replicator_that_the_files_do_not_hold_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "m.yaml", replicator(), request("again", replicator="shopp"))
+    text = refused(capsys, "run", "-f", path, "--run-dir", str(tmp_path / "run"))
+    assert "'again'" in text and "'shopp'" in text and "Fix:" in text
+
+
+def test_two_files_with_the_same_resource_are_refused_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [written(tmp_path, file, replicator(), request()) for file in ("a.yaml", "b.yaml")]
+    text = refused(capsys, "run", "-f", paths[0], "-f", paths[1], "--run-dir", str(tmp_path / "run"))
+    assert "two Replicators are called 'shop'" in text
+
+
+@pytest.mark.parametrize("listen", ["8080x", "127.0.0.1:70000", "[::1]:8080", "localhost"])
+def test_a_wrong_address_to_listen_on_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], listen: str) -> None:
+    path = written(tmp_path, "m.yaml", replicator())
+    assert listen in refused(capsys, "run", "-f", path, "--listen", listen, "--run-dir", str(tmp_path / "run"))
+
+
+def test_what_narrows_a_snapshot_is_not_dropped_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "m.yaml", replicator(), request())
+    text = refused(capsys, "snapshot", "-f", path, "--where", "id < 5", "--chunk-rows", "9")
+    assert "--where, --chunk-rows without --tables" in text
+
+
+def test_a_wrong_snapshot_of_the_command_line_is_named_without_a_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "m.yaml", replicator())
+    text = refused(capsys, "snapshot", "-f", path, "--tables", "public.a", "--where", "id < 5", "--keys", "1")
+    assert text.startswith("tailrace: InvalidManifest: command line: ") and "document" not in text
+    assert ". Fix: " in text and ".. Fix" not in text
+
+
+def test_a_pattern_without_a_dot_is_one_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "m.yaml", replicator(tables={"include": ["orders"]}))
+    text = refused(capsys, "run", "-f", path, "--run-dir", str(tmp_path / "run"))
+    assert "spec.tables.include.0 is 'orders'" in text and "at least 1 item" not in text
+
+
+def test_help_says_when_a_run_to_the_end_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["run", "--help"]):
+        with pytest.raises(SystemExit):
+            cli.main(arguments)
+        text = " ".join(capsys.readouterr().out.split())
+        assert "1 if a table failed" in text and "then exit 0" not in text
+    assert str(InvalidManifest("no such file", "Mount the Secret.")) == (
+        "InvalidManifest: no such file. Fix: Mount the Secret."
+    )
+    assert str(InvalidManifest("no such file.")) == "InvalidManifest: no such file"
+
+
+def settings(tmp_path: Path, **more: object) -> launch.Settings:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir(exist_ok=True)
+    manifest = load(Path(written(tmp_path, "m.yaml", replicator())))
+    return launch.Settings(manifest.replicator(), (), folder, **more)  # type: ignore[arg-type]
+
+
+def test_a_taken_port_and_an_unusable_token_file_are_named_with_a_fix(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidManifest, match=f"127.0.0.1:{port}.*--listen"):
+            launch.server(settings(tmp_path, port=port), DriverControl("shop"))
+    empty = tmp_path / "token"
+    for make in (lambda: None, lambda: empty.write_text("\n")):
+        make()
+        with pytest.raises(InvalidManifest, match=f"{empty}"):
+            launch.server(settings(tmp_path, token_file=empty), DriverControl("shop"))
+
+
+class Ended(DriverControl):
+    def status(self) -> Status:
+        shot = SnapshotStatus(id="done", reason="request", state="Completed")
+        return Status(name="shop", state="Running", started_at=1, updated_at=2, snapshots=(shot,))
+
+
+def test_a_snapshot_that_has_ended_cannot_be_paused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    server = Server(Ended("shop"), "127.0.0.1", 0, folder.make_token())
+    server.start()
+    folder.announce(server.url, None)
+    path = written(tmp_path, "m.yaml", replicator())
+    try:
+        text = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path), "done")
+    finally:
+        server.close()
+    assert "done has ended: Completed" in text
+
+
+HEARD: list[str | None] = []
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        HEARD.append(self.headers.get("Authorization"))
+        self.send_error(502)
+
+    do_PUT = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    folder = RunFolder(tmp_path)
+    server = Server(Ended("shop"), "127.0.0.1", 0, folder.make_token())
+    server.start()
+    folder.announce(server.url, None)
+    try:
+        assert DriverClient.of(folder).status().name == "shop"
+    finally:
+        server.close()
+        proxy.shutdown()
+        proxy.server_close()
+    assert HEARD == []
+
+
+def change_log(folder: Path, owner: str) -> JournalWriter:
+    """One that this owner made."""
+    origin = Origin(
+        log_id="l", system_identifier="7", timeline=1, database="d", slot="tailrace_shop_1", publication="p",
+        slot_created=True, owner=owner,
+    )  # fmt: skip
+    return JournalWriter.create(Storage.open(StorageConfig(location=(folder / "log").as_uri())), origin, 5, "n")
+
+
+def resync_all(folder: Path, name: str = "shop", **metadata: str) -> int:
+    """While no process runs."""
+    document = replicator(name, storage={"location": (folder / "log").as_uri()})
+    document["metadata"] |= metadata
+    path = written(folder, "m.yaml", document)
+    return cli.main(["resync", "-f", path, "--run-dir", str(folder / "run"), "--all"])
+
+
+def noted(folder: Path) -> bool:
+    return Renewal.read(Storage.open(StorageConfig(location=(folder / "log").as_uri()))) is not None
+
+
+@pytest.mark.parametrize(
+    ("owner", "metadata"),
+    [
+        ("shop", {"uid": "u1"}),
+        ("team/shop@u1", {"namespace": "other"}),
+        ("team/shop@u1", {"namespace": "team", "uid": "u2"}),
+        ("team/cart@u1", {}),
+        ("cart", {}),
+    ],
+)
+def test_a_resync_of_everything_is_not_noted_in_the_change_log_of_another_owner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], owner: str, metadata: dict[str, str]
+) -> None:
+    change_log(tmp_path, owner)
+    assert resync_all(tmp_path, **metadata) == 10
+    text = capsys.readouterr().err
+    assert f"SourceRefused: the change log at file://{tmp_path}/log belongs to Replicator '{owner}'" in text
+    assert "Fix:" in text and not noted(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("owner", "metadata"),
+    [
+        ("shop", {}),
+        # Outside Kubernetes the manifest of an object there does not hold its uid.
+        ("team/shop@u1", {}),
+        ("team/shop@u1", {"namespace": "team"}),
+        ("team/shop@u1", {"namespace": "team", "uid": "u1"}),
+    ],
+)
+def test_a_resync_of_everything_is_noted_in_its_own_change_log_and_says_what_becomes_of_the_slot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], owner: str, metadata: dict[str, str]
+) -> None:
+    change_log(tmp_path, owner)
+    assert resync_all(tmp_path, **metadata) == 0
+    text = capsys.readouterr().out
+    assert "drops the slot tailrace_shop_1, even a healthy one" in text and noted(tmp_path)
+
+
+def test_a_resync_of_everything_is_noted_in_a_log_that_its_owner_released(tmp_path: Path) -> None:
+    change_log(tmp_path, "cart")
+    storage = Storage.open(StorageConfig(location=(tmp_path / "log").as_uri()))
+    JournalWriter.claim(storage, "dropper", started=EpochStarted(owner="cart", released=True))
+    assert resync_all(tmp_path) == 0 and noted(tmp_path)
+
+
+def test_without_a_change_log_a_resync_of_everything_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert resync_all(tmp_path) == 2
+    text = capsys.readouterr().err
+    assert f"there is no change log at file://{tmp_path}/log" in text and "storage.location" in text
+    assert not noted(tmp_path)

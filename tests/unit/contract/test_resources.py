@@ -1,0 +1,47 @@
+"""The resource models: what users may write, and what they are told when they may not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from support.resources import POD, RIGHT, UNKNOWN, WRONG, Refused, replicator
+from tailrace.contract.resources import Replicator, SnapshotRequest
+from tailrace.spark.session import settings
+
+KINDS: dict[str, type[Replicator] | type[SnapshotRequest]] = {
+    "Replicator": Replicator,
+    "SnapshotRequest": SnapshotRequest,
+}
+
+
+def read(document: dict[str, Any]) -> Replicator | SnapshotRequest:
+    return KINDS[document["kind"]].model_validate(document)
+
+
+def test_a_minimal_replicator_has_the_documented_defaults() -> None:
+    spec = Replicator.model_validate(replicator()).spec
+    assert (spec.source.port, spec.snapshot.initial, spec.suspend) == (5432, True, False)
+    assert (spec.deletion_policy, spec.image_pull_policy, spec.executors.count) == ("Retain", "IfNotPresent", 1)
+    assert spec.storage.path_style
+
+
+@pytest.mark.parametrize("document", RIGHT, ids=lambda document: document["metadata"]["name"])
+def test_camel_case_outside_round_trips(document: dict[str, Any]) -> None:
+    one = read(document)
+    assert read(one.model_dump(by_alias=True, mode="json")) == one
+
+
+@pytest.mark.parametrize("case", [*WRONG, *UNKNOWN], ids=lambda case: case.name)
+def test_a_wrong_manifest_is_refused_by_name(case: Refused) -> None:
+    with pytest.raises(ValidationError) as caught:
+        read(case.document)
+    assert case.model in str(caught.value)
+
+
+def test_what_concerns_pods_changes_nothing_outside_kubernetes(tmp_path: Path) -> None:
+    plain = POD.keys() - {"cores", "memory"}
+    given = Replicator.model_validate(replicator(driver=POD, executors=POD, image="x", serviceAccountName="y"))
+    bare = Replicator.model_validate(replicator(driver={k: v for k, v in POD.items() if k not in plain}))
+    assert settings(given.spec, tmp_path, {}) == settings(bare.spec, tmp_path, {})

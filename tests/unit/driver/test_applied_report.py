@@ -1,0 +1,104 @@
+from typing import cast
+
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import Applied
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.status import Fault
+from tailrace.driver.applied_report import Reporter
+from tailrace.errors import Retry
+
+
+class Client:
+    def __init__(self) -> None:
+        self.told: list[tuple[Applied, ...]] = []
+        self.cut_off: list[int] = []
+        self.away = False
+
+    def report_applied(self, tables: list[Applied], cut_off: list[int]) -> None:
+        if self.away:
+            raise Retry("capture is starting")
+        self.cut_off = cut_off
+        self.told.append(tuple(tables))
+
+
+def log(table: TableLog) -> LogState:
+    return LogState.model_construct(tables={table.table_id: table})
+
+
+def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
+    now, client, progress = [0.0], Client(), Progress()
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0], lambda: now[0])
+    state = log(TableLog.model_construct(table_id=7))
+    reporter.tell(state)
+    assert client.told == []
+    progress.put(7, TableProgress(applied_seq=4, applied_record=9, committed_record=8))
+    now[0] += 3
+    client.away = True
+    reporter.tell(state)
+    client.away = False
+    now[0] += 3
+    reporter.tell(state)
+    told = (Applied(table_id=7, applied_seq=4, applied_record=9),)
+    assert client.told == [told]
+    now[0] += 3
+    reporter.tell(state)
+    assert client.told == [told, told], "capture may have died before it was recorded"
+    state = log(TableLog.model_construct(table_id=7, applied_seq=4, applied_record=9))
+    progress.put(7, TableProgress(applied_seq=4, applied_record=12, committed_record=8))
+    now[0] += 3
+    reporter.tell(state)
+    assert len(client.told) == 2, "a record that brought the table nothing calls for no report"
+
+
+def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_off_until_it_heals() -> None:
+    now, client, progress = [0.0], Client(), Progress()
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0], lambda: now[0])
+    state = log(TableLog.model_construct(table_id=7))
+    for now[0] in (10.0, 50.0, 69.0):
+        progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
+        reporter.tell(state)
+    assert client.cut_off == [], "not yet"
+    now[0] = 75.0
+    reporter.tell(state)
+    assert client.cut_off == [7]
+    client.cut_off = []  # capture has started again
+    now[0] = 78.0
+    reporter.tell(state)
+    assert client.cut_off == [7]
+    progress.put(7, TableProgress())
+    now[0] = 80.0
+    reporter.tell(state)
+    assert client.cut_off == []
+
+
+def test_a_table_that_fails_with_two_names_in_turn_is_cut_off_like_any_other() -> None:
+    """The retry time began again with each change of the name."""
+    now, client, progress = [0.0], Client(), Progress()
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0], lambda: now[0])
+    state = log(TableLog.model_construct(table_id=7))
+    for number in range(8):
+        now[0] = 10.0 + 9 * number
+        name = ("Retry", "OutcomeUnknown")[number % 2]
+        progress.fail(7, Fault(name=name, message="m", since=now[0]), stopped=False)
+        reporter.tell(state)
+    assert client.cut_off == [7]
+    fault = progress.of(7).fault
+    assert fault is not None and (fault.name, fault.since, fault.count) == ("OutcomeUnknown", 10.0, 8)
+    progress.put(7, TableProgress())
+    progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
+    now[0] += 9
+    reporter.tell(state)
+    assert client.cut_off == [], "the retry time begins again after a success"
+
+
+def test_a_clock_that_is_set_back_by_a_day_holds_no_report_up() -> None:
+    """Without reports the log is not trimmed."""
+    wall, now, client, progress = [1_000_000.0], [5.0], Client(), Progress()
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: wall[0], lambda: now[0])
+    reporter.tell(log(TableLog.model_construct(table_id=7)))
+    progress.put(7, TableProgress(applied_seq=4, applied_record=9, committed_record=8))
+    wall[0] -= 86_400
+    now[0] += 3
+    reporter.tell(log(TableLog.model_construct(table_id=7)))
+    assert len(client.told) == 1

@@ -1,0 +1,144 @@
+"""What the running driver answers to requests for snapshots and for its status."""
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+from tailrace.apply.progress import TableProgress
+from tailrace.capture.client import CaptureClient, CaptureGone
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Column, SnapshotPlanned, TableSchema
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace.contract.status import Counters, Fault
+from tailrace.driver.control import DriverControl
+from tailrace.driver.server import Conflict
+from tailrace.errors import InvalidManifest
+
+BODY = SnapshotBody(name="again", spec=SnapshotRequestSpec(replicator="shop", tables=("s.t7",), chunk_rows=5))
+
+
+def table(table_id: int, **more: object) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
+    logged = LoggedSchema(record=1, after_seq=0, table=schema)
+    values = {"added_record": 1, "edge_xid": 1, "initial_snapshot": False, "schemas": (logged,)}
+    return TableLog.model_validate({"table_id": table_id} | values | more)
+
+
+class Journal:
+    def __init__(self, *tables: TableLog) -> None:
+        self.state = LogState(number=9, tables={t.table_id: t for t in tables})
+
+    def refresh(self) -> LogState:
+        return self.state
+
+    def record(self, plan: SnapshotPlanned, **more: object) -> None:
+        tables = {t: SnapshotTable(table_id=t) for t in plan.tables}
+        shot = SnapshotState.model_validate({"plan": plan, "record": 10, "tables": tables} | more)
+        self.state = self.state.model_copy(update={"snapshots": self.state.snapshots | {plan.snapshot_id: shot}})
+
+
+class Client:
+    """Records what it is asked; `hold` keeps the answer back, as a busy capture does."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.asked: list[object] = []
+        self.hold = threading.Event()
+        self.hold.set()
+        self.answer: StateAnswer | None = StateAnswer(record=9, epoch=1, position=5)
+
+    def append(self, events: list[Any]) -> int:
+        self.asked += events
+        assert self.hold.wait(30)
+        self.journal.record(events[0])
+        return 10
+
+    def state(self) -> StateAnswer:
+        if self.answer is None:
+            raise CaptureGone("away")
+        return self.answer
+
+
+def control(*tables: TableLog) -> tuple[DriverControl, Journal, Client]:
+    made, journal = DriverControl("shop"), Journal(*tables)
+    client = Client(journal)
+    made.journal = cast(SharedJournal, journal)
+    made.client = made.watch = cast(CaptureClient, client)
+    return made, journal, client
+
+
+def test_a_request_that_is_known_is_answered_even_when_its_table_has_gone() -> None:
+    driver, journal, client = control(table(7))
+    first = driver.request("a", BODY)
+    journal.state = journal.state.model_copy(update={"tables": {7: table(7, removed=True)}})
+    assert driver.request("a", BODY) == first
+    assert len(client.asked) == 1
+    with pytest.raises(InvalidManifest, match="no captured table matches"):
+        driver.request("b", BODY)
+    other = BODY.model_copy(update={"spec": BODY.spec.model_copy(update={"chunk_rows": 6})})
+    with pytest.raises(Conflict):
+        driver.request("a", other)
+
+
+def test_the_status_is_told_while_a_request_waits_for_capture() -> None:
+    driver, _, client = control(table(7))
+    client.hold.clear()
+    asking = threading.Thread(target=driver.request, args=("a", BODY), daemon=True)
+    asking.start()
+    told = threading.Thread(target=driver.status, daemon=True)
+    told.start()
+    told.join(5)
+    blocked = told.is_alive()
+    client.hold.set()
+    asking.join(5)
+    assert not blocked
+
+
+def test_a_capture_that_ends_again_and_again_is_a_failure_with_a_name_until_one_works() -> None:
+    driver, _, client = control(table(7))
+    assert driver.ask_capture()
+    driver.capture_fault = Fault(name="CaptureEnded", message="capture ended with code 1: Retry: cannot connect to db")
+    client.answer = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="capture starts")
+    assert not driver.ask_capture()
+    status = driver.status()
+    assert (status.state, status.capture.alive) == ("Failing", False)
+    assert status.fault is not None and "cannot connect to db" in status.message
+    client.answer = None
+    assert not driver.ask_capture()
+    driver.capture_fault = None
+    client.answer = StateAnswer(record=9, epoch=1, position=5)
+    assert driver.ask_capture()
+    assert driver.status().capture.alive
+
+
+def test_each_snapshot_has_its_own_speed() -> None:
+    now = [0.0]
+    driver, journal, _ = control(table(7), table(8))
+    driver._clock = lambda: now[0]
+    for seconds in (0, 10):
+        now[0] = float(seconds)
+        for table_id, rows in ((7, 100 * seconds), (8, 0)):
+            plan = SnapshotPlanned(snapshot_id=f"s{table_id}", tables=(table_id,))
+            part = SnapshotTable(table_id=table_id, started=True, estimated_rows=2000, rows_done=rows)
+            journal.record(plan, tables={table_id: part})
+        status = driver.status()
+    told = [(s.id, s.rows_per_second, s.seconds_left) for s in status.snapshots]
+    assert told == [("s7", 100.0, 10.0), ("s8", 0.0, None)]
+
+
+def test_each_table_has_its_own_speed_and_the_whole_their_sum() -> None:
+    now = [0.0]
+    driver, _, _ = control(table(7), table(8))
+    driver._clock = lambda: now[0]
+    for seconds in (0, 10):
+        now[0] = float(seconds)
+        driver.progress.put(7, TableProgress(counters=Counters(inserts=20 * seconds, snapshot_rows=80 * seconds)))
+        driver.progress.put(8, TableProgress(counters=Counters(updates=seconds, deletes=seconds)))
+        status = driver.status()
+    assert [t.rows_per_second for t in status.tables] == [100.0, 2.0]
+    assert status.apply.rows_per_second == 102.0

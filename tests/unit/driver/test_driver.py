@@ -1,0 +1,182 @@
+"""How the driver goes up and down around parts that do nothing, or fail."""
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from support.resources import replicator
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.state import LogState
+from tailrace.contract.manifest import parse
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.status import Status
+from tailrace.driver import display, driver, launch
+from tailrace.driver.driver import Driver
+from tailrace.driver.launch import Parts, Settings
+from tailrace.driver.run_dir import RunFolder
+from tailrace.errors import PositionLost, Retry
+from tailrace.spark import session
+
+
+class Fake:
+    """Stands for every part; remembers what was done to it in `done`, and raises what it is told to."""
+
+    def __init__(self, name: str, done: list[str], faults: dict[str, Exception]) -> None:
+        self.name, self.done, self.faults = name, done, faults
+        self.fault = self.pid = None
+        self.state = LogState(number=3)
+        self.running, self.through, self.turned = True, 3, 0.0
+        self.runs: dict[Any, Any] = {}
+        self.waiting_for = None
+
+    def _do(self, what: str) -> None:
+        self.done.append(f"{self.name} {what}")
+        if f"{self.name} {what}" in self.faults:
+            raise self.faults[f"{self.name} {what}"]
+
+    def stop(self) -> None:
+        self._do("stop")
+
+    def close(self) -> None:
+        self._do("close")
+
+    def start(self) -> None:
+        self._do("start")
+
+    def check(self) -> None:
+        self._do("check")
+
+    def show(self, status: Status, last: bool = False) -> None:
+        self._do("show last" if last else "show")
+
+    def turn(self) -> None: ...
+    def offer(self, through: int) -> None: ...
+    def refresh(self) -> LogState:
+        return self.state
+
+
+def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) -> tuple[Driver, list[str]]:
+    """A driver over fakes; `capture_check` names what `capture check` raises."""
+    done: list[str] = []
+    told = {name.replace("_", " ", 1).replace("_", " "): fault for name, fault in faults.items()}
+
+    def fake(name: str) -> Callable[..., Any]:
+        made = Fake(name, done, told)
+        return lambda *arguments, **more: made
+
+    monkeypatch.setattr(launch, "server", fake("server"))
+    monkeypatch.setattr(launch, "capture_process", fake("capture"))
+    monkeypatch.setattr(display, "choose", fake("view"))
+    monkeypatch.setattr(session, "start", fake("spark"))
+    monkeypatch.setattr(session, "check", lambda spark, log_file: None)
+    monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
+    names = ("applier", "runner", "stream", "journal", "spark")
+    parts = Parts(*(cast(Any, fake(name)()) for name in ("capture", *names)))
+    monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
+    monkeypatch.setattr(Driver, "_journal", lambda self, capture, view: parts.journal)
+    folder = RunFolder(tmp_path)
+    folder.take()
+    document = parse(json.dumps(replicator()), "m")
+    made = Driver(Settings(document.replicator(), (), folder, secrets=tmp_path))
+    monkeypatch.setattr(made._ending, "listen", lambda: None)  # the test run's own handlers stay
+    return made, done
+
+
+def test_a_jvm_that_cannot_stop_does_not_hide_what_ended_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Py4JNetworkError("connection refused")
+    made, done = ready(
+        tmp_path, monkeypatch, capture_check=PositionLost("the slot is gone"), stream_stop=gone, spark_stop=gone
+    )
+    with pytest.raises(PositionLost):
+        made.run()
+    for part in ("runner", "applier", "capture"):
+        assert f"{part} stop" in done
+    assert done.index("view show last") < done.index("view close")
+    assert not (tmp_path / "server.json").exists()
+
+
+def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM on its way is killed, and nobody waits for it."""
+    made, done = ready(tmp_path, monkeypatch, capture_check=PositionLost("the slot is gone"))
+    jvm: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: object) -> None:
+        jvm.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        raise Retry(f"the JVM ended with {jvm[0].wait()}")
+
+    monkeypatch.setattr(session, "start", start)
+    begun = time.monotonic()
+    with pytest.raises(PositionLost):
+        made.run()
+    assert time.monotonic() - begun < 20
+    assert jvm[0].returncode == -signal.SIGKILL
+    assert "capture stop" in done and "spark stop" not in done
+
+
+def test_a_signal_while_spark_starts_ends_the_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    jvm: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: object) -> None:
+        jvm.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        made._ending.on_signal(15, None)
+        raise Retry(f"the JVM ended with {jvm[0].wait()}")
+
+    monkeypatch.setattr(session, "start", start)
+    assert made.run() == 0
+    assert jvm[0].returncode == -signal.SIGKILL
+    assert "capture stop" in done
+
+
+def test_a_terminal_that_is_gone_does_not_keep_capture_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = OSError("input/output error")
+    made, done = ready(tmp_path, monkeypatch, view_show=gone, view_show_last=gone, view_close=gone)
+    with pytest.raises(OSError, match="input/output"):
+        made.run()
+    assert "capture stop" in done and "server close" in done
+
+
+def test_a_second_signal_waits_for_no_commit_but_ends_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+
+    def twice(seconds: float) -> bool:
+        made._ending.on_signal(2, None)
+        made._ending.on_signal(2, None)
+        raise AssertionError("the second one interrupts")
+
+    monkeypatch.setattr(made._ending, "wait", twice)
+    with pytest.raises(KeyboardInterrupt):
+        made.run()
+    assert "applier stop" not in done and "spark stop" not in done
+    assert "capture stop" in done
+
+
+def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Driver._journal
+    made, done = ready(tmp_path, monkeypatch)
+    monkeypatch.setattr(Driver, "_journal", wait)
+    place = {"location": f"file://{tmp_path}/log"}
+    made._spec = made._spec.model_copy(update={"storage": StorageConfig.model_validate(place)})
+    shown: list[str] = []
+    view = Fake("view", done, {})
+    monkeypatch.setattr(view, "show", lambda status, last=False: shown.append(status.message))
+    monkeypatch.setattr(display, "choose", lambda *arguments: view)
+    answer = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="the slot waits for transaction 7")
+    monkeypatch.setattr(made._control, "watch", cast(Any, SimpleNamespace(state=lambda: answer)))
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    threading.Timer(0.2, made._ending.set).start()
+    assert made.run() == 0
+    assert set(shown) == {"the slot waits for transaction 7"}

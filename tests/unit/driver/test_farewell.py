@@ -1,0 +1,131 @@
+"""What a driver does before it goes for good: on request, at the end of its namespace, and otherwise nothing."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.resources import replicator
+from tailrace.contract.driver import MAX_MESSAGE, DropReport
+from tailrace.contract.resources import Replicator
+from tailrace.driver import cluster, farewell
+from tailrace.driver.farewell import Farewell
+from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.shutdown import Ending
+from tailrace.errors import Retry
+from tailrace.removal import drop
+from tailrace.removal.drop import Step
+
+SLOT = Step("replication slot s", "dropped")
+
+
+class Source:
+    """Stands for `drop.drop`: fails so often, and remembers how it was called."""
+
+    def __init__(self, faults: int = 0, then: Callable[[], None] = lambda: None) -> None:
+        self.faults, self.then, self.asked = faults, then, list[bool]()
+
+    def __call__(self, *arguments: object, data: bool) -> Iterator[Step]:
+        self.asked.append(data)
+        if len(self.asked) <= self.faults:
+            self.then()
+            raise Retry("the source is away")
+        yield SLOT
+
+
+def make(tmp_path: Path, ending: Ending, *, ends: bool = False, policy: str = "Retain") -> Farewell:
+    now = Replicator.model_validate(replicator(deletionPolicy=policy))
+    started = Replicator.model_validate(replicator(deletionPolicy="Delete"))
+    return Farewell(started, None, RunFolder(tmp_path), ending, ends=lambda: ends, reread=lambda: now)
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Source:
+    made = Source()
+    monkeypatch.setattr(drop, "drop", made)
+    for name in ("PAUSE_SECONDS", "HURRIED_PAUSE_SECONDS", "LINGER_TURN_SECONDS"):
+        monkeypatch.setattr(farewell, name, 0.01)
+    return made
+
+
+def test_an_ordinary_end_drops_nothing(source: Source, tmp_path: Path) -> None:
+    """A restart, a suspension, a drained node: the Replicator goes on."""
+    ending = Ending()
+    ending.on_signal(15, None)
+    make(tmp_path, ending).carry_out()
+    assert source.asked == []
+
+
+def test_what_was_asked_for_is_done_answered_and_the_driver_stays_until_it_is_ended(
+    source: Source, tmp_path: Path
+) -> None:
+    ending = Ending()
+    made = make(tmp_path, ending)
+    assert made.ask(True).done is False
+    assert ending.is_set(), "the driver ends its work"
+    thread = threading.Thread(target=made.carry_out)
+    thread.start()
+    while not (answer := made.ask(False)).done:
+        pass
+    assert answer.report is not None and answer.report.dropped == ("replication slot s",)
+    assert source.asked == [True], "the first order counts, and it is carried out once"
+    assert thread.is_alive()
+    ending.on_signal(15, None)
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_source_that_is_away_is_tried_again_and_told(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, said = Ending(), list[str]()
+    made = make(tmp_path, ending)
+    source.faults, source.then = 2, lambda: said.append(made.ask(False).message)
+    made.ask(False)
+    words = tmp_path / "words"
+    monkeypatch.setenv("TAILRACE_TERMINATION_MESSAGE", str(words))
+    threading.Timer(0.5, lambda: ending.on_signal(15, None)).start()
+    made.carry_out()
+    assert said == ["the driver ends its work first", "Retry: the source is away"]
+    report = DropReport.of_message(words.read_text())
+    assert report is not None and (report.complete, report.dropped) == (True, ("replication slot s",))
+
+
+def test_whoever_ends_it_while_the_source_is_away_is_not_held_up(source: Source, tmp_path: Path) -> None:
+    ending = Ending()
+    made = make(tmp_path, ending)
+    source.faults, source.then = 99, lambda: ending.on_signal(15, None)
+    made.ask(False)
+    made.carry_out()
+    assert made.ask(False).done is False
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+def test_the_end_of_its_namespace_drops_without_being_asked_and_does_not_give_up(
+    source: Source, tmp_path: Path, policy: str
+) -> None:
+    ending = Ending()
+    source.faults = 2
+    made = make(tmp_path, ending, ends=True, policy=policy)
+    assert not made.namespace_ends, "only a signal calls for the question"
+    ending.on_signal(15, None)
+    made.carry_out()
+    assert source.asked == [policy == "Delete"] * 3
+
+
+def test_a_report_of_ten_thousand_tables_fits_a_termination_message() -> None:
+    many = tuple(f"table s3://lake/{'x' * 60}/{n}" for n in range(10_000))
+    report = DropReport(kind="drop-report", owner="o", complete=True, dropped=many, kept=("slot s: given",))
+    read = DropReport.of_message(report.to_message())
+    assert len(report.to_message().encode()) <= MAX_MESSAGE
+    assert read is not None and read.kept == report.kept
+    assert len(read.dropped) + read.more == 10_000
+    assert DropReport.of_message("Traceback (most recent call last):") is None
+
+
+def test_outside_a_cluster_and_when_nobody_answers_no_namespace_ends(tmp_path: Path) -> None:
+    assert not cluster.namespace_ends({})
+    (tmp_path / "token").write_text("t")
+    place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1", "POD_NAMESPACE": "team"}
+    assert not cluster.namespace_ends({**place, "TAILRACE_ACCOUNT_FOLDER": str(tmp_path)})

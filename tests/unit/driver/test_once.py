@@ -1,0 +1,131 @@
+from tailrace.apply.progress import TableProgress
+from tailrace.changelog.records import Column, SnapshotEnded, SnapshotPlanned, TableSchema, TableStopped
+from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.driver.once import OnceCheck
+
+PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
+
+
+def table(table_id: int = 7, initial: bool = True, stopped: bool = False) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
+    stop = TableStopped(table_id=table_id, seq=1, error="NoKey", message="m", fix="f") if stopped else None
+    return TableLog(
+        table_id=table_id,
+        added_record=1,
+        edge_xid=1,
+        initial_snapshot=initial,
+        schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
+        stopped=stop,
+    )
+
+
+def log(*tables: TableLog, number: int = 5, position: int = 100, outcome: str | None = None) -> LogState:
+    ended = None
+    if outcome:
+        ended = SnapshotEnded.model_validate({"snapshot_id": PLAN.snapshot_id, "outcome": outcome})
+    snapshot = SnapshotState(plan=PLAN, record=4, tables={7: SnapshotTable(table_id=7)}, ended=ended)
+    return LogState(
+        number=number,
+        position=position,
+        tables={t.table_id: t for t in tables},
+        snapshots={PLAN.snapshot_id: snapshot} if outcome is not None else {},
+    )
+
+
+def at(record: int, **more: object) -> dict[int, TableProgress]:
+    return {7: TableProgress(applied_record=record, **more)}  # type: ignore[arg-type]
+
+
+def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:
+    check = OnceCheck(100)
+    assert "capture" in check.look(log(table(), position=99), at(9), 0).waits_for
+    assert "planned" in check.look(log(table()), at(9), 0).waits_for
+    assert "under way" in check.look(log(table(), outcome=""), at(9), 0).waits_for
+    done = log(table(), outcome="completed", number=8)
+    assert "has not applied record 8" in check.look(done, at(7), 0).waits_for
+    later = done.model_copy(update={"number": 20})
+    assert check.look(later, at(8), 0).done
+
+
+def test_withheld_rows_and_open_requests_hold_it_up() -> None:
+    check = OnceCheck(100)
+    state = log(table(), outcome="completed")
+    assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
+    assert not check.look(state, at(9), 1).done
+    assert check.look(state, at(9), 0).done
+
+
+def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None:
+    check = OnceCheck(100)
+    state = log(table(), outcome="completed")
+    assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
+    verdict = check.look(state, at(10, holes=frozenset({("2",)})), 0)
+    assert (verdict.done, verdict.withheld) == (True, ("s.t7 (1 rows)",))
+
+
+def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repair_of_it_is_applied() -> None:
+    check = OnceCheck(100)
+    state = log(table(), outcome="completed")
+    hot = frozenset({("1",)})
+    assert not check.look(state, at(9, holes=hot), 0).done
+    plan = SnapshotPlanned(snapshot_id="repair-7-6", reason="repair", tables=(7,), keys=(("1",),))
+    repair = SnapshotState(plan=plan, record=6, tables={7: SnapshotTable(table_id=7)})
+    running = state.model_copy(update={"number": 6, "snapshots": state.snapshots | {plan.snapshot_id: repair}})
+    assert not check.look(running, at(12, holes=hot), 0).done
+    ended = SnapshotEnded.model_validate({"snapshot_id": plan.snapshot_id, "outcome": "completed"})
+    done = {plan.snapshot_id: repair.model_copy(update={"ended": ended})}
+    later = running.model_copy(update={"number": 14, "snapshots": running.snapshots | done})
+    assert not check.look(later, at(13, holes=hot), 0).done
+    assert check.look(later, at(14, holes=hot), 0).done
+
+
+def test_a_source_without_matching_tables_is_not_done() -> None:
+    assert not OnceCheck(1).look(log(), {}, 0).done
+
+
+def test_a_stopped_table_does_not_hold_it_up_but_makes_it_a_failure() -> None:
+    state = log(table(), table(8, initial=False, stopped=True), outcome="completed")
+    verdict = OnceCheck(100).look(state, at(9), 0)
+    assert (verdict.done, verdict.failed) == (True, ("s.t8",))
+
+
+def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_is_read() -> None:
+    unread = table(initial=False).model_copy(update={"unread": "ReadRefused: no right"})
+    verdict = OnceCheck(100).look(log(unread), at(9), 0)
+    assert (verdict.done, verdict.failed) == (True, ("s.t7",))
+    again = OnceCheck(100)
+    assert "under way" in again.look(log(unread, outcome=""), at(9), 0).waits_for
+    assert again.look(log(table(initial=False), outcome="completed"), at(9), 0).failed == ()
+
+
+def test_a_snapshot_of_which_only_failed_tables_are_left_does_not_hold_it_up() -> None:
+    state = log(table(), table(8, initial=False), outcome="")
+    fine = {8: TableProgress(applied_record=9)}
+    assert "under way" in OnceCheck(100).look(state, at(9) | fine, 0).waits_for
+    verdict = OnceCheck(100).look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
+    assert (verdict.done, verdict.failed) == (True, ("s.t7",))
+
+
+def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_has_ended() -> None:
+    """A target that was emptied is refused until a snapshot fills it; the refusal is older than the snapshot's plan."""
+    check = OnceCheck(100)
+    refused = at(0, stopped=True, refused_record=3)
+    assert "under way" in check.look(log(table(), outcome=""), refused, 0).waits_for
+    again = at(0, stopped=True, refused_record=5)  # refused for another reason, which the snapshot does not heal
+    assert check.look(log(table(), outcome=""), again, 0).failed == ("s.t7",)
+    read = log(table(), outcome="completed", number=9)
+    assert "tried again" in check.look(read, refused, 0).waits_for
+    assert check.look(read, at(0, stopped=True, refused_record=9), 0).failed == ("s.t7",)
+    assert check.look(read, at(9), 0).failed == ()
+
+
+def test_a_table_that_is_only_retried_is_waited_for() -> None:
+    assert not OnceCheck(100).look(log(table(), outcome="completed"), at(2), 0).done
+
+
+def test_a_failed_snapshot_of_this_run_is_named() -> None:
+    check = OnceCheck(100)
+    check.look(log(table(), number=2), at(0), 0)
+    verdict = check.look(log(table(), outcome="failed"), at(9), 0)
+    assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1",))

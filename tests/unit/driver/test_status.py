@@ -1,0 +1,328 @@
+import io
+import re
+from typing import Any
+
+from rich.console import Console
+
+from tailrace import privacy
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import (
+    Column,
+    Segment,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    TableSchema,
+    TableStopped,
+)
+from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.contract.status import Counters, Fault, SnapshotStatus, SnapshotTableProgress, Status, TableStatus
+from tailrace.driver import display
+from tailrace.driver.rates import Rate
+from tailrace.driver.status import Moment, assemble
+from tailrace.errors import RESYNC, told
+from tailrace.snapshot.chunks import Phase, TableRun
+from tailrace.snapshot.ranges import Range
+
+ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, source_position=0x16B374D900, lag_seconds=0.5)
+
+
+def table(table_id: int, *records: int, **more: object) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
+    segments = tuple(
+        LoggedSegment(
+            record=r,
+            segment=Segment(
+                table_id=table_id, schema_version=1, path="p", rows=1, size=1, first_seq=r, last_seq=r, inserts=1
+            ),
+        )
+        for r in records
+    )
+    values: dict[str, object] = {
+        "table_id": table_id,
+        "added_record": 1,
+        "edge_xid": 1,
+        "initial_snapshot": False,
+        "schemas": (LoggedSchema(record=1, after_seq=0, table=schema),),
+        "segments": segments,
+    }
+    return TableLog.model_validate(values | more)
+
+
+def moment(log: LogState, **more: object) -> Moment:
+    values: dict[str, object] = {"name": "shop", "now": 100.0, "started_at": 1.0, "log": log, "capture": ANSWER}
+    return Moment(**(values | more))  # type: ignore[arg-type]
+
+
+def log(*tables: TableLog, **more: object) -> LogState:
+    values: dict[str, object] = {"number": 9, "tables": {t.table_id: t for t in tables}}
+    return LogState.model_validate(values | more)
+
+
+def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> None:
+    state = log(table(7, 3, 6), table(8, 3), commit_times=((3, 40_000_000), (6, 90_000_000)))
+    progress = {7: TableProgress(applied_record=5), 8: TableProgress(applied_record=5)}
+    status = assemble(moment(state, tables=progress))
+    assert [(t.name, t.state, t.lag_seconds) for t in status.tables] == [
+        ("s.t7", "REPLICATING", 10.0),
+        ("s.t8", "REPLICATING", 0.0),
+    ]
+    assert (status.apply.lag_seconds, status.apply.record) == (10.0, 5)
+    assert (status.capture.position, status.capture.lag_bytes) == ("16/B374D848", 0xB8)
+
+
+def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:
+    progress = Progress()
+    progress.put(8, TableProgress(applied_record=9))
+    progress.fail(7, Fault(name="ForeignChange", message="rows changed", since=50), stopped=True)
+    progress.fail(7, Fault(name="ForeignChange", message="rows changed", since=60), stopped=True)
+    status = assemble(moment(log(table(7), table(8)), tables=progress.all()))
+    assert (status.state, status.tables_failing, status.tables_replicating) == ("Failing", 1, 1)
+    assert "s.t7: ForeignChange: rows changed" in status.message
+    fault = status.tables[0].fault
+    assert fault is not None
+    assert (fault.since, fault.count) == (50, 2)
+
+
+def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
+    stop = TableStopped(table_id=7, seq=1, error="ValueUnsupported", message="numeric NaN", fix="use asText")
+    status = assemble(moment(log(table(7, stopped=stop))))
+    assert status.tables[0].state == "STOPPED"
+    assert status.tables[0].fault == Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText")
+
+
+def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
+    plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
+    part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250, chunks_done=2)
+    state = log(table(7), snapshots={"s1": SnapshotState(plan=plan, record=4, tables={7: part})})
+    run = TableRun("s1", 7, Phase.WALK, reading={3: Range(3, ("5",), ("9",))})
+    status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rates={"s1": 50.0}))
+    (snapshot,) = status.snapshots
+    assert (snapshot.state, snapshot.rows_done, snapshot.seconds_left) == ("Running", 250, 15.0)
+    assert snapshot.tables[0].running == (f"({privacy.key('5')}, {privacy.key('9')}]",)
+    assert status.tables[0].state == "SNAPSHOTTING"
+    console = Console(width=160, record=True, file=None, quiet=False)
+    with console.capture() as shown:
+        console.print(display.render(status))
+    assert "25%" in shown.get()
+    assert "250 of about 1,000 rows" in shown.get()
+    assert "snapshot again 25% (250 rows)" in display.line(status)
+
+
+def shown(status: Status, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(display.render(status))
+    return captured.get()
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
+    name = "warehouse.order_items"
+    counted = Counters(inserts=123456789, updates=23456789, deletes=3456789, snapshot_rows=456789123)
+    row = TableStatus(name=name, state="REPLICATING", lag_seconds=0.5, rows_per_second=54321, counters=counted)
+    part = SnapshotTableProgress(name=name, running=(f"({privacy.key('5')}, {privacy.key('9')}]",))
+    snapshot = SnapshotStatus(
+        id="s", name="again", reason="request", state="Running", tables=(part,),
+        rows_done=1000, rows_estimated=4000, seconds_left=15.0,
+    )  # fmt: skip
+    status = Status(
+        name="shop", state="Running", started_at=1, updated_at=2, tables=(row,), snapshots=(snapshot,), tables_total=1
+    )
+    wide, narrow, narrowest = (shown(status, width) for width in (200, 80, 40))
+    for cell in (
+        "456,789,123",
+        "3,456,789",
+        f"reading ({privacy.key('5')}, {privacy.key('9')}]",
+        "15.0 s left",
+        "holes",
+    ):
+        assert cell in wide
+    line = rf"^{re.escape(name)} +REPLICATING +0.5 s +54,321 +123,456,789 +23,456,789 *$"
+    assert re.search(line, narrow, re.MULTILINE), narrow
+    assert "deletes" not in narrow and "holes" not in narrow and "…" not in narrow
+    assert re.search(r"^snapshot again +━+ +25% .*15.0 s left", narrow, re.MULTILINE), narrow
+    assert re.search(rf"^{re.escape(name)} +REPLICATING", narrowest, re.MULTILINE), narrowest
+    assert all(len(line) <= 40 for line in narrowest.splitlines())
+
+
+def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -> None:
+    def snapshot(name: str, record: int, error: str | None) -> SnapshotState:
+        done = SnapshotTableFinished(snapshot_id=name, table_id=7, chunks=1, complete=error is None, error=error)
+        part = SnapshotTable(table_id=7, finished=done)
+        ended = SnapshotEnded(snapshot_id=name, outcome="failed" if error else "completed")
+        plan = SnapshotPlanned(snapshot_id=name, tables=(7,))
+        return SnapshotState(plan=plan, record=record, tables={7: part}, ended=ended)
+
+    failed = snapshot("a", 4, "ReadRefused: no right")
+    progress = {7: TableProgress(applied_record=9)}
+    unread = table(7, unread="ReadRefused: no right")
+    for snapshots in ({"a": failed}, {}):  # the snapshot itself is forgotten some day
+        (table_status,) = assemble(moment(log(unread, snapshots=snapshots), tables=progress)).tables
+        assert table_status.state == "FAILING"
+        assert table_status.fault is not None
+        assert "no right" in table_status.fault.message
+    plan = SnapshotPlanned(snapshot_id="b", tables=(7,))
+    again = SnapshotState(plan=plan, record=6, tables={7: SnapshotTable(table_id=7)})
+    under_way = log(unread, snapshots={"a": failed, "b": again})
+    assert assemble(moment(under_way, tables=progress)).tables[0].state == "SNAPSHOTTING"
+    both = {"a": failed, "b": snapshot("b", 6, None)}
+    assert assemble(moment(log(table(7), snapshots=both), tables=progress)).tables[0].state == "REPLICATING"
+
+
+def test_a_read_that_failed_for_no_named_reason_is_called_snapshot_failed() -> None:
+    (failed,) = assemble(moment(log(table(7, unread="it ended in the middle")), tables={7: TableProgress()})).tables
+    assert failed.state == "FAILING" and failed.fault is not None
+    assert (failed.fault.name, failed.fault.message) == ("SnapshotFailed", "it ended in the middle")
+
+
+class Counted(dict[str, SnapshotState]):
+    """Counts how often all are gone through."""
+
+    walks = 0
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+
+def test_a_status_of_many_tables_does_not_go_through_all_snapshots_for_each() -> None:
+    tables = [table(n) for n in range(100)]
+    plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(n,)) for n in range(100)]
+    shots = Counted({
+        p.snapshot_id: SnapshotState(plan=p, record=4, tables={p.tables[0]: SnapshotTable(table_id=p.tables[0])})
+        for p in plans
+    })  # fmt: skip
+    status = assemble(moment(log(*tables).model_copy(update={"snapshots": shots})))
+    assert {t.state for t in status.tables} == {"SNAPSHOTTING"}
+    assert 0 < shots.walks < 5
+
+
+def test_without_capture_the_status_says_so() -> None:
+    status = assemble(moment(log(), capture=None))
+    assert (status.state, status.capture.alive) == ("Starting", False)
+
+
+def test_a_first_start_says_what_capture_waits_for() -> None:
+    waits = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="the slot waits for transaction 7 of backend 9")
+    status = assemble(moment(LogState(), capture=waits))
+    assert (status.state, status.message) == ("Starting", "the slot waits for transaction 7 of backend 9")
+
+
+def test_counters_are_summed_in_the_line() -> None:
+    progress = {7: TableProgress(applied_record=9, counters=Counters(inserts=1200, updates=3, deletes=4))}
+    text = display.line(assemble(moment(log(table(7)), tables=progress)))
+    assert "+1,200 ~3 -4" in text
+
+
+def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_changes() -> None:
+    now = [0.0]
+    lines: list[str] = []
+    view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
+    view.show(assemble(moment(log(table(7)))))
+    view.show(assemble(moment(log(table(7)))))
+    view.show(assemble(moment(log(table(7)), suspended=True)))
+    now[0] = 6.0
+    view.show(assemble(moment(log(table(7)), suspended=True)))
+    assert len(lines) == 3
+    view.show(assemble(moment(log(table(7)), suspended=True)), last=True)
+    assert len(lines) == 4
+
+
+def test_a_status_that_takes_long_to_make_is_made_less_often() -> None:
+    now, made = [0.0], [0]
+
+    def status() -> Status:
+        now[0] += 0.05
+        made[0] += 1
+        return assemble(moment(log(table(7))))
+
+    lines: list[str] = []
+    view = display.Paced(display.LineDisplay(lines.append, json=False), status, lambda: now[0], lambda: now[0])
+    while now[0] < 30:  # as the main loop turns
+        view.show()
+        now[0] += 0.5
+    assert 10 <= made[0] <= 13
+    shown = len(lines)
+    view.show(last=True)
+    assert len(lines) == shown + 1
+
+
+def test_a_machine_that_stalls_does_not_silence_the_view() -> None:
+    now, made = [0.0], [0]
+
+    def status() -> Status:
+        now[0] += 3.0  # of waiting, not of work
+        made[0] += 1
+        return assemble(moment(log(table(7))))
+
+    lines: list[str] = []
+    view = display.Paced(display.LineDisplay(lines.append, json=False), status, lambda: now[0], lambda: 0.0)
+    view.show()
+    view.show()
+    assert made[0] == 2
+
+
+def test_a_hundred_snapshots_do_not_fill_the_line() -> None:
+    plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(7,)) for n in range(100)]
+    running = {
+        p.snapshot_id: SnapshotState(plan=p, record=4, tables={7: SnapshotTable(table_id=7, started=True)})
+        for p in plans
+    }
+    status = assemble(moment(log(table(7), snapshots=running)))
+    text = display.line(status)
+    assert text.count("snapshot s.t7") == 5
+    assert "95 more snapshots" in text
+
+
+def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_anew() -> None:
+    rate = Rate(window=10)
+    assert [rate.add(0, 0), rate.add(1, 100), rate.add(2, 200)] == [0.0, 100.0, 100.0]
+    assert rate.add(30, 200) < 10
+    assert rate.add(31, 0) == 0.0
+
+
+def test_on_a_terminal_the_view_is_drawn_with_its_bars_and_faults() -> None:
+    plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
+    part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250)
+    snapshots = {"s1": SnapshotState(plan=plan, record=4, tables={7: part})}
+    progress = Progress()
+    progress.fail(8, Fault(name="ForeignChange", message="rows changed", fix="put it back"), stopped=True)
+    screen = io.StringIO()
+    view = display.LiveDisplay(Console(file=screen, force_terminal=True, width=160))
+    view.show(assemble(moment(log(table(7), table(8), snapshots=snapshots), tables=progress.all())), last=True)
+    view.close()
+    shown = screen.getvalue()
+    for text in ("snapshot again", "25%", "s.t8", "ForeignChange: rows changed", "Fix: put it back", "SNAPSHOTTING"):
+        assert text in shown
+
+
+def test_the_fix_of_a_failed_snapshot_is_what_works_in_the_table_s_state() -> None:
+    """A snapshot of a stopped table is refused: only a resync brings it back."""
+
+    def fix(unread: str) -> str:
+        (one,) = assemble(moment(log(table(7, unread=unread)), tables={7: TableProgress()})).tables
+        assert one.fault is not None and "Fix" not in one.fault.message
+        return one.fault.fix
+
+    refused = fix(told("ReadRefused", "no right", "GRANT SELECT."))
+    assert refused.startswith("GRANT SELECT.") and "snapshot" in refused and RESYNC in refused
+    assert fix("it ended in the middle").startswith("Remove the cause. ")  # of a journal from before
+    unsupported = fix(told("ValueUnsupported", "infinity", f"Copy it as text, then {RESYNC}."))
+    assert unsupported == f"Copy it as text, then {RESYNC}."
+
+
+def test_what_a_stopped_table_lacks_in_the_log_is_brought_by_a_resync_alone() -> None:
+    stop = TableStopped(table_id=7, seq=0, error="NoKey", message="m", fix="Add a key.")
+    for met, name in (("LogTrimmed", "NoKey"), ("TargetRefused", "TargetRefused")):
+        progress = TableProgress(fault=Fault(name=met, message="m", fix="f"), stopped=True)
+        (one,) = assemble(moment(log(table(7, stopped=stop)), tables={7: progress})).tables
+        assert one.fault is not None and one.fault.name == name
+
+
+def test_nobody_says_how_far_a_table_is_behind_while_capture_ends_again_and_again() -> None:
+    """What the source has written since is not in the log: 0.0 s was shown for hours."""
+    away = Fault(name="StorageFull", message="capture ended")
+    status = assemble(moment(log(table(7)), tables={7: TableProgress()}, capture=None, fault=away))
+    assert status.tables[0].lag_seconds is None and status.apply.lag_seconds is None

@@ -1,0 +1,150 @@
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.driver.supervise import CaptureProcess, is_capture
+from tailrace.errors import MAKE_ROOM, Fenced, PositionLost
+
+MARK = "tailrace.capture.process"
+"""Stands in the stand-in's command line, as in the real one."""
+
+
+def process(
+    tmp_path: Path, code: str, answers: bool = False, clock: Callable[[], float] = time.monotonic
+) -> CaptureProcess:
+    return CaptureProcess([sys.executable, "-c", code, MARK, str(tmp_path)], tmp_path, lambda: answers, clock)
+
+
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def ended(capture: CaptureProcess) -> bool:
+    assert capture._child is not None
+    return capture._child.poll() is not None
+
+
+@pytest.mark.parametrize(("code", "error"), [(12, PositionLost), (13, Fenced)])
+def test_an_exit_code_that_nobody_should_repeat_becomes_the_same_error(
+    tmp_path: Path, code: int, error: type[Exception]
+) -> None:
+    fault = {"name": "any", "message": "the slot is gone", "fix": "make a new log"}
+    program = (
+        f"import pathlib; pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})"
+    )
+    capture = process(tmp_path, f"{program}; raise SystemExit({code})")
+    capture.start()
+    until(lambda: ended(capture))
+    with pytest.raises(error, match="the slot is gone"):
+        capture.check()
+
+
+def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path: Path) -> None:
+    now = [0.0]
+    capture = process(tmp_path, "raise SystemExit(1)", clock=lambda: now[0])
+    capture.start()
+    pids = [capture.pid]
+    for pause in (0.5, 1.0, 2.0):
+        until(lambda: ended(capture))
+        capture.check()
+        now[0] += pause - 0.01
+        capture.check()
+        assert capture.pid is None
+        now[0] += 0.02
+        capture.check()
+        pids.append(capture.pid)
+    assert len(set(pids)) == 4
+    capture.stop()
+
+
+def test_why_capture_ended_is_told_until_another_one_works(tmp_path: Path) -> None:
+    fault = {"name": "Retry", "message": "cannot connect to db:5432", "fix": ""}
+    program = (
+        f"import pathlib; pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})"
+    )
+    now = [0.0]
+    capture = process(tmp_path, f"{program}; raise SystemExit(1)", clock=lambda: now[0])
+    capture.start()
+    for count in (1, 2):
+        until(lambda: ended(capture))
+        capture.check()
+        found = capture.fault
+        assert found is not None
+        assert (found.name, found.count) == ("CaptureEnded", count)
+        assert found.message == "capture ended with code 1: Retry: cannot connect to db:5432"
+        now[0] += 5
+        capture.check()
+    assert capture.fault == found, "it has been started again, and nobody knows yet whether it works"
+    capture.works()
+    assert capture.fault is None
+    capture.stop()
+
+
+def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: Path) -> None:
+    first = process(tmp_path, "import time; time.sleep(60)")
+    first.start()
+    assert first.pid is not None
+    until(lambda: is_capture(first.pid or 0, tmp_path))
+    second = process(tmp_path, "raise SystemExit(1)", answers=True)
+    second.start()
+    assert second.pid == first.pid
+    second.check()
+    second.stop(grace=5)
+    assert first._child is not None
+    assert first._child.wait(5) == -signal.SIGTERM
+
+
+def test_a_living_capture_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
+    first = process(tmp_path, "import time; time.sleep(60)")
+    first.start()
+    until(lambda: is_capture(first.pid or 0, tmp_path))
+    second = process(tmp_path, "import time; time.sleep(60)")
+    second.start()
+    assert second.pid != first.pid
+    assert ended(first)
+    second.stop()
+
+
+def test_a_pid_that_belongs_to_another_program_is_not_capture(tmp_path: Path) -> None:
+    assert not is_capture(1, tmp_path)
+    assert not is_capture(2**22 + 1, tmp_path)
+
+
+def test_the_capture_of_another_replicator_that_got_our_old_pid_is_left_alone(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "a", tmp_path / "b"
+    for folder in (ours, theirs):
+        folder.mkdir()
+    other = process(theirs, "import time; time.sleep(60)")
+    other.start()
+    until(lambda: is_capture(other.pid or 0, theirs))
+    (ours / "capture.pid").write_text(str(other.pid))
+    capture = process(ours, "import time; time.sleep(60)")
+    capture.start()
+    assert not ended(other)
+    assert capture.pid != other.pid
+    for one in (capture, other):
+        one.stop()
+
+
+def test_a_full_disk_is_told_by_its_own_name_and_with_its_fix(tmp_path: Path) -> None:
+    """As the source's fault it would send people to the wrong machine."""
+    fault = {"name": "StorageFull", "message": "file:///log: No space left on device", "fix": MAKE_ROOM}
+    program = (
+        f"import pathlib; pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})"
+    )
+    capture = process(tmp_path, f"{program}; raise SystemExit(1)")
+    capture.start()
+    until(lambda: ended(capture))
+    capture.check()
+    assert capture.fault is not None
+    assert (capture.fault.name, capture.fault.fix) == ("StorageFull", MAKE_ROOM)
+    assert "file:///log" in capture.fault.message
+    capture.stop()

@@ -1,0 +1,228 @@
+"""What the operator does about a Replicator that is being deleted: driver, slot, data, and what stays behind."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.seen import LIMITS, NOW, SPEC, applied, ended, meta, pod, running, said
+from tailrace.contract.driver import DropAnswer, DropReport, Problem
+from tailrace.contract.ownership import made_name
+from tailrace_operator.decide.model import Delete, DropSource, SetFinalizers
+from tailrace_operator.decide.replicator import decide
+from tailrace_operator.observe.model import Child, DriverSeen, DropSeen, ReplicatorSeen
+from tailrace_operator.resources import drop
+from tailrace_operator.status import times
+from tailrace_operator.status.models import Halt, ReplicatorStatus
+
+UID = meta().uid
+NAME = made_name("shop", UID)
+MADE = (f"replication slot {NAME}", f"publication {NAME}")
+
+
+def report(**change: Any) -> DropReport:
+    plain = DropReport(kind="drop-report", owner=f"team/shop@{UID}", complete=True, dropped=MADE)
+    return plain.model_copy(update=change)
+
+
+def deleting(begun: float = 0.0, **change: Any) -> ReplicatorSeen:
+    """`begun`: seconds ago."""
+    observed = running(said(made=MADE), meta=meta(deleted_at=NOW), **change)
+    since = times.text(NOW - begun) if begun else None
+    return replace(observed, status=ReplicatorStatus(applied_template_hash="x", deletion_started_at=since))
+
+
+def without_driver(observed: ReplicatorSeen) -> ReplicatorSeen:
+    """It has ended; what it said is in the status."""
+    status = observed.status.model_copy(update={"made": MADE})
+    return replace(observed, pods=(), children={}, driver=DriverSeen(), status=status)
+
+
+def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() -> None:
+    """Its Secret may be gone already; its process has the credentials."""
+    observed = deleting()
+    first = decide(observed, LIMITS)
+    assert first.actions == (DropSource(False),)
+    assert first.intent and first.status.deletion_started_at is not None
+    under_way = DropSeen(NOW, DropAnswer(done=False, message="Retry: the source is away"), code=200)
+    second = decide(replace(observed, status=first.status, dropping=under_way), LIMITS)
+    assert second.actions == (DropSource(False),)
+    assert "the source is away" in second.status.message
+    done = DropSeen(NOW, DropAnswer(done=True, report=report()), code=200)
+    third = decide(replace(observed, status=first.status, dropping=done), LIMITS)
+    assert third.actions == (SetFinalizers(()),)
+    assert [(s.type, s.reason) for s in third.says] == [("Normal", "CleanedUp")]
+    assert NAME in third.says[0].message
+
+
+def test_deletion_policy_delete_asks_the_driver_for_the_data_too() -> None:
+    assert decide(deleting(spec={**SPEC, "deletionPolicy": "Delete"}), LIMITS).actions == (DropSource(True),)
+
+
+@pytest.mark.parametrize("why", ["silent", "old", "slow", "gone", "waits"])
+def test_where_no_driver_drops_it_is_ended_and_a_job_does_it(why: str) -> None:
+    observed = deleting(begun=10)
+    match why:
+        case "silent":
+            observed = replace(observed, driver=DriverSeen(silent_since=NOW - 60))
+        case "old":
+            refusal = DropSeen(NOW, problem=Problem(name="NotFound", message="no such path"), code=404)
+            observed = replace(observed, dropping=refusal)
+        case "slow":
+            observed = deleting(begun=LIMITS.cleanup_seconds / 2)
+        case "gone":
+            observed = replace(observed, pods=(pod(deleting=True),))
+        case "waits":
+            observed = replace(observed, pods=(pod(running_since=None, waiting="ImagePullBackOff"),))
+    assert [type(a) for a in decide(observed, LIMITS).actions] == [Delete]
+    made = applied(decide(without_driver(observed), LIMITS).actions)
+    assert made["Job"]["spec"]["template"]["spec"]["containers"][0]["args"][1] == "drop"
+    assert "--data" not in made["Job"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert UID in made["ConfigMap"]["data"]["replicator.yaml"], "the Job proves whose it is"
+
+
+def test_a_driver_that_does_not_answer_once_is_asked_again() -> None:
+    missed = DropSeen(NOW, problem=Problem(name="DriverUnreachable", message="no answer"))
+    assert decide(replace(deleting(begun=5), dropping=missed), LIMITS).actions == (DropSource(False),)
+
+
+def test_deletion_policy_delete_takes_the_data_by_the_job_too() -> None:
+    observed = without_driver(deleting(spec={**SPEC, "deletionPolicy": "Delete"}))
+    job = applied(decide(observed, LIMITS).actions)["Job"]
+    assert "--data" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("spent", [0, 17, 580])
+def test_the_job_tries_for_the_whole_time_that_a_deletion_waits(spent: int) -> None:
+    observed = without_driver(deleting(begun=spent))
+    job = applied(decide(observed, LIMITS).actions)["Job"]["spec"]
+    left = int(LIMITS.cleanup_seconds) - spent
+    assert job["activeDeadlineSeconds"] == left
+    arguments = job["template"]["spec"]["containers"][0]["args"]
+    assert arguments[arguments.index("--wait") + 1] == f"{max(left - drop.LAST_SECONDS, 0)}s"
+    pauses = sum(min(10 * 2**n, 360) for n in range(job["backoffLimit"]))
+    assert pauses > LIMITS.cleanup_seconds, "pods that die do not use up its attempts before its time"
+
+
+def test_what_was_kept_because_nothing_proves_it_is_told_in_an_event() -> None:
+    kept = report(dropped=(), kept=("replication slot x: the change log at s3://l belongs to team/other@1",))
+    observed = replace(without_driver(deleting(begun=5)), last_words=(kept.to_message(),))
+    decision = decide(observed, LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert [(s.type, s.reason) for s in decision.says] == [("Normal", "CleanedUp"), ("Warning", "Kept")]
+    assert "replication slot x: the change log at s3://l belongs to team/other@1" in decision.says[1].message
+
+
+def test_the_last_words_of_a_namesake_or_of_an_unfinished_drop_release_nothing() -> None:
+    words = (report(owner="team/shop@another").to_message(), report(complete=False).to_message(), "Traceback: …")
+    observed = replace(without_driver(deleting(begun=5)), last_words=words)
+    assert "Job" in applied(decide(observed, LIMITS).actions)
+
+
+def test_the_last_words_of_a_driver_whose_namespace_ends_are_enough() -> None:
+    observed = replace(without_driver(deleting()), namespace_ends=True, last_words=(report().to_message(),))
+    assert [s.reason for s in decide(observed, LIMITS).says] == ["CleanedUp"]
+
+
+def test_the_end_of_the_clean_up_releases_the_object() -> None:
+    done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
+    decision = decide(replace(without_driver(deleting()), children={"Job/shop-drop": done}), LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert decision.says[0].reason == "CleanedUp"
+
+
+def stays(how: str, observed: ReplicatorSeen) -> ReplicatorSeen:
+    match how:
+        case "failed":
+            job = Child("Job", "shop-drop", "j", "1", "", failed=True)
+            dead = pod(name="shop-drop-x", ended=ended(1, "noise\ntailrace: Retry: no route to host"))
+            return replace(observed, children={"Job/shop-drop": job}, cleaners=(dead,))
+        case "late":
+            begun = observed.status.model_copy(update={"deletion_started_at": "2027-01-01T00:00:00Z"})
+            return replace(observed, status=begun)
+        case _:
+            return replace(observed, namespace_ends=True)
+
+
+@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
+def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(how: str) -> None:
+    decision = decide(stays(how, without_driver(deleting())), LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert decision.says[0].reason == "LeftBehind"
+    assert all(what in decision.says[0].message for what in MADE)
+    assert (how == "failed") == ("no route to host" in decision.says[0].message)
+
+
+@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
+def test_nobody_is_warned_of_a_slot_that_no_driver_ever_made(how: str) -> None:
+    """Its source was never reached: the first start did not come so far."""
+    observed = without_driver(deleting())
+    status = observed.status.model_copy(update={"made": ()})
+    said = decide(stays(how, replace(observed, status=status)), LIMITS).says
+    assert [(s.type, s.reason) for s in said] == [("Normal", "NothingKnown")]
+    assert NAME in said[0].message
+
+
+def test_a_secret_that_is_missing_is_named_while_the_clean_up_waits_for_it() -> None:
+    observed = replace(without_driver(deleting(begun=5)), data_hashes={})
+    assert "'lake'" in decide(observed, LIMITS).status.message or "'shop-db'" in decide(observed, LIMITS).status.message
+
+
+def test_what_the_driver_made_stays_known_when_it_is_silent() -> None:
+    first = decide(deleting(), LIMITS)
+    assert first.status.made == MADE
+    silent = replace(deleting(), status=first.status, driver=DriverSeen(silent_since=NOW - 60))
+    assert decide(silent, LIMITS).status.made == MADE
+
+
+def test_a_replicator_that_never_had_a_driver_is_released_at_once() -> None:
+    observed = replace(deleting(), status=ReplicatorStatus())
+    assert decide(observed, LIMITS).actions == (SetFinalizers(()),)
+
+
+def test_a_replicator_whose_specs_are_all_invalid_by_now_is_released_and_says_what_may_stay() -> None:
+    """A newer operator may be stricter than the one that started the driver."""
+    observed = replace(deleting(), spec={**SPEC, "retry": {"time": "soon"}}, running_spec=None)
+    decision = decide(observed, LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert (decision.says[0].type, decision.says[0].reason) == ("Warning", "LeftBehind")
+    assert NAME in decision.says[0].message
+
+
+def with_job(begun: float, **change: Any) -> ReplicatorSeen:
+    """Its clean-up Job has a pod."""
+    job = Child("Job", "shop-drop", "j", "1", "")
+    cleaner = pod(name="shop-drop-x", ready=False, phase="Pending", ip=None, running_since=None)
+    return replace(
+        without_driver(deleting(begun)), children={"Job/shop-drop": job}, cleaners=(replace(cleaner, **change),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"unscheduled": 'persistentvolumeclaim "shop-data" not found'}, 'claim "shop-data" not found'),
+        ({"waiting": "ImagePullBackOff", "waiting_message": "no such image"}, "ImagePullBackOff: no such image"),
+        ({"ended": ended(11, "noise\ntailrace: AuthenticationFailed: wrong password")}, "wrong password"),
+    ],
+)
+def test_what_the_clean_up_waits_for_is_named_and_until_when(change: dict[str, Any], why: str) -> None:
+    decision = decide(with_job(60, **change), LIMITS)
+    assert why in decision.status.message
+    assert times.text(NOW - 60 + LIMITS.cleanup_seconds) in decision.status.message
+    late = decide(with_job(LIMITS.cleanup_seconds, **change), LIMITS)
+    assert late.actions == (SetFinalizers(()),) and why in late.says[0].message
+
+
+def test_a_job_whose_pod_cannot_even_be_made_sends_the_reader_to_its_events() -> None:
+    """A quota of no pods: Job and pod say nothing, only an event does."""
+    assert "job shop-drop has no pod" in decide(replace(with_job(60), cleaners=()), LIMITS).status.message
+
+
+def test_while_the_job_runs_what_stopped_the_driver_is_told() -> None:
+    halt = Halt(
+        reason="AuthenticationFailed", message="AuthenticationFailed: no", template_hash="x", at=times.text(NOW)
+    )
+    observed = with_job(60, running_since=NOW - 50, ip="127.0.0.3", phase="Running")
+    observed = replace(observed, status=observed.status.model_copy(update={"halt": halt}))
+    assert "AuthenticationFailed: no" in decide(observed, LIMITS).status.message

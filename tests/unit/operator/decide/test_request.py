@@ -1,0 +1,177 @@
+"""What the operator does about a SnapshotRequest, case by case."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.seen import LIMITS, NOW, meta, request, said
+from tailrace.contract.driver import Problem
+from tailrace.contract.status import Fault, SnapshotState, SnapshotStatus, SnapshotTableProgress
+from tailrace_operator.decide.model import Cancel, Pause, SetFinalizers, Take
+from tailrace_operator.decide.request import decide
+from tailrace_operator.observe.model import FINALIZER, Answer, DriverSeen, RequestSeen
+from tailrace_operator.status.models import SnapshotRequestStatus
+
+UID = request().meta.uid
+
+
+def snapshot(state: SnapshotState = "Running", **change: Any) -> SnapshotStatus:
+    tables = (SnapshotTableProgress(name="public.orders", chunks_done=3, rows_done=300, rows_estimated=1000),)
+    plain: dict[str, Any] = {"rows_done": 300, "rows_estimated": 1000, "tables_total": 1, "tables": tables}
+    return SnapshotStatus(id=UID, reason="request", state=state, **{**plain, **change})
+
+
+def truth(status: SnapshotRequestStatus, kind: str) -> str | None:
+    return next((c.status for c in status.conditions if c.type == kind), None)
+
+
+def deleted(**change: Any) -> RequestSeen:
+    return replace(request(), meta=replace(request().meta, deleted_at=NOW), **change)
+
+
+def test_the_driver_is_asked_by_uid_and_only_once_it_has_taken_it() -> None:
+    first = decide(request(), LIMITS)
+    assert [a.snapshot_id for a in first.actions if isinstance(a, Take)] == [UID]
+    assert first.status.state == "Pending"
+    second = decide(request(answer=Answer(accepted=True, record=17, at=NOW)), LIMITS)
+    assert second.actions == ()
+    assert second.status.record == 17
+
+
+def test_a_driver_that_forgot_what_it_took_is_asked_again() -> None:
+    decision = decide(request(answer=Answer(accepted=True, record=17, at=NOW - 61)), LIMITS)
+    assert [type(a) for a in decision.actions] == [Take]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"replicator": False}, "ReplicatorNotFound"),
+        ({"replicator_idle": "it is suspended."}, "ReplicatorSuspended"),
+        ({"driver": DriverSeen()}, "ReplicatorNotReady"),
+        ({"driver": DriverSeen(said(state="Starting"), NOW)}, "ReplicatorNotReady"),
+        ({"driver": DriverSeen(said(tables_total=0), NOW)}, "ReplicatorNotReady"),
+    ],
+)
+def test_without_a_driver_that_can_take_it_a_request_waits_and_says_why(change: dict[str, Any], reason: str) -> None:
+    decision = decide(request(**change), LIMITS)
+    assert decision.actions == ()
+    assert next(c.reason for c in decision.status.conditions if c.type == "Ready") == reason
+    assert truth(decision.status, "Reconciling") == "True"
+
+
+def test_a_running_snapshot_is_ready_but_not_complete_and_shows_how_far_it_is() -> None:
+    decision = decide(request(snapshot=snapshot(rows_per_second=10.0, seconds_left=70.0)), LIMITS)
+    status = decision.status
+    assert (truth(status, "Ready"), truth(status, "Complete")) == ("True", "False")
+    assert (status.progress, status.tables_summary, status.chunks_estimated) == ("30%", "0/1", 10)
+    assert status.estimated_end is not None
+
+
+def test_a_snapshot_whose_driver_went_silent_or_away_is_not_told_as_running() -> None:
+    runs = decide(request(snapshot=snapshot(rows_per_second=10.0, seconds_left=70.0)), LIMITS).status
+    silent = DriverSeen(said(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    late = request(snapshot=snapshot(), status=runs, driver=silent)
+    assert decide(replace(late, now=NOW + 11), LIMITS).status.state == "Running", "one answer may be late"
+    for gone in (replace(late, now=NOW + 25), replace(late, snapshot=None, driver=DriverSeen())):
+        status = decide(gone, LIMITS).status
+        assert (status.state, truth(status, "Ready"), truth(status, "Reconciling")) == ("Pending", "False", "True")
+        assert (status.rows_per_second, status.estimated_end, status.rows_done) == (0.0, None, 300)
+
+
+def test_suspend_pauses_and_unsuspend_resumes() -> None:
+    spec = {**request().spec, "suspend": True}
+    assert decide(request(spec=spec, snapshot=snapshot()), LIMITS).actions == (Pause(UID, True),)
+    paused = decide(request(spec=spec, snapshot=snapshot("Paused")), LIMITS)
+    assert (paused.actions, paused.status.state) == ((), "Paused")
+    assert decide(request(snapshot=snapshot("Paused")), LIMITS).actions == (Pause(UID, False),)
+
+
+@pytest.mark.parametrize("code", [409, 422])
+def test_a_refused_request_has_failed_for_good_and_names_the_fix(code: int) -> None:
+    problem = Problem(name="InvalidManifest", message="no table matches public.x", fix="Correct tables.")
+    decision = decide(request(answer=Answer(accepted=False, problem=problem, code=code)), LIMITS)
+    assert decision.status.state == "Failed"
+    assert truth(decision.status, "Stalled") == "True"
+    assert decision.status.last_error is not None and decision.status.last_error.fix == "Correct tables."
+    after = decide(request(status=decision.status), LIMITS)
+    assert after.actions == (SetFinalizers(()),)
+    assert after.status.state == "Failed"
+
+
+def test_a_busy_driver_is_asked_again() -> None:
+    problem = Problem(name="Retry", message="capture restarts")
+    decision = decide(request(answer=Answer(accepted=False, problem=problem, code=503)), LIMITS)
+    assert [type(a) for a in decision.actions] == [Take]
+    assert "capture restarts" in decision.status.message
+
+
+@pytest.mark.parametrize(
+    ("state", "word", "ready"),
+    [("Completed", "Completed", "True"), ("Failed", "Failed", "False"), ("Stopped", "Cancelled", "False")],
+)
+def test_the_end_is_told_and_stays(state: SnapshotState, word: str, ready: str) -> None:
+    fault = Fault(name="ReadRefused", message="no SELECT on public.orders", fix="GRANT it.")
+    decision = decide(request(snapshot=snapshot(state, fault=fault if state == "Failed" else None)), LIMITS)
+    assert (decision.status.state, truth(decision.status, "Ready")) == (word, ready)
+    assert decision.status.finished_at is not None
+    later = decide(request(status=decision.status, meta=meta(generation=2, finalizers=())), LIMITS)
+    assert (later.status.state, later.actions, later.status.observed_generation) == (word, (), 2)
+
+
+def test_a_table_that_fails_is_named_first() -> None:
+    tables = tuple(SnapshotTableProgress(name=f"public.t{n}") for n in range(25))
+    bad = SnapshotTableProgress(name="public.z", fault=Fault(name="ReadRefused", message="no right"))
+    decision = decide(request(snapshot=snapshot(tables=(*tables, bad))), LIMITS)
+    assert decision.status.tables[0].name == "public.z"
+    assert decision.status.truncated and len(decision.status.tables) == 20
+
+
+def test_deleting_a_running_request_cancels_it_and_then_lets_go() -> None:
+    first = decide(deleted(snapshot=snapshot()), LIMITS)
+    assert first.actions == (Cancel(UID),)
+    second = decide(deleted(snapshot=snapshot("Stopped"), status=first.status), LIMITS)
+    assert second.actions == (SetFinalizers(()),)
+
+
+def test_a_driver_that_is_away_holds_up_a_deletion_for_a_minute_only() -> None:
+    first = decide(deleted(driver=DriverSeen()), LIMITS)
+    assert first.actions == ()
+    later = decide(deleted(driver=DriverSeen(), status=first.status, now=NOW + 61), LIMITS)
+    assert later.actions == (SetFinalizers(()),)
+    assert later.says[0].reason == "CancelLater"
+
+
+def test_a_driver_that_cannot_cancel_holds_up_a_deletion_for_a_minute_only() -> None:
+    """Its storage may be down for a day, its token may be another; the Replicator's own rounds go on asking."""
+    first = decide(deleted(snapshot=snapshot()), LIMITS)
+    soon = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 30), LIMITS)
+    assert soon.actions == (Cancel(UID),)
+    later = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 61), LIMITS)
+    assert later.actions == (SetFinalizers(()),)
+    assert later.says[0].reason == "CancelLater"
+
+
+@pytest.mark.parametrize("change", [{"replicator": False}, {"replicator_idle": "it is suspended."}])
+def test_without_a_driver_to_come_a_deletion_is_not_held_up(change: dict[str, Any]) -> None:
+    assert decide(deleted(driver=DriverSeen(), **change), LIMITS).actions == (SetFinalizers(()),)
+
+
+def test_an_invalid_spec_is_named_and_nothing_is_asked() -> None:
+    decision = decide(request(spec={"replicator": "shop", "tables": []}), LIMITS)
+    assert decision.actions == ()
+    assert "tables" in decision.status.message
+    assert truth(decision.status, "Stalled") == "True"
+
+
+def test_the_finalizer_comes_before_the_driver_is_asked() -> None:
+    decision = decide(request(meta=replace(request().meta, finalizers=())), LIMITS)
+    assert decision.actions == (SetFinalizers((FINALIZER,)),)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"), [("Completed", "Snapshot completed."), ("Pending", "Accepted; waiting to start.")]
+)
+def test_the_texts_of_a_request(state: SnapshotState, text: str) -> None:
+    assert decide(request(snapshot=snapshot(state)), LIMITS).status.message == text

@@ -1,0 +1,147 @@
+"""What the operator renders: restricted pods, the user's wishes, the contract's names; what the hashes depend on."""
+
+from pathlib import PurePath
+from typing import Any
+
+import pytest
+import yaml
+
+from support.seen import SPEC
+from tailrace.contract import manifest
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.resources import driver, drop, hashing, names, references, settings
+
+POD = {
+    "labels": {"team": "data"},
+    "annotations": {"note": "x"},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "spot", "operator": "Exists"}],
+    "env": [
+        {"name": "AWS_REGION", "value": "eu"},
+        {"name": "POD_IP", "value": "mine"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "more", "key": "k"}}},
+    ],
+    "volumes": [
+        {"name": "log", "mountPath": "/log", "persistentVolumeClaim": {"claimName": "shop-log"}},
+        {"name": "extra", "mountPath": "/extra", "configMap": {"name": "extra"}},
+    ],
+}
+
+
+def spec(**change: Any) -> ReplicatorSpec:
+    return ReplicatorSpec.model_validate({**SPEC, **change})
+
+
+def pods(chosen: ReplicatorSpec) -> dict[str, dict[str, Any]]:
+    return {
+        "driver": driver.pod_spec("shop", chosen, "image"),
+        "executor": settings.executor_template("shop", chosen)["spec"],
+        "drop": drop.job("shop", chosen, "image", seconds=9)["spec"]["template"]["spec"],
+    }
+
+
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None:
+    found = pods(spec())[kind]
+    security, container = found["securityContext"], found["containers"][0]
+    assert security["runAsNonRoot"] and security["runAsUser"] == 185
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+    assert {"/etc/tailrace/secrets/lake", "/etc/tailrace/secrets/shop-db", "/tmp", "/var/lib/tailrace"} <= set(mounts)
+    assert set(mounts.values()) == {v["name"] for v in found["volumes"]}
+    assert found["enableServiceLinks"] is False
+
+
+def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators() -> None:
+    made = driver.stateful_set("shop", spec(driver=POD), "image", "hash", 1)
+    head, pod = made["spec"]["template"]["metadata"], made["spec"]["template"]["spec"]
+    assert head["labels"]["team"] == "data" and head["labels"][names.REPLICATOR_LABEL] == "shop"
+    assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"][0]["key"] == "spot"
+    environment = [e["name"] for e in pod["containers"][0]["env"]]
+    assert environment.count("POD_IP") == 1 and "AWS_REGION" in environment
+    assert next(e for e in pod["containers"][0]["env"] if e["name"] == "POD_IP").get("value") is None
+    assert {"name": "log", "persistentVolumeClaim": {"claimName": "shop-log"}} in pod["volumes"]
+
+
+def test_the_manifest_that_the_driver_reads_is_the_spec_and_never_suspended() -> None:
+    chosen = spec(suspend=True, snapshot={"parallelism": 7})
+    text = settings.config_map("shop", "team", "uid-1", chosen)["data"][names.MANIFEST_KEY]
+    read = manifest.parse(text, "test").replicator()
+    assert read.spec == chosen.model_copy(update={"suspend": False})
+    assert settings.spec_of({names.MANIFEST_KEY: text}) == yaml.safe_load(text)["spec"]
+    assert settings.spec_of({names.MANIFEST_KEY: "{"}) is None
+
+
+def test_the_template_follows_what_users_say_and_nothing_else() -> None:
+    plain = hashing.template_hash(spec(), "image", {"Secret/lake": "1"})
+    assert plain == hashing.template_hash(spec(suspend=True, deletionPolicy="Delete"), "image", {"Secret/lake": "1"})
+    assert plain == hashing.template_hash(spec(retry={"time": "1h"}), "image", {"Secret/lake": "1"}), "a default"
+    others = [
+        hashing.template_hash(spec(restartNonce=1), "image", {"Secret/lake": "1"}),
+        hashing.template_hash(spec(), "newer", {"Secret/lake": "1"}),
+        hashing.template_hash(spec(), "image", {"Secret/lake": "2"}),
+    ]
+    assert len({plain, *others}) == 4
+
+
+def test_every_secret_and_config_map_that_the_pods_read_is_known() -> None:
+    assert references.data(spec(executors=POD)) == (
+        "ConfigMap/extra",
+        "Secret/lake",
+        "Secret/more",
+        "Secret/shop-db",
+    )
+
+
+def test_probes_ask_for_an_answer_that_stays_short() -> None:
+    """The status has megabytes with many tables, and the kubelet hangs up after ten kilobytes."""
+    (container,) = driver.pod_spec("shop", spec(), "image")["containers"]
+    paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
+    assert set(paths.values()) == {"/healthz"}
+
+
+def test_spark_is_told_where_it_is() -> None:
+    options = driver.spark_options("shop", spec(executors={"count": 3, "memory": "1Gi", "cores": 2}), "image")
+    assert options["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"
+    assert (options["spark.executor.instances"], options["spark.executor.memory"]) == ("3", "1024m")
+    assert "spark-app-selector" not in str(driver.stateful_set("shop", spec(), "image", "h", 1))
+
+
+def test_driver_and_executors_prove_themselves_with_a_file_and_only_the_driver_has_the_token() -> None:
+    found = pods(spec())
+    own = {"shop-driver", "shop-spark"}
+
+    def secrets(kind: str) -> set[str]:
+        return own & {v["secret"]["secretName"] for v in found[kind]["volumes"] if "secret" in v}
+
+    assert (secrets("driver"), secrets("executor"), secrets("drop")) == (own, {"shop-spark"}, set())
+    file = driver.spark_options("shop", spec(), "image")["spark.authenticate.secret.file"]
+    for kind in ("driver", "executor"):
+        mounts = found[kind]["containers"][0]["volumeMounts"]
+        folders = {m["mountPath"] for m in mounts if m["name"] == "tailrace-spark"}
+        assert folders == {str(PurePath(file).parent)}
+    made = settings.secret("shop", "shop-spark", "s3cret")
+    assert made["data"] == {PurePath(file).name: "czNjcmV0"}
+    local = driver.spark_options("shop", spec(executors={"count": 0}), "image")
+    assert "spark.authenticate.secret.file" not in local, "in local mode Spark refuses a file"
+
+
+@pytest.mark.parametrize(("given", "account"), [({}, "shop-driver"), ({"serviceAccountName": "lake"}, "lake")])
+def test_executors_have_the_drivers_account(given: dict[str, Any], account: str) -> None:
+    """Spark has no setting `spark.kubernetes.authenticate.serviceAccountName`: it would be passed over."""
+    options = driver.spark_options("shop", spec(**given), "image")
+    accounts = {key: value for key, value in options.items() if key.endswith(".serviceAccountName")}
+    assert accounts == {"spark.kubernetes.authenticate.executor.serviceAccountName": account}
+
+
+def test_the_hashes_are_those_of_earlier_versions() -> None:
+    """Where one of these has to change, the upgrade to that version restarts every stream: say so in its notes."""
+    full = spec(driver=POD, executors={**POD, "count": 3}, retry={"time": "2h"}, restartNonce=4, suspend=True)
+    assert hashing.spec_hash(spec()) == "8e8178aae2be0a5a58050604d9c5c425"
+    assert hashing.data_hash({"data": {"password": "eA=="}}) == "f947d92e47b361ca30b4a0ecde68eb28"
+    assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "f5bbffcd195fcad0a4c94815338845ee"

@@ -1,0 +1,187 @@
+"""Whatever the operator sees, in whatever order: its conditions keep the rules that GitOps tools rely on."""
+
+from dataclasses import replace
+from typing import Any, get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.seen import HASHES, LIMITS, MADE, NOW, SPEC, ended, meta, pod, request, said, seen, template
+from tailrace.contract.driver import Problem
+from tailrace.contract.status import Fault, SnapshotStatus, State
+from tailrace_operator.decide import replicator, summary
+from tailrace_operator.decide import request as requests
+from tailrace_operator.decide.model import Apply
+from tailrace_operator.decide.wanted import resolve
+from tailrace_operator.observe.model import FINALIZER, Answer, Child, DriverSeen, Refusal, ReplicatorSeen
+from tailrace_operator.status.conditions import bounded, violations
+from tailrace_operator.status.models import FINAL, ReplicatorStatus
+
+CODES = st.sampled_from([0, 1, 2, 10, 11, 12, 13, 137, 143])
+faults = st.none() | st.builds(Fault, name=st.sampled_from(["SourceGone", "TargetSlow", "Odd"]), message=st.text())
+
+
+@st.composite
+def worlds(draw: st.DrawFn, generation: int, now: float) -> ReplicatorSeen:
+    """Any state of a cluster around one Replicator."""
+    spec: dict[str, Any] = {**SPEC, "suspend": draw(st.booleans()), "restartNonce": draw(st.integers(0, 2))}
+    if draw(st.integers(0, 5)) == 0:
+        spec = {**spec, "retry": {"time": "soon"}}
+    hashes = {place: draw(st.sampled_from(["a", "b"])) for place in HASHES if draw(st.integers(0, 9))}
+    head = meta(generation=generation, requested_at=draw(st.sampled_from([None, "x", "y"])))
+    base = seen(now=now, meta=head, spec=spec, data_hashes=hashes, running_spec=draw(st.sampled_from([None, SPEC])))
+    wanted = resolve(base, LIMITS).template_hash or "none"
+    template_hash = draw(st.sampled_from([wanted, wanted, "other"]))
+    pods = draw(st.lists(pods_of(template_hash, now), max_size=2))
+    children = dict(MADE)
+    if draw(st.booleans()):
+        child = Child("StatefulSet", "shop-driver", "s", "1", "", template_hash, draw(st.integers(0, 1)))
+        children["StatefulSet/shop-driver"] = child
+    answer = said(
+        state=draw(st.sampled_from(get_args(State))),
+        message=draw(st.text(max_size=3000)),
+        tables_failing=draw(st.integers(0, 2)),
+        fault=draw(faults),
+    )
+    driver = draw(st.sampled_from([DriverSeen(), DriverSeen(answer, now), DriverSeen(answer, now - 20, now - 15, "E")]))
+    refusal = draw(st.sampled_from([None, None, Refusal("StatefulSet x", "h", "no")]))
+    return replace(base, pods=tuple(pods), children=children, driver=driver, refusal=refusal)
+
+
+@st.composite
+def pods_of(draw: st.DrawFn, template_hash: str, now: float) -> Any:
+    runs = draw(st.booleans())
+    end = draw(st.none() | st.builds(ended, CODES, st.text(max_size=100), st.just(now - 3)))
+    return pod(
+        uid=draw(st.sampled_from(["p1", "p2"])),
+        template_hash=template_hash,
+        ready=runs and draw(st.booleans()),
+        deleting=draw(st.booleans()),
+        created=now - draw(st.floats(1, 1000)),
+        running_since=now - draw(st.floats(0, 1000)) if runs else None,
+        waiting=None if runs else draw(st.sampled_from([None, "CrashLoopBackOff", "ImagePullBackOff"])),
+        restarts=draw(st.integers(0, 5)),
+        ended=end,
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_conditions_keep_the_rules_through_any_history(data: st.DataObject) -> None:
+    status, now, generation = ReplicatorStatus(), NOW, 1
+    for _ in range(data.draw(st.integers(1, 5))):
+        generation += data.draw(st.integers(0, 1))
+        now += data.draw(st.floats(0, 4000))
+        observed = replace(data.draw(worlds(generation, now)), status=status)
+        decision = replicator.decide(observed, LIMITS)
+        found = decision.status
+        assert violations(found.conditions, found.observed_generation, generation) == []
+        assert len(found.model_dump_json()) < 100_000
+        _times_move_with_the_status_only(status, found)
+        ReplicatorStatus.model_validate(found.model_dump(mode="json", by_alias=True))
+        status = found
+
+
+def _times_move_with_the_status_only(before: ReplicatorStatus, after: ReplicatorStatus) -> None:
+    old = {c.type: c for c in before.conditions}
+    for condition in after.conditions:
+        was = old.get(condition.type)
+        if was is not None and was.status == condition.status:
+            assert was.last_transition_time == condition.last_transition_time
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_a_stopped_driver_stays_stopped_until_something_it_depends_on_changes(data: st.DataObject) -> None:
+    observed = data.draw(worlds(1, NOW))
+    decision = replicator.decide(observed, LIMITS)
+    if decision.status.halt is None:
+        return
+    later = replace(observed, status=decision.status, now=NOW + 1000, refusal=None)
+    again = replicator.decide(later, LIMITS)
+    assert again.status.halt == decision.status.halt
+    counts = [a.document["spec"]["replicas"] for a in again.actions if isinstance(a, Apply) and _is_set(a)]
+    assert all(count == 0 for count in counts)
+
+
+def _is_set(action: Apply) -> bool:
+    return bool(action.document["kind"] == "StatefulSet")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_deciding_again_on_the_same_sight_changes_nothing(data: st.DataObject) -> None:
+    observed = data.draw(worlds(1, NOW))
+    first = replicator.decide(observed, LIMITS)
+    second = replicator.decide(replace(observed, status=first.status), LIMITS)
+    assert second.status == first.status
+    assert not second.intent
+
+
+snapshots = st.none() | st.builds(
+    SnapshotStatus,
+    id=st.just("22222222-2222-4222-8222-222222222222"),
+    reason=st.just("request"),
+    state=st.sampled_from(["Pending", "Running", "Paused", "Completed", "Failed", "Stopped"]),
+    rows_done=st.integers(0, 10),
+    rows_estimated=st.integers(0, 10),
+    fault=faults,
+)
+answers = st.none() | st.builds(
+    Answer,
+    accepted=st.booleans(),
+    record=st.none() | st.integers(0, 9),
+    problem=st.none() | st.builds(Problem, name=st.just("Conflict"), message=st.text()),
+    code=st.sampled_from([0, 200, 401, 404, 409, 422, 500, 503]),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_requests_conditions_keep_the_rules_and_its_end_is_final(data: st.DataObject) -> None:
+    observed = request(meta=replace(request().meta, finalizers=(FINALIZER,)))
+    for generation in range(1, data.draw(st.integers(2, 5))):
+        observed = replace(
+            observed,
+            meta=replace(observed.meta, generation=generation),
+            spec={**observed.spec, "suspend": data.draw(st.booleans())},
+            replicator=data.draw(st.booleans()),
+            replicator_idle=data.draw(st.sampled_from([None, "it is suspended."])),
+            driver=data.draw(st.sampled_from([DriverSeen(), DriverSeen(said(), NOW)])),
+            snapshot=data.draw(snapshots),
+            answer=data.draw(answers),
+        )
+        was_final = observed.status.state in FINAL
+        decision = requests.decide(observed, LIMITS)
+        found = decision.status
+        assert violations(found.conditions, found.observed_generation, generation) == []
+        assert not was_final or found.state == observed.status.state
+        observed = replace(observed, status=found)
+
+
+@given(st.text(max_size=5000))
+def test_messages_are_one_bounded_line(text: str) -> None:
+    line = bounded(text)
+    assert len(line.encode()) <= 1024
+    assert "\n" not in line
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12))
+def test_only_a_finished_snapshot_shows_a_hundred_percent(done: int, estimated: int) -> None:
+    assert summary.percentage(done, estimated, False) != "100%"
+    assert summary.percentage(done, estimated, True) == "100%"
+
+
+def test_the_rules_themselves_bite() -> None:
+    decision = replicator.decide(seen(), LIMITS)
+    good = decision.status.conditions
+    ready = next(c for c in good if c.type == "Ready").model_copy(update={"status": "True"})
+    bad = tuple(ready if c.type == "Ready" else c for c in good)
+    assert violations(good, 1, 1) == []
+    assert "Ready is not True while Reconciling or Stalled" in violations(bad, 1, 1)
+    assert "Ready is not True for an older generation" in violations(bad, 1, 2)
+    assert "Ready is present" in violations((), 1, 1)
+
+
+def test_the_template_is_the_same_for_the_same_sight() -> None:
+    assert template(seen()) == template(seen())

@@ -1,0 +1,137 @@
+"""What the documents say about commands, options, errors and exit codes, held against the code."""
+
+import argparse
+import pkgutil
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import tailrace
+from support import error_names
+from tailrace.changelog.records import Closed, EpochStarted, Heartbeat, Origin, Record
+from tailrace.changelog.state import HANDLERS
+from tailrace.cli import main as cli
+from tailrace.contract.status import Status
+from tailrace.driver import metrics
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "tests/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/dev").glob("*.md")),
+]
+
+
+def test_every_error_that_a_user_can_meet_is_explained_and_no_other() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    section = text.partition("## Errors by name")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"`([A-Z][A-Za-z]{3,})`", section))
+    assert explained == error_names.shown()
+
+
+def test_every_exit_code_is_in_the_table_and_in_the_help() -> None:
+    codes = {kind.exit_code for kind in error_names.kinds()} | {0}
+    table = (ROOT / "docs" / "operations.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0]
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes
+    helped = cli.EXAMPLES.partition("exit codes:")[2]
+    assert {int(code) for code in re.findall(r"(?<![\w.])(\d+) [a-z]", helped)} == codes
+
+
+def test_every_metric_is_in_the_table_and_no_other() -> None:
+    status = Status(name="shop", state="Running", started_at=1, updated_at=2)
+    shown = re.findall(r"^# TYPE (\S+)", metrics.render(status).decode(), re.MULTILINE)
+    text = (ROOT / "docs" / "operations.md").read_text().partition("| metric |")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(tailrace_\w+)`", text)) == set(shown)
+
+
+def test_every_kind_of_event_and_every_field_of_a_record_is_in_the_format() -> None:
+    text = (ROOT / "docs" / "change-log-format.md").read_text()
+    kinds = text.partition("Kinds: ")[2].partition("Their fields")[0]
+    models: list[type[Closed]] = [*cast(Iterable[type[Closed]], HANDLERS), Heartbeat, Origin, EpochStarted]
+    handled = {str(model.model_fields["kind"].default) for model in models}
+    assert set(re.findall(r"`([a-z-]+)`", kinds)) == handled
+    table = text.partition("## Records")[2].partition("Kinds: ")[0]
+    rows = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`([a-z_]+)`", rows)) == set(Record.model_fields)
+
+
+def test_every_command_in_the_documents_exists_with_its_options() -> None:
+    verbs = next(a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
+    seen = set()
+    for path in DOCS:
+        for line in re.findall(r"(?:^|`|bin/)tailrace ([a-z]+ .*)$", path.read_text(), re.MULTILINE):
+            verb, _, rest = line.partition("`")[0].partition("#")[0].partition(" ")
+            assert verb in verbs, f"{path.name}: {line}"
+            options = {option for action in verbs[verb]._actions for option in action.option_strings}
+            assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest)) <= options, f"{path.name}: {line}"
+            seen.add(verb)
+    assert {"run", "doctor", "status", "snapshot", "pause", "drop"} <= seen
+
+
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    for path in DOCS:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+            assert target.startswith("http") or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_section_that_is_cited_exists() -> None:
+    anchors = {path: set(map(anchor, re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE))) for path in DOCS}
+    for path in DOCS:
+        for target, section in re.findall(r"\]\(([^)#]*)#([^)]+)\)", path.read_text()):
+            page = (path.parent / target).resolve() if target else path
+            assert page not in anchors or section in anchors[page], f"{path.name}: {target}#{section}"
+    sources = [*(ROOT / "spark_app").rglob("*.py"), *(ROOT / "operator").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    cited = {s for source in sources for s in re.findall(r"docs/dev/design\.md#([a-z-]+)", source.read_text())}
+    assert cited and cited <= anchors[ROOT / "docs" / "dev" / "design.md"]
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def test_every_make_target_and_path_in_the_documents_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for path in DOCS:
+        text = path.read_text()
+        for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
+            assert target in targets, f"{path.name}: make {target}"
+        folders = "docs|tests|tools|examples|charts|manifests|crds|argocd|spark_app|operator"
+        for name in re.findall(rf"`((?:{folders})/[\w./-]+)`", text):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+def test_every_module_in_the_documents_exists() -> None:
+    seen = set()
+    for path in [*DOCS, *(ROOT / "docs" / "decisions").glob("*.md")]:
+        for name in re.findall(r"(?<![\w./-])tailrace(?:_operator)?(?:\.[a-z_]+)+(?![\w/-])", path.read_text()):
+            try:
+                pkgutil.resolve_name(name)
+            except (ImportError, AttributeError) as error:
+                raise AssertionError(f"{path.name}: {name}") from error
+            seen.add(name)
+    rooms = {f"tailrace.{module.name}" for module in pkgutil.iter_modules(tailrace.__path__)}
+    assert rooms <= set(re.findall(r"`(tailrace\.\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert rooms <= seen
+
+
+def test_decisions_are_numbered_without_gaps_and_cited_by_numbers_that_exist() -> None:
+    records = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    numbers = [record.name[:4] for record in records]
+    assert numbers == [f"{n:04d}" for n in range(1, len(records) + 1)]
+    assert [record.read_text()[:7] for record in records] == [f"# {number} " for number in numbers]
+    sources = [*DOCS, *records, *(ROOT / "spark_app").rglob("*.py"), *(ROOT / "spark_app").rglob("*.java")]
+    cited = {n for source in sources for n in re.findall(r"docs/decisions/(\d{4})", source.read_text())}
+    assert cited <= set(numbers)
+
+
+def test_the_index_of_decisions_lists_each_with_its_title() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(
+        r"^\| \[(\d{4})\]\((\S+)\) \| (.+?) \| \d{4}-\d\d-\d\d \| \S", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    written = [(path.name[:4], path.name, path.read_text().partition("\n")[0]) for path in sorted(folder.glob("0*.md"))]
+    assert [(number, name, f"# {number} {title}") for number, name, title in listed] == written

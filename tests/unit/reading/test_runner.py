@@ -1,0 +1,287 @@
+"""The snapshot runner over a real journal: what it begins, in which order and how much of it at once.
+
+The source, capture and the executors are replaced by functions that record what they are asked for.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from support.journals import table_schema
+from tailrace.apply.progress import Progress
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import ChunkRegistered, Event, Origin, SchemaChanged, SnapshotTableStarted, TableAdded
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import Snapshot
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import Locked, Retry
+from tailrace.reading import runner as snapshots
+from tailrace.reading import steps
+from tailrace.reading.runner import SnapshotRunner
+from tailrace.reading.steps import Start, Tools
+from tailrace.reading.task import ChunkFile
+from tailrace.snapshot.chunks import CutNext, TableRun
+from tailrace.snapshot.ranges import Range
+from tailrace.storage.store import Storage
+
+PARALLELISM = 2
+ORIGIN = Origin(
+    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
+
+
+class Surroundings:
+    """A journal with tables, and everything that the runner asks of others."""
+
+    def __init__(self, folder: Path, edges: Sequence[int]) -> None:
+        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
+        self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
+        added = [TableAdded(table=table_schema(i), edge_xid=edge) for i, edge in enumerate(edges, 1)]
+        self._writer.append(5, events=tuple(added))
+        self._reader = JournalReader.open(storage)
+        self._lock = threading.Lock()
+        self.appended: list[Sequence[Event]] = []
+        self.looks: list[int] = []
+        self.running_xid = 0
+        """The oldest transaction that still runs."""
+        self.open: Counter[int] = Counter()
+        self.most_open = self.most_reads = self.reads = 0
+
+    # What `Tools` and the client are used for.
+
+    @property
+    def state(self) -> LogState:
+        return self._reader.state
+
+    def refresh(self) -> LogState:
+        with self._lock:
+            while self._reader.poll():
+                pass
+            return self._reader.state
+
+    def append(self, events: Sequence[Event]) -> int:
+        with self._lock:
+            self.appended.append(events)
+            return self._writer.append(5, events=tuple(events)).number
+
+    def close(self) -> None:
+        return
+
+    # What stands for `steps`.
+
+    def check_edge(self, tools: Tools, table: TableLog) -> str | None:
+        self.looks.append(table.edge_xid)
+        return None if self.running_xid > table.edge_xid else f"transaction {self.running_xid}"
+
+    def find_start(self, tools: Tools, client: object, run: TableRun, table: TableLog, chunk_rows: int) -> Start:
+        with self._lock:
+            self.open[run.table_id] += 1
+            self.most_open = max(self.most_open, len(self.open))
+        self.append([
+            SnapshotTableStarted(snapshot_id=run.snapshot_id, table_id=run.table_id, max_key=("9",), estimated_rows=3)
+        ])  # fmt: skip
+        return Start(cast(Any, None), ("9",), 3)
+
+    def read(self, tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+        with self._lock:
+            self.reads += 1
+            self.most_reads = max(self.most_reads, self.reads)
+        time.sleep(0.002)
+        self.append([
+            ChunkRegistered(
+                snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
+                upper=part.upper, path=None, rows=0, size=0, schema_version=1, replay_point=1, high=1,
+            )
+        ])  # fmt: skip
+        with self._lock:
+            self.reads -= 1
+        return ChunkFile(None, 0, 0, "", 1, ())
+
+    def record_finish(self, tools: Tools, client: Any, run: TableRun) -> None:
+        with self._lock:
+            del self.open[run.table_id]
+        REAL_FINISH(tools, client, run)
+
+
+REAL_FINISH = steps.record_finish
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SnapshotRunner, Surroundings]]:
+    def make(*edges: int) -> tuple[SnapshotRunner, Surroundings]:
+        around = Surroundings(tmp_path, edges)
+        for name in ("check_edge", "find_start", "read", "record_finish"):
+            monkeypatch.setattr(steps, name, getattr(around, name))
+        monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
+        monkeypatch.setattr(steps, "find_cut", lambda tools, table, work, rows: None)
+        monkeypatch.setattr(snapshots, "CaptureClient", lambda path: around)
+        tools = cast(Any, Tools)(
+            None, (), None, tmp_path, None, around, lambda *_: None, lambda table_id: True, lambda: ()
+        )
+        runner = SnapshotRunner(tools, Progress(), Snapshot(parallelism=PARALLELISM), retry_seconds=60)
+        return runner, around
+
+    return make
+
+
+Begin = Callable[..., tuple[SnapshotRunner, Surroundings]]
+
+
+def turn_until(runner: SnapshotRunner, reached: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end
+        runner.turn(0.01)
+
+
+def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> None:
+    runner, around = begin(*[10] * 60)
+    around.running_xid = 11
+
+    def over() -> bool:
+        known = around.state.snapshots
+        return len(known) > 0 and all(s.ended is not None for s in known.values())
+
+    turn_until(runner, over)
+    runner.stop()
+    plans = [events for events in around.appended if events[0].kind == "snapshot-planned"]
+    assert [len(events) for events in plans] == [60], "one record plans them all"
+    assert around.most_reads == PARALLELISM
+    assert around.most_open <= 3 * 2 * (PARALLELISM + 2), "tables begun and not ended"
+    assert around.looks == [10], "one look at the edge counts for all tables"
+
+
+def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, around = begin(10, 10)
+    around.running_xid = 11
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
+        step = 1 if work.lower is None else int(work.lower[0]) - 99
+        return (str(100 + step),) if table == 1 and step < 100 else None
+
+    monkeypatch.setattr(steps, "find_cut", cut)
+    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    ended = [s.plan.tables for s in around.state.snapshots.values() if s.ended is not None]
+    assert ended == [(2,)]
+
+
+def test_a_transaction_that_is_in_the_way_is_looked_at_once_a_second_and_not_by_each_table(begin: Begin) -> None:
+    runner, around = begin(*[10] * 30, 5)
+    around.running_xid = 7
+    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    ended = [s.plan.tables for s in around.state.snapshots.values() if s.ended is not None]
+    assert ended == [(31,)], "the older edge has passed"
+    assert [runner.waiting_for] == ["transaction 7"]
+    before = len(around.looks)
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        runner.turn(0.01)
+    assert 1 <= len(around.looks) - before <= 3
+    around.running_xid = 11
+    turn_until(runner, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    assert [runner.waiting_for] == [None]
+    runner.stop()
+
+
+def test_a_table_whose_edge_moves_reads_nothing_until_older_transactions_are_over(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each chunk would be refused at its registration, and the snapshot would be given up after `retry.time`."""
+    runner, around = begin(10)
+    around.running_xid = 11
+    read: list[int] = []
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
+        return None if work.lower is not None and work.lower[0] >= "6" else (str(int((work.lower or "0")[0]) + 1),)
+
+    def reading(tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+        read.append(part.ordinal)
+        if len(read) == 2:  # the catalog has shown a rewrite
+            version = table_schema(1).model_copy(update={"version": 2})
+            around.append([SchemaChanged(table=version, seq=0, reread=False, edge_xid=20)])
+        return around.read(tools, run, part, table)
+
+    monkeypatch.setattr(steps, "find_cut", cut)
+    monkeypatch.setattr(steps, "read", reading)
+    turn_until(runner, lambda: runner.waiting_for is not None)
+    before = len(read)
+    with caplog.at_level("INFO", "tailrace"):
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            runner.turn(0.01)
+    assert (len(read), runner.waiting_for) == (before, "transaction 11")
+    assert all(s.ended is None for s in around.state.snapshots.values())
+    around.running_xid = 21
+    turn_until(runner, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    assert runner.waiting_for is None and len(read) == len(set(read))
+    assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
+
+
+def test_what_the_chunks_wait_for_is_told_once_in_the_log(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+    runner, around = begin(10, 10)
+    around.running_xid = 7
+    with caplog.at_level("INFO", "tailrace"):
+        turn_until(runner, lambda: len(around.looks) >= 3)
+    runner.stop()
+    assert [r.getMessage() for r in caplog.records if "wait" in r.getMessage()] == ["chunks wait for transaction 7"]
+
+
+@pytest.mark.parametrize("asked", ["find_start", "find_cut", "read"])
+def test_a_table_that_a_migration_locks_for_longer_than_the_retry_time_is_waited_for_and_said(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
+) -> None:
+    runner, around = begin(10)
+    around.running_xid = 11
+    now = [1000.0]
+    monkeypatch.setattr(runner, "_monotonic", lambda: now[0])
+    real, tries, held = getattr(steps, asked), list[float](), [True]
+
+    def locked(*of: Any) -> object:
+        tries.append(now[0])
+        if held[0]:
+            raise Locked("a lock on s.t: backend 7 ('psql') holds AccessExclusiveLock on s.t")
+        return real(*of)
+
+    def later() -> bool:
+        now[0] += 20
+        return len(tries) >= 10
+
+    monkeypatch.setattr(steps, asked, locked)
+    with caplog.at_level("INFO", "tailrace"):
+        turn_until(runner, later)
+    assert runner.waiting_for == "a lock on s.t: backend 7 ('psql') holds AccessExclusiveLock on s.t"
+    told = [r.getMessage() for r in caplog.records if "backend 7" in r.getMessage()]
+    assert set(told) == {f"a snapshot waits for {runner.waiting_for}"} and len(told) <= 2, "not with every try"
+    assert tries[-1] - tries[0] > 60 and all(s.ended is None for s in around.refresh().snapshots.values())
+    held[0] = False
+    turn_until(runner, lambda: later() and all(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
+    assert runner.waiting_for is None
+
+
+def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, around = begin(10)
+    around.running_xid = 11
+    wall, real, tries = [time.time()], steps.find_start, list[float]()
+
+    def fails_once(*of: Any) -> Start:
+        tries.append(wall[0])
+        if len(tries) == 1:
+            raise Retry("away")
+        return real(*of)
+
+    monkeypatch.setattr(runner, "_clock", lambda: wall[0])
+    monkeypatch.setattr(steps, "find_start", fails_once)
+    turn_until(runner, lambda: len(tries) == 1)
+    wall[0] -= 86_400
+    turn_until(runner, lambda: len(tries) == 2, seconds=10)
+    runner.stop()

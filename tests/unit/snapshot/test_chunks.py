@@ -1,0 +1,124 @@
+import random
+
+import pytest
+
+from tailrace.changelog.grown import Grown
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished
+from tailrace.changelog.state import SnapshotTable
+from tailrace.contract.status import Fault
+from tailrace.snapshot import chunks as c
+from tailrace.snapshot.ranges import IllegalEvent, Range, gaps_of
+
+FAULT = Fault(name="Retry", message="gone")
+
+
+def registered(chunk: int, lower: Key | None, upper: Key | None) -> ChunkRegistered:
+    return ChunkRegistered(
+        snapshot_id="s", table_id=7, chunk=chunk, lower=lower, upper=upper, path=None, rows=1, size=1,
+        schema_version=1, replay_point=1, high=1,
+    )  # fmt: skip
+
+
+def walk(
+    run: c.TableRun, rows: list[int], size: int, rng: random.Random, stop_after: int | None = None
+) -> tuple[c.TableRun, list[Range]]:
+    """Drive a run over integer keys, finishing reads in random order; stop after some registrations (a crash)."""
+    done: list[Range] = []
+    while run.phase is not c.Phase.DONE:
+        if stop_after is not None and len(done) >= stop_after:
+            break
+        work = c.next_work(run, ahead=3)
+        if isinstance(work, c.CheckEdge):
+            run = c.step(run, c.EdgePassed())
+        elif isinstance(work, c.FindMaxKey):
+            run = c.step(run, c.Started((str(max(rows)),) if rows else None, len(rows)))
+        elif isinstance(work, c.CutNext):
+            run = c.step(run, c.CutBegun())
+            inside = sorted(
+                r for r in rows if (work.lower is None or r > int(work.lower[0])) and r <= int(work.upper[0])
+            )
+            run = c.step(run, c.Cut((str(inside[size - 1]),) if len(inside) > size and not work.last else None))
+        elif isinstance(work, c.RecordFinish):
+            run = c.step(run, c.Finished())
+        elif isinstance(work, c.Read) and len(run.reading) < 4 and rng.random() < 0.6:
+            run = c.step(run, c.ReadBegun(work.range.ordinal))
+        elif run.reading:
+            ordinal = rng.choice(list(run.reading))
+            if rng.random() < 0.2:
+                run = c.step(run, c.ReadFailed(ordinal, FAULT))
+            else:
+                done.append(run.reading[ordinal])
+                run = c.step(run, c.Registered(ordinal, 1))
+    return run, done
+
+
+def covered(key: int, ranges: list[Range]) -> int:
+    return sum(
+        (r.lower is None or key > int(r.lower[0])) and (r.upper is None or key <= int(r.upper[0])) for r in ranges
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_ranges_part_the_whole_key_space_however_often_the_snapshot_is_resumed(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = rng.sample(range(1000), rng.randrange(0, 60))
+    largest = (str(max(rows)),) if rows else None
+    empty = SnapshotTable(table_id=7)
+    run, done = walk(c.begin("s", empty, None, None), rows, rng.randrange(1, 9), rng, stop_after=rng.randrange(0, 9))
+    for _ in range(4):
+        logged = [registered(r.ordinal, r.lower, r.upper) for r in done]
+        rng.shuffle(logged)
+        table = SnapshotTable(table_id=7, started=bool(logged), max_key=largest, chunks=Grown(logged))
+        run, more = walk(
+            c.begin("s", table, None, None), rows, rng.randrange(1, 9), rng, stop_after=rng.randrange(0, 5)
+        )
+        done += more
+    table = SnapshotTable(
+        table_id=7, started=bool(done), max_key=largest,
+        chunks=Grown(registered(r.ordinal, r.lower, r.upper) for r in done),
+    )  # fmt: skip
+    run, more = walk(c.begin("s", table, None, None), rows, 5, rng)
+    done += more
+    assert run.phase is c.Phase.DONE
+    assert len({r.ordinal for r in done}) == len(done)
+    assert [covered(key, done) for key in range(-5, 1010)] == [1] * 1015
+
+
+def test_a_list_of_keys_is_cut_into_chunks_and_resumed_by_ordinal() -> None:
+    keys = tuple((str(n),) for n in range(2500))
+    run = c.begin("s", SnapshotTable(table_id=7, started=True, chunks=Grown([registered(1, None, None)])), None, keys)
+    assert [(r.ordinal, len(r.keys or ())) for r in run.ready] == [(0, 1000), (2, 500)]
+
+
+def test_a_table_without_a_largest_key_is_one_open_chunk() -> None:
+    run = c.step(c.step(c.begin("s", SnapshotTable(table_id=7), None, None), c.EdgePassed()), c.Started(None, 0))
+    assert run.ready == (Range(0, None, None),)
+
+
+def test_a_table_that_is_given_up_ends_only_when_no_read_is_under_way() -> None:
+    run = c.begin("s", SnapshotTable(table_id=7, started=True, max_key=("9",)), None, None)
+    run = c.step(run, c.ReadBegun(0))
+    run = c.step(run, c.GaveUp(FAULT))
+    assert c.next_work(run, 3) is None
+    run = c.step(run, c.Registered(0, 5))
+    assert isinstance(c.next_work(run, 3), c.RecordFinish)
+    assert run.fault == FAULT
+
+
+def test_a_finished_table_has_nothing_left_to_do() -> None:
+    finished = SnapshotTableFinished(snapshot_id="s", table_id=7, chunks=3, complete=True)
+    run = c.begin("s", SnapshotTable(table_id=7, finished=finished), None, None)
+    assert run.phase is c.Phase.DONE
+    assert c.next_work(run, 3) is None
+
+
+@pytest.mark.parametrize("event", [c.Finished(), c.Cut(("1",)), c.Registered(0, 1), c.ReadBegun(5), c.Started(None, 0)])
+def test_an_event_that_does_not_fit_the_phase_raises(event: c.Event) -> None:
+    with pytest.raises(IllegalEvent):
+        c.step(c.begin("s", SnapshotTable(table_id=7), None, None), event)
+
+
+def test_chunks_that_neither_link_nor_leave_room_are_refused() -> None:
+    with pytest.raises(IllegalEvent, match="chunk 2"):
+        gaps_of([registered(1, None, ("5",)), registered(2, ("6",), ("9",))], ("9",))

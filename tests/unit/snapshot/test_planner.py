@@ -1,0 +1,315 @@
+from random import Random
+
+import pytest
+
+from support.journals import Journal, table_schema
+from tailrace.changelog.records import (
+    ChunkRegistered,
+    Column,
+    SchemaChanged,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+    TableAdded,
+    TableForgotten,
+    TableRemoved,
+    TableSchema,
+)
+from tailrace.changelog.state import (
+    LoggedChunk,
+    LoggedSchema,
+    LogState,
+    SnapshotState,
+    SnapshotTable,
+    TableLog,
+)
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
+from tailrace.errors import InvalidManifest
+from tailrace.snapshot import planner
+from tailrace.snapshot.planner import Holes
+from tailrace.sources.postgresql.log.rejoin import resyncs
+
+
+def table(table_id: int, name: str, **more: object) -> TableLog:
+    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    schema = TableSchema(table_id=table_id, schema_name="public", table_name=name, version=1, columns=(column,))
+    values: dict[str, object] = {
+        "table_id": table_id,
+        "added_record": 3,
+        "edge_xid": 1,
+        "initial_snapshot": False,
+        "schemas": (LoggedSchema(record=3, after_seq=0, table=schema),),
+    }
+    return TableLog.model_validate(values | more)
+
+
+def log(*tables: TableLog, snapshots: dict[str, SnapshotState] | None = None) -> LogState:
+    return LogState(number=9, tables={t.table_id: t for t in tables}, snapshots=snapshots or {})
+
+
+def snapshot(plan: SnapshotPlanned, **more: object) -> SnapshotState:
+    tables = {t: SnapshotTable(table_id=t) for t in plan.tables}
+    return SnapshotState.model_validate({"plan": plan, "record": 4, "tables": tables} | more)
+
+
+def test_an_added_table_gets_one_initial_snapshot_and_no_second() -> None:
+    state = log(table(7, "a", initial_snapshot=True), table(8, "b"))
+    plans = planner.wanted(state, {})
+    assert [(p.snapshot_id, p.reason, p.tables) for p in plans] == [("initial-7-3", "initial", (7,))]
+    known = log(*state.tables.values(), snapshots={"initial-7-3": snapshot(plans[0])})
+    assert planner.wanted(known, {}) == ()
+
+
+def test_a_long_snapshot_that_ends_late_does_not_call_for_forgotten_ones_again() -> None:
+    """Its plan is old; the younger table's own snapshot was planned, ended and forgotten since."""
+    young = table(7, "a", initial_snapshot=True, added_record=100)
+    plan = SnapshotPlanned(snapshot_id="initial-6-1", reason="initial", tables=(6,))
+    long = snapshot(plan, record=2, ended=SnapshotEnded(snapshot_id="initial-6-1", outcome="completed"))
+    state = log(young, snapshots={plan.snapshot_id: long}).model_copy(update={"forgotten_plan": 101})
+    assert planner.wanted(state, {}) == ()
+    assert [p.snapshot_id for p in planner.wanted(state.model_copy(update={"forgotten_plan": 99}), {})] == [
+        "initial-7-100"
+    ]
+
+
+def test_a_removed_table_is_not_read() -> None:
+    assert planner.wanted(log(table(7, "a", initial_snapshot=True, removed=True)), {}) == ()
+
+
+def test_a_rewrite_of_the_table_calls_for_reading_it_again() -> None:
+    old = table(7, "a")
+    newer = old.schema.model_copy(update={"version": 2})
+    changed = old.model_copy(
+        update={"schemas": (*old.schemas, LoggedSchema(record=5, after_seq=9, table=newer, reread=True))}
+    )
+    assert [(p.snapshot_id, p.reason) for p in planner.wanted(log(changed), {})] == [("schema-7-2-5", "schema")]
+
+
+def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_applied() -> None:
+    holes = {7: Holes(5, frozenset({("2",), ("1",)}))}
+    (plan,) = planner.wanted(log(table(7, "a")), holes)
+    assert (plan.reason, plan.keys) == ("repair", (("1",), ("2",)))
+    running = {plan.snapshot_id: snapshot(plan)}
+    assert planner.wanted(log(table(7, "a"), snapshots=running), holes) == ()
+    chunk = ChunkRegistered(
+        snapshot_id=plan.snapshot_id, table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
+        schema_version=1, replay_point=1, high=1,
+    )  # fmt: skip
+    ended = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
+    state = log(table(7, "a", chunks=(LoggedChunk(record=6, chunk=chunk),)), snapshots={"other": ended})
+    assert planner.wanted(state, holes) == ()
+    assert len(planner.wanted(state, {7: Holes(6, frozenset({("2",)}))})) == 1
+
+
+def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
+    holes = {7: Holes(5, frozenset({("1",)}))}
+    (plan,) = planner.wanted(log(table(7, "a")), holes)
+    failed = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="failed"))
+    state = log(table(7, "a"), snapshots={plan.snapshot_id: failed})
+    assert planner.wanted(state.model_copy(update={"number": 50}), holes) == ()
+    assert len(planner.wanted(state.model_copy(update={"number": 200}), holes)) == 1
+
+
+def lost(table_id: int, chunk: int) -> ChunkRegistered:
+    return ChunkRegistered(
+        snapshot_id="s", table_id=table_id, chunk=chunk, lower=None, upper=None, path=f"file:///{chunk}", rows=2,
+        size=1, schema_version=1, replay_point=1, high=1,
+    )  # fmt: skip
+
+
+def test_however_many_chunk_files_of_a_table_are_lost_it_is_read_again_once() -> None:
+    chunks = {t: tuple(LoggedChunk(record=2, chunk=lost(t, n)) for n in range(4)) for t in (7, 8)}
+    state = log(*(table(t, "t").model_copy(update={"chunks": chunks[t]}) for t in (7, 8)))
+    plans = planner.rereads_of_lost(state, [lost(7, 1), lost(8, 0), lost(7, 2), lost(7, 1)])
+    assert [(p.tables, p.keys, p.makes_up_for) for p in plans] == [
+        ((7,), None, (("s", 1), ("s", 2))),
+        ((8,), None, (("s", 0),)),
+    ]
+    known = log(*state.tables.values(), snapshots={p.snapshot_id: snapshot(p) for p in plans})
+    assert planner.rereads_of_lost(known, [lost(7, 2), lost(8, 0)]) == ()
+    (more,) = planner.rereads_of_lost(known.model_copy(update={"number": 12}), [lost(7, 2), lost(7, 3)])
+    assert more.makes_up_for == (("s", 3),)
+    applied = log(table(7, "t"), table(8, "t"))
+    assert planner.rereads_of_lost(applied, [lost(7, 1)]) == (), "made up for, and the plan is forgotten"
+
+
+def test_a_request_takes_the_tables_that_match_its_patterns() -> None:
+    body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.a*",), where="x > 1"))
+    plan = planner.request_plan(log(table(7, "ab"), table(8, "b"), table(9, "a")), "id", body)
+    assert (plan.tables, plan.where, plan.request) == ((9, 7), "x > 1", "r")
+
+
+def test_a_request_that_fits_no_table_names_those_there_are() -> None:
+    body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.x",)))
+    with pytest.raises(InvalidManifest, match=r"public\.ab"):
+        planner.request_plan(log(table(7, "ab")), "id", body)
+
+
+def test_keys_of_the_wrong_width_are_refused_with_the_key_columns() -> None:
+    spec = SnapshotRequestSpec(replicator="shop", tables=("public.a",), keys=(("1", "2"),))
+    with pytest.raises(InvalidManifest, match=r"\(id\)"):
+        planner.request_plan(log(table(7, "a")), "id", SnapshotBody(name="r", spec=spec))
+
+
+def test_a_changed_request_of_the_same_name_is_another_snapshot_a_suspended_one_is_not() -> None:
+    def request(**spec: object) -> SnapshotRequest:
+        return SnapshotRequest.model_validate(
+            {
+                "apiVersion": "tailrace.dev/v1alpha1",
+                "kind": "SnapshotRequest",
+                "metadata": {"name": "r"},
+                "spec": {"replicator": "shop", "tables": ["public.a"]} | spec,
+            }
+        )
+
+    assert planner.request_id(request()) == planner.request_id(request(suspend=True))
+    assert planner.request_id(request()) != planner.request_id(request(where="x"))
+
+
+def test_a_snapshot_ends_when_its_last_table_is_finished_and_fails_when_one_failed() -> None:
+    plan = SnapshotPlanned(snapshot_id="s", tables=(7, 8))
+    done = SnapshotTableFinished(snapshot_id="s", table_id=7, chunks=1, complete=True)
+    failed = SnapshotTableFinished(snapshot_id="s", table_id=8, chunks=0, complete=False, error="Retry: away")
+    half = {7: SnapshotTable(table_id=7, finished=done), 8: SnapshotTable(table_id=8)}
+    assert planner.endings(log(snapshots={"s": snapshot(plan, tables=half)})) == ()
+    whole = half | {8: SnapshotTable(table_id=8, finished=failed)}
+    (end,) = planner.endings(log(snapshots={"s": snapshot(plan, tables=whole)}))
+    assert isinstance(end, SnapshotEnded)
+    assert (end.outcome, end.message) == ("failed", "Retry: away")
+
+
+def test_chunks_grow_and_shrink_towards_the_wanted_time() -> None:
+    assert planner.next_chunk_rows(None, 20_000, 0.1, 10) == 80_000
+    assert planner.next_chunk_rows(None, 20_000, 100, 10) == 5_000
+    assert planner.next_chunk_rows(None, 20_000, 20, 10) == 10_000
+    assert planner.next_chunk_rows(500, 20_000, 20, 10) == 500
+
+
+def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> None:
+    """Ten thousand keys of each of a hundred ended snapshots stayed in the state and in every roll-up."""
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5),))
+    keys = [[str(number)] for number in range(99)]
+    asked = SnapshotBody.model_validate(
+        {"name": "again", "spec": {"replicator": "shop", "tables": ["public.t1"], "keys": keys}}
+    )
+    plan = planner.request_plan(journal.state, "id", asked)
+    journal.plain(events=(plan,))
+    assert planner.is_plan_of(journal.state.snapshots["id"], "id", asked)
+    journal.plain(events=(SnapshotEnded(snapshot_id="id", outcome="stopped"),))
+    ended = journal.state.snapshots["id"]
+    assert ended.plan.keys == ()
+    assert planner.is_plan_of(ended, "id", asked)
+    other = asked.model_copy(update={"spec": asked.spec.model_copy(update={"keys": (("1",),)})})
+    whole = asked.model_copy(update={"spec": asked.spec.model_copy(update={"keys": None})})
+    assert not planner.is_plan_of(ended, "id", other)
+    assert not planner.is_plan_of(ended, "id", whole)
+    assert LogState.model_validate_json(journal.state.model_dump_json()) == journal.state
+
+
+def reread(journal: Journal, version: int) -> None:
+    schema = table_schema(1).model_copy(update={"version": version})
+    journal.plain(events=(SchemaChanged(table=schema, seq=journal.state.last_seq, reread=True, edge_xid=7),))
+
+
+def wanted(journal: Journal) -> list[str]:
+    return [p.snapshot_id for p in planner.wanted(journal.state, {})]
+
+
+def plan_and_end(journal: Journal, snapshot_id: str) -> None:
+    end = SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped")
+    journal.plain(events=(SnapshotPlanned(snapshot_id=snapshot_id, reason="schema", tables=(1,)), end))
+
+
+def test_a_table_that_was_forgotten_and_comes_back_is_read_again_whenever_it_is_rewritten() -> None:
+    """Its schema versions begin anew, while the snapshots of its first time are still remembered."""
+    journal = Journal(Random(1))
+    journal.origin()
+    added = TableAdded(table=table_schema(1), edge_xid=5, snapshot=False)
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    (first,) = wanted(journal)
+    plan_and_end(journal, first)
+    journal.plain(events=(TableRemoved(table_id=1, reason="excluded"), TableForgotten(table_id=1)))
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    (second,) = wanted(journal)
+    plan_and_end(journal, second)
+    assert wanted(journal) == []
+
+
+def test_a_re_read_that_was_planned_under_an_id_without_record_counts_for_its_own_change_only() -> None:
+    journal = Journal(Random(1))
+    journal.origin()
+    added = TableAdded(table=table_schema(1), edge_xid=5, snapshot=False)
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    plan_and_end(journal, "schema-1-2")
+    assert wanted(journal) == []
+    journal.plain(events=(TableRemoved(table_id=1, reason="excluded"), TableForgotten(table_id=1)))
+    journal.plain(events=(added,))
+    reread(journal, 2)
+    assert wanted(journal) == [f"schema-1-2-{journal.state.number}"]
+
+
+def turn(journal: Journal) -> list[str]:
+    """As the runner plans; returns what is not over."""
+    journal.plain(events=planner.wanted(journal.state, {}))
+    journal.plain(events=planner.endings(journal.state))
+    return [key for key, snapshot in journal.state.snapshots.items() if snapshot.ended is None]
+
+
+def test_re_reads_of_a_table_do_not_pile_up_and_the_first_that_has_begun_goes_on() -> None:
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5, snapshot=False),))
+    for version in range(2, 8):
+        reread(journal, version)
+        (newest,) = turn(journal)
+        assert newest.startswith(f"schema-1-{version}-")
+    for version in range(8, 12):
+        started = SnapshotTableStarted(snapshot_id=newest, table_id=1, max_key=None, estimated_rows=9)
+        journal.plain(events=(started,))
+        reread(journal, version)
+        first, newest = turn(journal)
+        assert (first.split("-")[2], newest.split("-")[2]) == ("7", str(version))
+    assert journal.state.tables[1].unread is None
+
+
+def join(journal: Journal) -> bool:
+    """Capture's look, and the marker's return."""
+    due = resyncs(journal.state)
+    if due:
+        version = journal.state.tables[1].schema.version + 1
+        schema = table_schema(1).model_copy(update={"version": version})
+        added = TableAdded(table=schema, edge_xid=5, snapshot=False, resync=due[1])
+        journal.plain(events=(TableRemoved(table_id=1, reason="resync"), added))
+    return bool(due)
+
+
+def test_two_resyncs_of_a_table_are_served_by_one_beginning() -> None:
+    """They used to undo each other at every look until one could begin."""
+    journal = Journal(Random(1))
+    journal.origin()
+    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5, snapshot=False),))
+    for name in ("r1", "r2"):
+        journal.plain(events=(SnapshotPlanned(snapshot_id=name, request=name, tables=(1,), resync=True),))
+    assert [join(journal) for _ in range(3)] == [True, False, False]
+    known = journal.state.tables[1]
+    assert all(journal.state.snapshots[name].reads(known) for name in ("r1", "r2"))
+    journal.plain(events=(SnapshotPlanned(snapshot_id="r3", request="r3", tables=(1,), resync=True),))
+    assert [join(journal) for _ in range(3)] == [True, False, False], "a later one begins anew, once"
+    known = journal.state.tables[1]
+    assert [journal.state.snapshots[name].reads(known) for name in ("r1", "r2", "r3")] == [False, False, True]
+
+
+def test_a_pattern_that_matches_nothing_is_refused_beside_one_that_does() -> None:
+    state = log(table(1, "orders"))
+    spec = SnapshotRequestSpec(replicator="shop", tables=("public.orders", "public.oders"))
+    for resync in (False, True):
+        body = SnapshotBody(name="a", spec=spec.model_copy(update={"resync": resync}))
+        with pytest.raises(InvalidManifest, match=r"matches public\.oders \(captured: "):
+            planner.request_plan(state, "a", body)

@@ -1,0 +1,263 @@
+"""The decoder by column against a naive interpreter row by row; and what stops a table."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import pgoutput_messages as pg
+from support.catalog import catalog_table
+from support.pgoutput_messages import UNCHANGED
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.sources.api import Changes
+from tailrace.sources.postgresql.log.blocks import Block
+from tailrace.sources.postgresql.log.decode import Decoder
+from tailrace.sources.postgresql.log.spill import Spill
+from tailrace.sources.postgresql.log.tables import Tables
+from tailrace.sources.postgresql.model import PgTable
+
+CAPTURED, FOREIGN = 10, 11
+NAMES = ("id", "a", "b")
+
+
+def schema(number_type: str = "int32") -> TableSchema:
+    return TableSchema(
+        table_id=CAPTURED,
+        schema_name="public",
+        table_name="t",
+        version=1,
+        columns=tuple(
+            Column(name=n, attnum=i, source_type="text", type=number_type if n == "a" else "string", key=k)
+            for i, (n, k) in enumerate([("id", 0), ("a", None), ("b", None)], 1)
+        ),
+    )
+
+
+def no_table(_: int) -> PgTable | None:
+    return None
+
+
+def decoder(table: TableSchema) -> tuple[Decoder, Tables]:
+    tables = Tables(lambda oid, modifier: "text", no_table)
+    tables.add(table)
+    return Decoder(tables), tables
+
+
+RELATIONS = [pg.relation(CAPTURED, NAMES, ["id"]), pg.relation(FOREIGN, ["x"], ["x"], "foreign")]
+
+
+class Script:
+    """Random changes as messages, and the rows that a naive reader makes of them."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.block = Block()
+        self.rows: list[dict[str, Any]] = []
+        self.truncates: list[int] = []
+        self.seq = 100
+        for message in RELATIONS:
+            self.block.add(message)
+
+    def transaction(self, xid: int) -> None:
+        self.block.begin(xid, xid * 1000)
+        if len(self.block.marks) == 1:
+            self.block.marks[0] = type(self.block.marks[0])(0, xid, xid * 1000)
+        for _ in range(self.chance.randint(0, 5)):
+            self.change(xid)
+
+    def values(self, key: str) -> list[Any]:
+        b = self.chance.choice([None, "", "text", "ü" * 3, UNCHANGED])
+        return [key, self.chance.choice([None, str(self.chance.randint(-9, 9))]), b]
+
+    def change(self, xid: int) -> None:
+        key, other = (str(self.chance.randint(1, 3)) for _ in range(2))
+        new = self.values(key)
+        match self.chance.randint(0, 7):
+            case 0:
+                self.block.add(pg.insert(FOREIGN, ["1"]))
+            case 1:
+                new[2] = None if new[2] is UNCHANGED else new[2]
+                self.block.add(pg.insert(CAPTURED, new))
+                self.row("I", xid, new)
+            case 2 | 3:
+                self.block.add(pg.update(CAPTURED, new))
+                self.row("U", xid, new)
+            case 4:
+                self.block.add(pg.delete(CAPTURED, [key, None, None]))
+                self.row("D", xid, [key, None, None])
+            case 5:
+                self.update_with_old(xid, new, [other, None, None], b"K")
+            case 6:
+                old = [other, "5", "old"]
+                self.update_with_old(xid, new, old, b"O")
+            case 7:
+                self.block.add(pg.truncate(FOREIGN, CAPTURED))
+                self.truncates.append(self.seq)
+                self.seq += 1
+
+    def update_with_old(self, xid: int, new: list[Any], old: list[Any], tag: bytes) -> None:
+        self.block.add(pg.update(CAPTURED, new, old, tag))
+        carried = [o if n is UNCHANGED and tag == b"O" else n for n, o in zip(new, old, strict=True)]
+        if new[0] == old[0]:
+            self.row("U", xid, carried)
+        else:
+            self.row("D", xid, old)
+            self.row("M", xid, carried, {"id": old[0]})
+
+    def row(self, op: str, xid: int, values: list[Any], old_key: dict[str, str] | None = None) -> None:
+        unchanged = [i for i, v in enumerate(values) if v is UNCHANGED] or None
+        plain = [None if v is UNCHANGED else v for v in values]
+        row = {"_seq": self.seq, "_op": op, "_tx": xid, "_unchanged": unchanged, "_old_key": old_key}
+        self.rows.append(row | {"id": plain[0], "a": None if plain[1] is None else int(plain[1]), "b": plain[2]})
+        self.seq += 1
+
+
+def rows_of(decoded: Changes) -> list[dict[str, Any]]:
+    found = [row for table in decoded.tables for row in table.rows.to_pylist()]
+    for row in found:
+        assert row.pop("_commit_ts").timestamp() * 1_000_000 == pytest.approx(row["_tx"] * 1000)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_columns_and_rows_tell_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    script = Script(chance)
+    firsts = {}
+    for xid in range(1, chance.randint(2, 6)):
+        before = script.seq
+        script.transaction(xid)
+        if script.seq > before:
+            firsts[xid] = before
+    decoded = decoder(schema())[0].decode(script.block, 100)
+    assert rows_of(decoded) == script.rows
+    assert decoded.last_seq == script.seq - 1
+    assert dict(decoded.transactions) == firsts
+    assert [e.seq for e in decoded.events if e.kind == "truncated"] == script.truncates
+
+
+def test_a_root_that_is_described_again_before_each_partition_has_one_segment_of_a_block() -> None:
+    reader, _ = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for number in range(50):
+        block.add(RELATIONS[0])
+        block.add(pg.relation(1000 + number, NAMES, ["id"], f"t_{number}"))
+        block.add(pg.insert(CAPTURED, [str(number), "1", None]))
+    decoded = reader.decode(block, 1)
+    assert [table.rows.num_rows for table in decoded.tables] == [50]
+    assert len(decoded.leaves) == 50
+
+
+def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_gap() -> None:
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in RELATIONS:
+        block.add(message)
+    for value in ("1", "2", "not a number", "3"):
+        block.add(pg.insert(CAPTURED, [value, value, None]))
+    decoded = reader.decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["1", "2"]
+    (event,) = decoded.events
+    assert event.kind == "table-stopped"
+    assert (event.seq, event.error) == (2, "ValueUnsupported")
+    assert decoded.last_seq == 2
+    assert not tables.is_captured(CAPTURED)
+    again = reader.decode(block, 3)
+    assert (again.tables, again.events, again.last_seq, again.transactions) == ([], [], 2, [])
+
+
+def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (
+        RELATIONS[0],
+        pg.insert(CAPTURED, ["1", "1", None]),
+        pg.relation(CAPTURED, ["id", "a"], ["id"]),
+        pg.insert(CAPTURED, ["2", "2"]),
+    ):
+        block.add(message)
+    decoded = reader.decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["1"]
+    assert [(e.kind, e.seq) for e in decoded.events] == [("table-stopped", 1)]  # type: ignore[union-attr]
+    assert not tables.is_captured(CAPTURED)
+
+
+def test_a_schema_change_behind_the_row_that_stopped_the_table_is_not_recorded() -> None:
+    """Else the record would not fit its own log, and capture would die of one table's value for ever."""
+    now = catalog_table(schema(), ["id", "a", "b", "c"])
+    tables = Tables(lambda oid, modifier: "text", lambda _: now)
+    tables.add(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (
+        RELATIONS[0],
+        pg.insert(CAPTURED, ["1", "1", None]),
+        pg.insert(CAPTURED, ["2", "not a number", None]),
+        pg.relation(CAPTURED, ["id", "a", "b", "c"], ["id"]),
+        pg.insert(CAPTURED, ["3", "3", None, "new"]),
+    ):
+        block.add(message)
+    decoded = Decoder(tables).decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["1"]
+    assert [(e.kind, e.seq) for e in decoded.events] == [("table-stopped", 1)]  # type: ignore[union-attr]
+
+
+def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (
+        pg.relation(CAPTURED, ["id"], ["id"]),
+        RELATIONS[0],
+        pg.insert(CAPTURED, ["1", "1", "x"]),
+    ):
+        block.add(message)
+    decoded = reader.decode(block, 1)
+    assert decoded.events == []
+    assert tables.is_captured(CAPTURED)
+
+
+def test_a_partition_is_the_table_described_directly_before_a_row_of_its_root() -> None:
+    """Also when a block ends between the two; a table's own rows, and TRUNCATE, name no partition."""
+    leaf, other, later = 71, 72, 73
+    described = {i: pg.relation(i, NAMES, ["id"], f"t_{i}") for i in (leaf, other, later)}
+    row = pg.insert(CAPTURED, ["1", "1", "x"])
+    reader, tables = decoder(schema())
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.begin(7, 7000)
+    for message in (*RELATIONS, described[leaf], row, described[other], pg.truncate(CAPTURED), described[later]):
+        blocks[0].add(message)
+    blocks[1].add(row)
+    assert reader.decode(blocks[0], 1).leaves == [(CAPTURED, leaf)]
+    assert reader.decode(blocks[1], 9).leaves == [(CAPTURED, later)]
+    tables.stop(CAPTURED)
+    blocks[1].messages.insert(0, described[leaf])
+    assert reader.decode(blocks[1], 9).leaves == []
+
+
+def test_a_partition_that_a_rolled_back_row_described_is_its_own_roots(tmp_path: Path) -> None:
+    """The server does not describe it again in the rest of the streamed transaction, nor after its commit."""
+    leaf, other = 71, 12
+    reader, _ = decoder(schema())
+    spill = Spill(tmp_path / "spill")
+    streamed = spill.transaction(7)
+    for message in (*RELATIONS, pg.relation(other, NAMES, ["id"], "other")):
+        streamed.add(pg.with_xid(message, 7))
+    for message in (pg.relation(leaf, NAMES, ["id"], "leaf"), pg.insert(CAPTURED, ["1", "1", "x"])):
+        streamed.add(pg.with_xid(message, 8))
+    streamed.add(pg.with_xid(pg.insert(other, ["1", "1", "x"]), 7))
+    spill.abort(7, 8)
+    block = Block()
+    block.begin(7, 7000)
+    for batch in spill.take(7).replay():
+        block.messages += batch
+    decoded = reader.decode(block, 1)
+    assert (decoded.leaves, decoded.last_seq) == ([(CAPTURED, leaf)], 0)

@@ -1,0 +1,121 @@
+"""PostgreSQL's text becomes exactly typed Arrow, or is refused by name."""
+
+import datetime
+import decimal
+import math
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace import privacy
+from tailrace.errors import RESYNC, ValueUnsupported
+from tailrace.sources.postgresql.codec import decode
+from tailrace.types import arrow_type
+
+
+@pytest.fixture(autouse=True)
+def _values_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which one was found is what these tests ask."""
+    monkeypatch.setenv(privacy.VARIABLE, "1")
+
+
+def decoded(type: str, *texts: str | bytes | None) -> pa.Array:
+    raw = [t.encode() if isinstance(t, str) else t for t in texts]
+    return decode(pa.array(raw, pa.large_binary()), type, "public.t", "c")
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "value"),
+    [
+        ("bool", "t", True),
+        ("int32", "-2147483648", -(2**31)),
+        ("int64", "9223372036854775807", 2**63 - 1),
+        ("float64", "-Infinity", float("-inf")),
+        ("float64", "5e-324", 5e-324),
+        ("decimal(5,2)", "-999.99", decimal.Decimal("-999.99")),
+        ("string", "\U0001f600", "\U0001f600"),
+        ("binary", "\\x00ff", b"\0\xff"),
+        ("date", "0001-01-01", datetime.date(1, 1, 1)),
+        ("timestamp", "9999-12-31 23:59:59.999999", datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)),
+        ("timestamptz", "2020-01-01 00:00:00.5+00", datetime.datetime(2020, 1, 1, 0, 0, 0, 500000, datetime.UTC)),
+    ],
+)
+def test_text_becomes_a_typed_value_and_nulls_stay_null(type: str, text: str, value: object) -> None:
+    found = decoded(type, None, text, None)
+    assert found.type == arrow_type(type)
+    assert found.to_pylist() == [None, value, None]
+    assert decoded(type).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("type", "text"),
+    [
+        ("bool", "true"),
+        ("int32", "2147483648"),
+        ("float64", "1e400"),
+        ("float32", "1e39"),
+        ("decimal(5,2)", "1000.00"),
+        ("decimal(5,2)", "1.005"),
+        ("decimal(5,2)", "NaN"),
+        ("binary", "\\x0"),
+        ("binary", "abcd"),
+        ("binary", "\\xzz"),
+        ("date", "infinity"),
+        ("date", "0044-03-15 BC"),
+        ("date", "10000-01-01"),
+        ("date", "0000-01-01"),
+        ("timestamp", "-infinity"),
+        ("timestamptz", "0044-03-15 00:00:00+00 BC"),
+    ],
+)
+def test_what_does_not_fit_is_found_among_others_and_named(type: str, text: str) -> None:
+    good = {"bool": "t", "binary": "\\x00", "date": "2020-01-01", "timestamp": "2020-01-01 00:00:00"}
+    fine = good.get(type, "2020-01-01 00:00:00+00" if type == "timestamptz" else "1")
+    with pytest.raises(ValueUnsupported) as caught:
+        decoded(type, fine, None, *[fine] * 5, text, fine)
+    assert caught.value.table == "public.t"
+    assert repr(text) in caught.value.message and "'c'" in caught.value.message
+    assert "asText: [c]" in caught.value.fix
+
+
+def test_text_that_is_not_utf8_is_named_in_hexadecimal() -> None:
+    with pytest.raises(ValueUnsupported, match="bytes 41ff"):
+        decoded("string", "fine", b"A\xff")
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=40))), st.integers(0, 3))
+def test_hexadecimal_round_trips_also_for_a_slice(values: list[bytes | None], skip: int) -> None:
+    texts = pa.array([None if v is None else b"\\x" + v.hex().encode() for v in values], pa.large_binary())
+    found = decode(texts.slice(skip), "binary", "t", "c")
+    found.validate(full=True)
+    assert found.to_pylist() == values[skip:]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(), min_size=1))
+def test_floats_round_trip_bit_for_bit(values: list[float]) -> None:
+    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    found = decoded("float64", *(names.get(repr(v), repr(v)) for v in values))
+
+    def bits(numbers: list[float]) -> list[bytes]:
+        return [b"NaN" if math.isnan(v) else struct.pack(">d", v) for v in numbers]
+
+    assert bits(found.to_pylist()) == bits(values)
+
+
+@settings(deadline=None)
+@given(st.lists(st.datetimes(), min_size=1))
+def test_timestamps_round_trip(values: list[datetime.datetime]) -> None:
+    found = decoded("timestamp", *(v.isoformat(" ") for v in values))
+    assert found.to_pylist() == values
+
+
+def test_a_value_that_needs_text_names_the_repair_that_works() -> None:
+    """The table is stopped by then: no snapshot, and no new target, brings it back."""
+    with pytest.raises(ValueUnsupported) as caught:
+        decode(pa.array([b"infinity"], pa.large_binary()), "date", "s.t", "d")
+    assert "{match: s.t, asText: [d]}" in caught.value.fix and RESYNC in caught.value.fix

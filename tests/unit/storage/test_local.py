@@ -1,0 +1,196 @@
+"""The storage layer on local folders, and what it makes of a `storage` block."""
+
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tailrace.contract.resources import Credentials
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import InvalidManifest
+from tailrace.storage import local
+from tailrace.storage.access import StorageRefused, hadoop_options, iceberg_options, resolve
+from tailrace.storage.store import AlreadyExists, NotFound, Storage
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(StorageConfig(location=f"file://{tmp_path}/a%20b/log/"))
+
+
+def s3_config(file: Path | None = None, **more: object) -> StorageConfig:
+    credentials = None if file is None else Credentials(file=str(file))
+    return StorageConfig.model_validate(
+        {
+            "location": "s3://lake/_t/shop",
+            "credentials": credentials,
+            "endpoint": "http://127.0.0.1:1",
+            "path_style": True,
+            **more,
+        }
+    )
+
+
+def test_objects_are_created_once_replaced_read_listed_and_deleted(storage: Storage) -> None:
+    storage.create("journal/1.json", b"one")
+    with pytest.raises(AlreadyExists):
+        storage.create("journal/1.json", b"two")
+    assert storage.get("journal/1.json") == b"one"
+    storage.put("journal/1.json", b"three")
+    storage.put("journal/rollup/1.json", b"")
+    assert storage.get(storage.uri("journal/1.json")) == b"three"
+    assert list(storage.list("journal/")) == [("journal/1.json", 5), ("journal/rollup/1.json", 0)]
+    assert list(storage.list("journal/r")) == [("journal/rollup/1.json", 0)]
+    storage.delete("journal/1.json")
+    storage.delete("journal/1.json")
+    assert not storage.exists("journal/1.json")
+    with pytest.raises(NotFound):
+        storage.get("journal/1.json")
+    with pytest.raises(NotFound):
+        storage.size("nowhere/at all")
+
+
+def test_a_store_that_creates_what_exists_is_refused(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.require_exclusive("journal/probe")
+    assert list(storage.list("")) == []
+    monkeypatch.setattr(storage, "create", storage.put)
+    with pytest.raises(StorageRefused, match="If-None-Match"):
+        storage.require_exclusive("journal/probe")
+    assert list(storage.list("")) == []
+
+
+def test_objects_of_a_folder_are_listed_with_their_age_and_under_names_that_delete_them(storage: Storage) -> None:
+    before = time.time()
+    for name in ("t/data/a b.parquet", "t/metadata/deep/m%20.avro", "t2/data/c.parquet"):
+        storage.create(name, b"x")
+    found = dict(storage.aged(storage.uri("t")))
+    assert set(found) == {storage.uri("t/data/a b.parquet"), storage.uri("t/metadata/deep/m%20.avro")}
+    assert all(abs(changed - before) < 60 for changed in found.values())
+    assert list(storage.aged(storage.uri("nothing"))) == []
+    storage.delete_many([*found, storage.uri("t/data/.a b.parquet.crc")])
+    assert list(storage.aged(storage.uri("t"))) == []
+    assert storage.exists("t2/data/c.parquet")
+
+
+def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:
+    won: list[int] = []
+
+    def create(number: int) -> None:
+        try:
+            storage.create("journal/7.json", str(number).encode())
+        except AlreadyExists:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=create, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert storage.get("journal/7.json") == str(won[0]).encode()
+    assert list(storage.list("")) == [("journal/7.json", len(str(won[0])))]
+
+
+def test_an_output_appears_whole_or_not_at_all(storage: Storage) -> None:
+    with storage.open_output("chunks/1.parquet") as output:
+        output.write(b"abc")
+        assert not storage.exists("chunks/1.parquet")
+    assert output.size == 3
+    with storage.open_input("chunks/1.parquet") as source:
+        assert source.read() == b"abc"
+    with pytest.raises(RuntimeError), storage.open_output("chunks/2.parquet") as output:
+        output.write(b"abc")
+        raise RuntimeError("half-way")
+    assert [path for path, _ in storage.list("")] == ["chunks/1.parquet"]
+    assert list((Path(storage.access.prefix) / "chunks").glob(f"{local.TEMPORARY}*")) == []
+
+
+def test_an_object_is_synced_before_it_gets_its_name(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.put("journal/0.json", b"")
+    steps: list[str] = []
+    real_sync, real_link = os.fsync, os.link
+
+    def sync(descriptor: int) -> None:
+        steps.append("sync")
+        real_sync(descriptor)
+
+    def link(source: Path, target: Path) -> None:
+        steps.append("link")
+        real_link(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "link", link)
+    storage.create("journal/1.json", b"one")
+    assert steps == ["sync", "link", "sync"]
+
+
+def test_a_storage_travels_in_a_pickle(storage: Storage) -> None:
+    storage.put("x", b"1")
+    assert pickle.loads(pickle.dumps(storage)).get("x") == b"1"
+
+
+def test_a_folder_in_the_place_of_an_object_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file")
+    with pytest.raises(StorageRefused, match="no folder"):
+        Storage.open(StorageConfig(location=f"file://{tmp_path}/log")).create("journal/1.json", b"")
+
+
+def test_credentials_come_from_lines_or_from_a_mounted_secret(tmp_path: Path) -> None:
+    lines = tmp_path / "keys"
+    lines.write_text("# ours\naccessKeyId = me\nsecretAccessKey=a=b\n")
+    mounted = tmp_path / "secrets" / "lake"
+    mounted.mkdir(parents=True)
+    (mounted / "accessKeyId").write_text("me\n")
+    (mounted / "secretAccessKey").write_text("a=b\n")
+    named = StorageConfig(location="s3://lake/x", credentials=Credentials(secret_name="lake"))
+    for access in (
+        resolve(s3_config(lines), {}),
+        resolve(s3_config(mounted), {}),
+        resolve(named, {"TAILRACE_SECRETS": str(tmp_path / "secrets")}),
+    ):
+        assert (access.access_key, access.secret_key) == ("me", "a=b")
+        assert "a=b" not in repr(access)
+
+
+def test_missing_or_incomplete_credentials_are_refused_without_showing_them(tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    half.write_text("accessKeyId=me\nsecretKey=hush\n")
+    with pytest.raises(StorageRefused, match="secretAccessKey") as caught:
+        resolve(s3_config(half), {})
+    assert "hush" not in str(caught.value)
+    with pytest.raises(StorageRefused, match="nowhere"):
+        resolve(s3_config(tmp_path / "nowhere"), {})
+
+
+def test_one_block_gives_hadoop_and_iceberg_the_same_place(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("accessKeyId=me\nsecretAccessKey=hush\n")
+    config = s3_config(keys, path_style=True, region="eu-1")
+    hadoop, iceberg = hadoop_options(config, {}), iceberg_options(config, {})
+    assert hadoop["fs.s3a.bucket.lake.endpoint"] == iceberg["s3.endpoint"] == "http://127.0.0.1:1"
+    assert hadoop["fs.s3a.bucket.lake.secret.key"] == iceberg["s3.secret-access-key"] == "hush"
+    assert hadoop["fs.s3a.bucket.lake.path.style.access"] == iceberg["s3.path-style-access"] == "true"
+    assert hadoop["fs.s3a.bucket.lake.connection.ssl.enabled"] == "false"
+    assert hadoop_options(StorageConfig(location=f"file://{tmp_path}"), {}) == {}
+
+
+@pytest.mark.parametrize("endpoint", ["minio:9000", "ftp://x"])
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    with pytest.raises(InvalidManifest):
+        resolve(s3_config(endpoint=endpoint), {})
+
+
+def test_a_path_of_another_kind_of_storage_is_refused(storage: Storage) -> None:
+    with pytest.raises(InvalidManifest):
+        storage.get("s3://lake/x")
+
+
+def test_keys_that_a_store_would_not_use_are_refused(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("accessKeyId=a\nsecretAccessKey=b\n")
+    with pytest.raises(InvalidManifest, match="gs://lake/log"):
+        resolve(s3_config(keys, location="gs://lake/log", endpoint=None), {})

@@ -1,0 +1,75 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.journals import table_schema
+from support.resources import replicator
+from tailrace.batch.applied import AppliedState, Generation
+from tailrace.changelog.records import Origin
+from tailrace.changelog.state import LoggedSchema, LogState, TableLog
+from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import TargetRefused
+from tailrace.removal import data as drop_data
+from tailrace.removal.claims import Known
+from tailrace.storage.store import Storage
+from tailrace.targets.lake.model import belongs
+from tailrace.targets.lake.open import location, require_no_former_place
+
+ORIGIN = Origin(
+    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
+
+
+def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path: Path) -> None:
+    document = replicator()
+    place = {"location": f"file://{tmp_path}/lake"}
+    document["spec"]["storage"] = place
+    document["spec"]["target"] = {"type": "delta", **place}
+    for name in ("journal/00000000000000000000.json.x", "segments/a-1/1-2-f.parquet", "_tailrace_doctor/1"):
+        (tmp_path / "lake" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lake" / name).touch()
+    foreign = [tmp_path / "lake" / name for name in ("public/other/part.parquet", "notes.txt", "journals/2024.txt")]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    storage = Storage.open(StorageConfig.model_validate(place))
+    log = LogState(number=0, origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
+    known = Known(Replicator.model_validate(document), storage.root, "1", "d", log)
+    assert [line[1] for line in drop_data.drop(known, storage, tmp_path)] == ["dropped"]
+    assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
+
+
+def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
+    assert location("file:///lake", _table("..")) == "file:///lake/public/!2e!2e"
+
+
+@pytest.mark.parametrize(("literal", "former"), [(True, "a%b ö"), (False, "a%25b %C3%B6")])
+def test_a_table_that_an_older_version_wrote_elsewhere_is_refused_by_name(
+    tmp_path: Path, literal: bool, former: str
+) -> None:
+    lake = Storage.open(StorageConfig(location=f"file://{tmp_path}"))
+    require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
+    lake.create(f"public/{former}/_delta_log/0.json", b"")
+    with pytest.raises(TargetRefused, match="public/a!25b!20!c3!b6") as refused:
+        require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
+    assert f"{tmp_path}/public/{former}" in refused.value.message
+
+
+def test_a_former_table_that_lies_where_another_s_folder_is_now_is_refused_and_not_replaced() -> None:
+    """`a!20b` had its folder by that very name, which is now the one of `a b`."""
+    now, former = _table("a b").schema, AppliedState("l", applied_record=5, table_id=2)
+    for told in (former, replace(former, applied_record=0)):
+        with pytest.raises(TargetRefused, match=r"public/a!20b .* table 2"):
+            belongs(Generation(7), told, now, now.name)
+    assert not belongs(Generation(7), replace(former, generation=3), now, now.name), "the same folder's former table"
+    assert belongs(Generation(3), replace(former, table_id=1), now, now.name)
+    plain = _table("orders").schema
+    assert not belongs(Generation(7), former, plain, plain.name), "no other name ever lay there"
+
+
+def _table(name: str) -> TableLog:
+    schema = table_schema(1).model_copy(update={"table_name": name})
+    logged = LoggedSchema(record=1, after_seq=0, table=schema)
+    return TableLog(table_id=1, added_record=1, edge_xid=1, initial_snapshot=False, schemas=(logged,))

