@@ -16,17 +16,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.configure(chosen.log_level)
         asyncio.run(serve(chosen))
     except TailraceError as error:
-        return _told(error)
+        return _exit_code(error)
     except BaseExceptionGroup as group:
         # Parts run side by side: the first that failed is the cause, the others were cancelled.
         mine = group.subgroup(TailraceError)
         if mine is None:
             raise
-        return _told(_first(mine))
+        return _exit_code(_first(mine))
     return 0
 
 
-def _told(error: TailraceError) -> int:
+def _exit_code(error: TailraceError) -> int:
     print(f"tailrace-operator: {error}", file=sys.stderr)
     return error.exit_code
 

@@ -21,7 +21,7 @@ class TailraceError(Exception):
         return type(self).__name__
 
     def __str__(self) -> str:
-        return told(self.name, self.message, self.fix)
+        return error_line(self.name, self.message, self.fix)
 
 
 RESYNC = "resync the table (`tailrace resync`, or a SnapshotRequest with resync: true)"
@@ -33,7 +33,7 @@ MAKE_ROOM = "Make room there; no restart is needed."
 FIX = ". Fix: "
 
 
-def told(name: str, message: str, fix: str) -> str:
+def error_line(name: str, message: str, fix: str) -> str:
     """`Name: message. Fix: fix`, as logs and the command line say it and the operator reads it back."""
     return f"{name}: {message.rstrip('.')}" + (f"{FIX}{fix}" if fix else "")
 

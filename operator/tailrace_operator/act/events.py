@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tailrace.contract.resources import API_VERSION
 from tailrace.errors import TailraceError
-from tailrace_operator.decide.model import Say
+from tailrace_operator.decide.model import EmitEvent
 from tailrace_operator.kube import MERGE, NAMESPACE_ENDS, ApiRefused, Conflict, Kube, Where
 from tailrace_operator.observe.model import Key, Meta
 from tailrace_operator.resources.names import MANAGER
@@ -35,33 +35,35 @@ class Events:
         self._instance = instance
         self._home = home
 
-    async def say(self, key: Key, meta: Meta, said: Say, now: float) -> None:
+    async def emit(self, key: Key, meta: Meta, event: EmitEvent, now: float) -> None:
         """An event that cannot be written is only logged: nothing may depend on it."""
-        level = logging.WARNING if said.type == "Warning" else logging.INFO
-        log.log(level, "%s: %s", said.reason, said.message, extra={"object": f"{key.kind}/{key.namespace}/{key.name}"})
+        level = logging.WARNING if event.type == "Warning" else logging.INFO
+        log.log(
+            level, "%s: %s", event.reason, event.message, extra={"object": f"{key.kind}/{key.namespace}/{key.name}"}
+        )
         about = _Object(API_VERSION, key.kind, meta.namespace, meta.name, meta.uid)
         try:
-            await self._write(about, said, now)
+            await self._write(about, event, now)
         except ApiRefused as error:
-            if NAMESPACE_ENDS not in error.message or said.type != "Warning":
-                log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
+            if NAMESPACE_ENDS not in error.message or event.type != "Warning":
+                log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
                 return
-            await self._write_home(key, said, now)
+            await self._write_home(key, event, now)
         except TailraceError as error:
-            log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
+            log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
 
-    async def _write_home(self, key: Key, said: Say, now: float) -> None:
-        told = replace(said, message=bounded(f"{key.kind} {key.namespace}/{key.name}: {said.message}"))
+    async def _write_home(self, key: Key, event: EmitEvent, now: float) -> None:
+        elsewhere = replace(event, message=bounded(f"{key.kind} {key.namespace}/{key.name}: {event.message}"))
         try:
             lease = await self._kube.call("GET", self._home)
             head = lease["metadata"]
             about = _Object("coordination.k8s.io/v1", "Lease", head["namespace"], head["name"], head["uid"])
-            await self._write(about, told, now)
+            await self._write(about, elsewhere, now)
         except TailraceError as error:
-            log.warning("event %s of %s/%s not written: %s", said.reason, key.namespace, key.name, error.message)
+            log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
 
-    async def _write(self, meta: _Object, said: Say, now: float) -> None:
-        digest = hashlib.sha256(f"{meta.uid}{said.type}{said.reason}{said.message}".encode()).hexdigest()[:16]
+    async def _write(self, meta: _Object, event: EmitEvent, now: float) -> None:
+        digest = hashlib.sha256(f"{meta.uid}{event.type}{event.reason}{event.message}".encode()).hexdigest()[:16]
         name = f"{meta.name[:230].rstrip('-.')}.{digest}"
         at = times.text(now)
         body = {
@@ -75,9 +77,9 @@ class Events:
                 "name": meta.name,
                 "uid": meta.uid,
             },
-            "type": said.type,
-            "reason": said.reason,
-            "message": said.message,
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
             "source": {"component": MANAGER},
             "reportingComponent": MANAGER,
             "reportingInstance": self._instance,

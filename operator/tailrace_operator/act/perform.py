@@ -24,14 +24,14 @@ from tailrace_operator.decide.model import (
     MakeSecret,
     Pause,
     SetFinalizers,
-    Take,
+    SubmitSnapshot,
 )
 from tailrace_operator.kube import APPLY, MERGE, NAMESPACE_ENDS, ApiRefused, Conflict, Kube, NotFound, Where
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Answer, DropSeen, Key, Meta, Refusal
+from tailrace_operator.observe.model import Answer, Key, Meta, ObservedDrop, Refusal
 from tailrace_operator.resources import names, settings
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Performer:
                 await self._finalizers(key, meta, action)
             case DropSource():
                 await self._drop(meta, action)
-            case Take() | Pause() | Cancel():
+            case SubmitSnapshot() | Pause() | Cancel():
                 await self._tell(key, meta.namespace, replicator, action)
         seam(f"operator.after-{type(action).__name__.lower()}")
 
@@ -150,14 +150,16 @@ class Performer:
         token = await self._gatherer.token(meta.namespace, meta.name)
         if pod is None or pod.ip is None or token is None:
             problem = Problem(name="DriverUnreachable", message="the driver has no address or no token")
-            seen = DropSeen(self._memory.clock(), problem=problem)
+            observed = ObservedDrop(self._memory.clock(), problem=problem)
         else:
-            seen = await DriverVerbs(self._session, pod.ip, token).drop(action.data, self._memory.clock())
-        self._memory.drops[meta.uid] = seen
-        if seen.problem is not None:
-            log.warning("drop of %s/%s: %s: %s", meta.namespace, meta.name, seen.problem.name, seen.problem.message)
+            observed = await DriverVerbs(self._session, pod.ip, token).drop(action.data, self._memory.clock())
+        self._memory.drops[meta.uid] = observed
+        if observed.problem is not None:
+            log.warning(
+                "drop of %s/%s: %s: %s", meta.namespace, meta.name, observed.problem.name, observed.problem.message
+            )
 
-    async def _tell(self, key: Key, namespace: str, replicator: str, action: Take | Pause | Cancel) -> None:
+    async def _tell(self, key: Key, namespace: str, replicator: str, action: SubmitSnapshot | Pause | Cancel) -> None:
         pod = self._gatherer.pod(namespace, replicator)
         token = await self._gatherer.token(namespace, replicator)
         if pod is None or pod.ip is None or token is None:
@@ -166,13 +168,13 @@ class Performer:
         else:
             verbs = DriverVerbs(self._session, pod.ip, token)
             match action:
-                case Take(snapshot_id=ident, spec=spec):
-                    answer = await verbs.take(ident, key.name, spec)
+                case SubmitSnapshot(snapshot_id=ident, spec=spec):
+                    answer = await verbs.submit(ident, key.name, spec)
                 case Pause(snapshot_id=ident, suspend=suspend):
                     answer = await verbs.pause(ident, suspend)
                 case Cancel(snapshot_id=ident):
                     answer = await verbs.cancel(ident)
-        if isinstance(action, Take):
+        if isinstance(action, SubmitSnapshot):
             self._memory.answers[action.snapshot_id] = replace(answer, at=self._memory.clock())
         if not answer.accepted and answer.problem is not None:
             text = f"{answer.problem.name}: {answer.problem.message}"

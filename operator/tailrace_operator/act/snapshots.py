@@ -18,7 +18,7 @@ from tailrace.contract.driver import (
 )
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace_operator.observe.drivers import address, whole
-from tailrace_operator.observe.model import Answer, DropSeen
+from tailrace_operator.observe.model import Answer, ObservedDrop
 from tailrace_operator.status.load import known
 
 SECONDS = 30.0
@@ -35,7 +35,7 @@ class DriverVerbs:
         self._base = address(ip)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
-    async def take(self, snapshot_id: str, name: str, spec: SnapshotRequestSpec) -> Answer:
+    async def submit(self, snapshot_id: str, name: str, spec: SnapshotRequestSpec) -> Answer:
         return await self._call("PUT", snapshot_id, SnapshotBody(name=name, spec=spec).model_dump_json(by_alias=True))
 
     async def pause(self, snapshot_id: str, suspend: bool) -> Answer:
@@ -45,14 +45,14 @@ class DriverVerbs:
     async def cancel(self, snapshot_id: str) -> Answer:
         return await self._call("DELETE", snapshot_id, None)
 
-    async def drop(self, data: bool, now: float) -> DropSeen:
+    async def drop(self, data: bool, now: float) -> ObservedDrop:
         code, raw = await self._send("POST", DROP, DropBody(data=data).model_dump_json(by_alias=True))
         if isinstance(raw, Problem):
-            return DropSeen(now, problem=raw, code=code)
+            return ObservedDrop(now, problem=raw, code=code)
         try:
-            return DropSeen(now, known(DropAnswer, json.loads(raw)), code=code)
+            return ObservedDrop(now, known(DropAnswer, json.loads(raw)), code=code)
         except (ValidationError, ValueError):
-            return DropSeen(now, problem=_unknown(code), code=code)
+            return ObservedDrop(now, problem=_unknown(code), code=code)
 
     async def _call(self, method: str, path: str, body: str | None) -> Answer:
         code, raw = await self._send(method, f"{SNAPSHOTS}/{quote(path)}", body)

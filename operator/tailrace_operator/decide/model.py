@@ -43,7 +43,7 @@ class SetFinalizers:
 
 
 @dataclass(frozen=True)
-class Take:
+class SubmitSnapshot:
     """Give a SnapshotRequest to the driver."""
 
     snapshot_id: str
@@ -68,11 +68,11 @@ class DropSource:
     data: bool
 
 
-Action = Apply | MakeSecret | Delete | SetFinalizers | Take | Pause | Cancel | DropSource
+Action = Apply | MakeSecret | Delete | SetFinalizers | SubmitSnapshot | Pause | Cancel | DropSource
 
 
 @dataclass(frozen=True)
-class Say:
+class EmitEvent:
     """An Event on the object."""
 
     type: Literal["Normal", "Warning"]
@@ -85,7 +85,7 @@ class Decision(Generic[Status]):
     status: Status
     """Written before the actions when its intent changed, else when it is worth a write."""
     actions: tuple[Action, ...] = ()
-    says: tuple[Say, ...] = ()
+    events: tuple[EmitEvent, ...] = ()
     again: float = 300.0
     """Seconds until the next look if nothing happens."""
     intent: bool = False
@@ -119,7 +119,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Blocker:
     """Why the newest spec is not what runs."""
 
     reason: Reason
@@ -129,7 +129,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Desired:
     """The spec that ought to run, and what is in its way."""
 
     spec: ReplicatorSpec | None
@@ -140,4 +140,4 @@ class Wanted:
     template_hash: str | None
     """None: something that the pod needs does not exist."""
     image: str
-    trouble: Trouble | None = None
+    blocker: Blocker | None = None

@@ -1,13 +1,13 @@
 """Decides one round for a Replicator. Pure: everything it knows is in the observation."""
 
 from tailrace_operator.decide import children, deletion, summary
-from tailrace_operator.decide.model import Decision, Limits, Say, SetFinalizers, Wanted
-from tailrace_operator.decide.story import Story, follow
-from tailrace_operator.decide.verdict import Judged, judge
-from tailrace_operator.decide.wanted import resolve
-from tailrace_operator.observe.model import FINALIZER, ReplicatorSeen
+from tailrace_operator.decide.desired import resolve
+from tailrace_operator.decide.driver_history import DriverHistory, follow
+from tailrace_operator.decide.model import Decision, Desired, EmitEvent, Limits, SetFinalizers
+from tailrace_operator.decide.readiness import Assessed, assess
+from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, Verdict, bounded, conditions
+from tailrace_operator.status.conditions import Claim, Readiness, Reason, bounded, conditions
 from tailrace_operator.status.models import ReplicatorStatus
 
 IDLE_SECONDS = 300.0
@@ -15,22 +15,22 @@ BUSY_SECONDS = 30.0
 SOON_SECONDS = 5.0
 
 
-def decide(seen: ReplicatorSeen, limits: Limits) -> Decision[ReplicatorStatus]:
-    if seen.meta.deleting:
-        return deletion.decide(seen, resolve(seen, limits), limits)
-    if FINALIZER not in seen.meta.finalizers:
+def decide(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorStatus]:
+    if observed.meta.deleting:
+        return deletion.decide(observed, resolve(observed, limits), limits)
+    if FINALIZER not in observed.meta.finalizers:
         # Before anything is made that would have to be cleaned up.
-        return Decision(seen.status, (SetFinalizers((*seen.meta.finalizers, FINALIZER)),), again=SOON_SECONDS)
-    wanted = resolve(seen, limits)
-    story = follow(seen, wanted, limits)
-    state, verdict = judge(seen, wanted, story, limits)
-    status = _status(seen, wanted, story, (state, verdict), limits)
+        return Decision(observed.status, (SetFinalizers((*observed.meta.finalizers, FINALIZER)),), again=SOON_SECONDS)
+    desired = resolve(observed, limits)
+    history = follow(observed, desired, limits)
+    state, readiness = assess(observed, desired, history, limits)
+    status = _status(observed, desired, history, (state, readiness), limits)
     return Decision(
         status=status,
-        actions=children.actions(seen, wanted, story),
-        says=_says(seen, verdict, story),
-        again=_again(seen, story, limits),
-        intent=_intent(status) != _intent(seen.status),
+        actions=children.actions(observed, desired, history),
+        events=_events(observed, readiness, history),
+        again=_again(observed, history, limits),
+        intent=_intent(status) != _intent(observed.status),
     )
 
 
@@ -48,48 +48,50 @@ def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
     )
 
 
-def _status(seen: ReplicatorSeen, wanted: Wanted, story: Story, judged: Judged, limits: Limits) -> ReplicatorStatus:
-    state, verdict = judged
-    before, said = seen.status, seen.driver.status
-    generation = seen.meta.generation
-    claims = [*verdict.claims(), _suspended(wanted)]
-    if said is not None and verdict.reason is not Reason.DRIVER_UNREACHABLE:
-        claims += summary.claims(said, limits)
-    ready = wanted.spec is not None and wanted.template_hash is not None
+def _status(
+    observed: ObservedReplicator, desired: Desired, history: DriverHistory, assessed: Assessed, limits: Limits
+) -> ReplicatorStatus:
+    state, readiness = assessed
+    before, reported = observed.status, observed.driver.status
+    generation = observed.meta.generation
+    claims = [*readiness.claims(), _suspended(desired)]
+    if reported is not None and readiness.reason is not Reason.DRIVER_UNREACHABLE:
+        claims += summary.claims(reported, limits)
+    ready = desired.spec is not None and desired.template_hash is not None
     update: dict[str, object] = {
         "observed_generation": generation,
         "state": state,
-        "message": bounded(verdict.message),
-        "conditions": conditions(claims, before.conditions, generation, seen.now),
-        "applied_generation": wanted.generation if ready else before.applied_generation,
-        "applied_spec_hash": wanted.spec_hash if ready else before.applied_spec_hash,
-        "applied_template_hash": wanted.template_hash if ready else before.applied_template_hash,
-        "last_handled_reconcile_at": seen.meta.requested_at or before.last_handled_reconcile_at,
-        "driver": story.driver,
-        "failures": story.failures,
-        "halt": story.halt,
-        "resync_uid": story.resync_uid,
-        "last_error": story.error or before.last_error,
+        "message": bounded(readiness.message),
+        "conditions": conditions(claims, before.conditions, generation, observed.now),
+        "applied_generation": desired.generation if ready else before.applied_generation,
+        "applied_spec_hash": desired.spec_hash if ready else before.applied_spec_hash,
+        "applied_template_hash": desired.template_hash if ready else before.applied_template_hash,
+        "last_handled_reconcile_at": observed.meta.requested_at or before.last_handled_reconcile_at,
+        "driver": history.driver,
+        "failures": history.failures,
+        "halt": history.halt,
+        "resync_uid": history.resync_uid,
+        "last_error": history.error or before.last_error,
     }
-    if wanted.spec is not None:
-        source = wanted.spec.source
+    if desired.spec is not None:
+        source = desired.spec.source
         update["source"] = f"{source.type}://{source.host}:{source.port}/{source.database}"[:253]
-        update["target"] = wanted.spec.target.type
-    return before.model_copy(update={**update, **_progress(seen, story)})
+        update["target"] = desired.spec.target.type
+    return before.model_copy(update={**update, **_progress(observed, history)})
 
 
-def _suspended(wanted: Wanted) -> Claim:
-    if wanted.spec is not None and wanted.spec.suspend:
+def _suspended(desired: Desired) -> Claim:
+    if desired.spec is not None and desired.spec.suspend:
         return Claim("Suspended", "True", Reason.SUSPENDED, "spec.suspend is true.")
     return Claim("Suspended", "False", Reason.NOT_SUSPENDED)
 
 
-def _progress(seen: ReplicatorSeen, story: Story) -> dict[str, object]:
+def _progress(observed: ObservedReplicator, history: DriverHistory) -> dict[str, object]:
     """What the driver says. While it is silent the last known numbers stay, without those that would be lies."""
-    said = seen.driver.status
-    if said is None or story.pod is None or seen.driver.silent_since is not None:
+    reported = observed.driver.status
+    if reported is None or history.pod is None or observed.driver.silent_since is not None:
         unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0}
-        capture, apply = seen.status.capture, seen.status.apply
+        capture, apply = observed.status.capture, observed.status.apply
         return {
             "lag": None,
             "snapshot_summary": None,
@@ -97,45 +99,45 @@ def _progress(seen: ReplicatorSeen, story: Story) -> dict[str, object]:
             "capture": capture.model_copy(update={**unknown, "lag_bytes": None}) if capture is not None else None,
             "apply": apply.model_copy(update=unknown) if apply is not None else None,
         }
-    snapshots, behind = summary.snapshots(said), summary.lag(said)
+    snapshots, behind = summary.snapshots(reported), summary.lag(reported)
     found: dict[str, object] = {
-        "capture": summary.capture(said),
-        "apply": summary.apply(said),
-        "tables": summary.tables(said),
-        "made": said.made or seen.status.made,
+        "capture": summary.capture(reported),
+        "apply": summary.apply(reported),
+        "tables": summary.tables(reported),
+        "made": reported.made or observed.status.made,
         "snapshot": snapshots,
         "lag": times.span(behind) if behind is not None else None,
-        "tables_summary": f"{said.tables_replicating}/{said.tables_total}",
+        "tables_summary": f"{reported.tables_replicating}/{reported.tables_total}",
         "snapshot_summary": None,
     }
     if snapshots is not None:
         found["snapshot_summary"] = summary.percentage(snapshots.rows_done, snapshots.rows_estimated, False)
-    if said.fault is not None:
-        found["last_error"] = summary.fault(said.fault)
+    if reported.fault is not None:
+        found["last_error"] = summary.fault(reported.fault)
     return found
 
 
-def _says(seen: ReplicatorSeen, verdict: Verdict, story: Story) -> tuple[Say, ...]:
+def _events(observed: ObservedReplicator, readiness: Readiness, history: DriverHistory) -> tuple[EmitEvent, ...]:
     """An event when the reason of Ready changes, and one for each end of the driver."""
-    before = next((c for c in seen.status.conditions if c.type == "Ready"), None)
-    said = []
-    if story.ended and story.pod is not None and story.pod.ended is not None:
-        error = story.error
-        why = f"{error.name}: {error.message}" if error is not None else f"exit code {story.pod.ended.code}"
-        said.append(Say("Warning", "DriverEnded", bounded(f"pod {story.pod.name}: {why}")))
-    if before is None or before.reason != verdict.reason.value:
-        bad = verdict.stuck or (verdict.ready != "True" and not verdict.progress) or verdict.ready == "Unknown"
-        text = verdict.message or f"the Replicator is {verdict.reason.value}."
-        said.append(Say("Warning" if bad else "Normal", verdict.reason.value, bounded(text)))
-    return tuple(said)
+    before = next((c for c in observed.status.conditions if c.type == "Ready"), None)
+    events = []
+    if history.ended and history.pod is not None and history.pod.ended is not None:
+        error = history.error
+        why = f"{error.name}: {error.message}" if error is not None else f"exit code {history.pod.ended.code}"
+        events.append(EmitEvent("Warning", "DriverEnded", bounded(f"pod {history.pod.name}: {why}")))
+    if before is None or before.reason != readiness.reason.value:
+        bad = readiness.stuck or (readiness.ready != "True" and not readiness.progress) or readiness.ready == "Unknown"
+        text = readiness.message or f"the Replicator is {readiness.reason.value}."
+        events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, bounded(text)))
+    return tuple(events)
 
 
-def _again(seen: ReplicatorSeen, story: Story, limits: Limits) -> float:
-    if seen.refusal is not None:
+def _again(observed: ObservedReplicator, history: DriverHistory, limits: Limits) -> float:
+    if observed.refusal is not None:
         return BUSY_SECONDS  # it is sent again once the refusal is old: quotas and admission rules change
-    if story.pod is None:
+    if history.pod is None:
         return IDLE_SECONDS
-    if story.pod.running_since is None:
+    if history.pod.running_since is None:
         return BUSY_SECONDS
-    starting = seen.driver.status is None or seen.driver.silent_since is not None
+    starting = observed.driver.status is None or observed.driver.silent_since is not None
     return min(SOON_SECONDS, limits.poll_seconds) if starting else limits.poll_seconds

@@ -16,11 +16,20 @@ from tailrace.contract.driver import Problem
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import SnapshotStatus, SnapshotTableProgress
 from tailrace_operator.decide import summary
-from tailrace_operator.decide.model import Action, Cancel, Decision, Limits, Pause, Say, SetFinalizers, Take
-from tailrace_operator.decide.wanted import faults
-from tailrace_operator.observe.model import FINALIZER, DriverSeen, RequestSeen
+from tailrace_operator.decide.desired import faults
+from tailrace_operator.decide.model import (
+    Action,
+    Cancel,
+    Decision,
+    EmitEvent,
+    Limits,
+    Pause,
+    SetFinalizers,
+    SubmitSnapshot,
+)
+from tailrace_operator.observe.model import FINALIZER, ObservedDriver, ObservedRequest
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, Truth, Verdict, bounded, conditions, short
+from tailrace_operator.status.conditions import Claim, Readiness, Reason, Truth, bounded, conditions, short
 from tailrace_operator.status.models import (
     FINAL,
     MAX_WORST,
@@ -38,27 +47,27 @@ FORGOTTEN_SECONDS = 60.0
 WAIT_SECONDS = 60.0
 """Without a driver; the Replicator's status wakes it earlier."""
 IDLE_SECONDS, BUSY_SECONDS, SOON_SECONDS = 600.0, 10.0, 3.0
-Judged = tuple[RequestState, Verdict]
+Assessed = tuple[RequestState, Readiness]
 
 
-def decide(seen: RequestSeen, limits: Limits) -> Decision[SnapshotRequestStatus]:
-    if seen.meta.deleting:
-        return _delete(seen, limits)
-    if seen.status.state in FINAL:
-        return _finished(seen)
-    if FINALIZER not in seen.meta.finalizers:
-        return Decision(seen.status, (SetFinalizers((*seen.meta.finalizers, FINALIZER)),), again=SOON_SECONDS)
+def decide(observed: ObservedRequest, limits: Limits) -> Decision[SnapshotRequestStatus]:
+    if observed.meta.deleting:
+        return _delete(observed, limits)
+    if observed.status.state in FINAL:
+        return _finished(observed)
+    if FINALIZER not in observed.meta.finalizers:
+        return Decision(observed.status, (SetFinalizers((*observed.meta.finalizers, FINALIZER)),), again=SOON_SECONDS)
     try:
-        spec = SnapshotRequestSpec.model_validate(seen.spec)
+        spec = SnapshotRequestSpec.model_validate(observed.spec)
     except ValidationError as error:
-        verdict = Verdict("False", Reason.INVALID_SPEC, f"spec: {faults(error)}", stuck=True)
-        return _write(seen, "Pending", verdict, {}, again=IDLE_SECONDS)
-    if seen.snapshot is not None and not _silent(seen.driver, seen.now, limits):
-        return _follow(seen, spec, seen.snapshot)
-    return _offer(seen, spec)
+        readiness = Readiness("False", Reason.INVALID_SPEC, f"spec: {faults(error)}", stuck=True)
+        return _write(observed, "Pending", readiness, {}, again=IDLE_SECONDS)
+    if observed.snapshot is not None and not _silent(observed.driver, observed.now, limits):
+        return _follow(observed, spec, observed.snapshot)
+    return _offer(observed, spec)
 
 
-def _silent(driver: DriverSeen, now: float, limits: Limits) -> bool:
+def _silent(driver: ObservedDriver, now: float, limits: Limits) -> bool:
     """For so long that what it said last may be true no more."""
     late = driver.silent_since is not None and driver.answered_at is not None
     return late and now - (driver.answered_at or 0.0) >= limits.silent_seconds
@@ -67,97 +76,99 @@ def _silent(driver: DriverSeen, now: float, limits: Limits) -> bool:
 # ---- not with the driver yet ----
 
 
-def _offer(seen: RequestSeen, spec: SnapshotRequestSpec) -> Decision[SnapshotRequestStatus]:
-    answer = seen.answer
+def _offer(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Decision[SnapshotRequestStatus]:
+    answer = observed.answer
     if answer is not None and not answer.accepted and answer.code in REFUSED:
-        return _refused(seen, answer.problem)
-    state, verdict = _waiting(seen, spec)
+        return _refused(observed, answer.problem)
+    state, readiness = _waiting(observed, spec)
     update: dict[str, Any] = {"rows_per_second": 0.0, "estimated_end": None}
-    if not _driver_takes(seen):
-        return _write(seen, state, verdict, update, again=WAIT_SECONDS)
+    if not _driver_takes(observed):
+        return _write(observed, state, readiness, update, again=WAIT_SECONDS)
     if answer is not None and answer.record is not None:
         update["record"] = answer.record
     # The plan is in the journal before the answer, under our uid: dying here asks again and meets the same plan.
-    taken = answer is not None and answer.accepted and seen.now - answer.at < FORGOTTEN_SECONDS
-    actions: tuple[Action, ...] = () if taken else (Take(seen.meta.uid, spec),)
-    return _write(seen, state, verdict, update, actions=actions, again=SOON_SECONDS)
+    taken = answer is not None and answer.accepted and observed.now - answer.at < FORGOTTEN_SECONDS
+    actions: tuple[Action, ...] = () if taken else (SubmitSnapshot(observed.meta.uid, spec),)
+    return _write(observed, state, readiness, update, actions=actions, again=SOON_SECONDS)
 
 
-def _driver_takes(seen: RequestSeen) -> bool:
-    said = seen.driver.status
-    if not seen.replicator or seen.replicator_idle is not None or said is None:
+def _driver_takes(observed: ObservedRequest) -> bool:
+    reported = observed.driver.status
+    if not observed.replicator or observed.replicator_idle is not None or reported is None:
         return False
     # Before it knows the tables of the source no pattern matches.
-    return seen.driver.silent_since is None and said.state != "Starting" and said.tables_total > 0
+    return observed.driver.silent_since is None and reported.state != "Starting" and reported.tables_total > 0
 
 
-def _waiting(seen: RequestSeen, spec: SnapshotRequestSpec) -> Judged:
+def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
     # Without a driver nothing runs, whatever it was before.
-    state: RequestState = "Paused" if spec.suspend and seen.status.record is not None else "Pending"
-    if not seen.replicator:
-        text = f"Replicator {spec.replicator!r} does not exist in namespace {seen.meta.namespace}; create it."
-        return state, Verdict("False", Reason.REPLICATOR_NOT_FOUND, text, progress=True)
-    if seen.replicator_idle is not None:
-        text = f"Replicator {spec.replicator!r} does not run: {seen.replicator_idle}"
-        return state, Verdict("False", Reason.REPLICATOR_SUSPENDED, text, progress=True)
-    if not _driver_takes(seen):
+    state: RequestState = "Paused" if spec.suspend and observed.status.record is not None else "Pending"
+    if not observed.replicator:
+        text = f"Replicator {spec.replicator!r} does not exist in namespace {observed.meta.namespace}; create it."
+        return state, Readiness("False", Reason.REPLICATOR_NOT_FOUND, text, progress=True)
+    if observed.replicator_idle is not None:
+        text = f"Replicator {spec.replicator!r} does not run: {observed.replicator_idle}"
+        return state, Readiness("False", Reason.REPLICATOR_SUSPENDED, text, progress=True)
+    if not _driver_takes(observed):
         text = f"waits for the driver of Replicator {spec.replicator!r}."
-        return state, Verdict("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
-    problem = seen.answer.problem if seen.answer is not None else None
+        return state, Readiness("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
+    problem = observed.answer.problem if observed.answer is not None else None
     text = f"{problem.name}: {problem.message}" if problem is not None else "the driver is taking it."
-    return state, Verdict("False", Reason.PENDING, text, progress=True)
+    return state, Readiness("False", Reason.PENDING, text, progress=True)
 
 
-def _refused(seen: RequestSeen, problem: Problem | None) -> Decision[SnapshotRequestStatus]:
+def _refused(observed: ObservedRequest, problem: Problem | None) -> Decision[SnapshotRequestStatus]:
     name, text, fix = (problem.name, problem.message, problem.fix) if problem is not None else ("Refused", "", "")
-    verdict = Verdict("False", Reason.REQUEST_REFUSED, f"{name}: {text} {fix}", stuck=True)
+    readiness = Readiness("False", Reason.REQUEST_REFUSED, f"{name}: {text} {fix}", stuck=True)
     fault = FaultStatus(name=short(name), message=bounded(text), fix=bounded(fix))
-    update = {"last_error": fault, "finished_at": times.text(seen.now)}
-    return _write(seen, "Failed", verdict, update, again=IDLE_SECONDS)
+    update = {"last_error": fault, "finished_at": times.text(observed.now)}
+    return _write(observed, "Failed", readiness, update, again=IDLE_SECONDS)
 
 
 # ---- with the driver ----
 
 
-def _follow(seen: RequestSeen, spec: SnapshotRequestSpec, found: SnapshotStatus) -> Decision[SnapshotRequestStatus]:
-    state, verdict = _judge(found)
-    update = _progress(seen, found)
+def _follow(
+    observed: ObservedRequest, spec: SnapshotRequestSpec, found: SnapshotStatus
+) -> Decision[SnapshotRequestStatus]:
+    state, readiness = _assess(found)
+    update = _progress(observed, found)
     actions: tuple[Action, ...] = ()
     if state in FINAL:
-        update["finished_at"] = times.text(seen.now)
+        update["finished_at"] = times.text(observed.now)
         update["estimated_end"] = None
     elif spec.suspend != (state == "Paused"):
-        actions = (Pause(seen.meta.uid, spec.suspend),)
+        actions = (Pause(observed.meta.uid, spec.suspend),)
     again = IDLE_SECONDS if state in FINAL else (SOON_SECONDS if actions else BUSY_SECONDS)
-    return _write(seen, state, verdict, update, actions=actions, again=again)
+    return _write(observed, state, readiness, update, actions=actions, again=again)
 
 
-def _judge(found: SnapshotStatus) -> Judged:
+def _assess(found: SnapshotStatus) -> Assessed:
     fault = found.fault
     why = f"{fault.name}: {fault.message} {fault.fix}".strip() if fault is not None else ""
     match found.state:
         case "Completed":
-            return "Completed", Verdict("True", Reason.COMPLETED, "Snapshot completed.")
+            return "Completed", Readiness("True", Reason.COMPLETED, "Snapshot completed.")
         case "Failed":
-            return "Failed", Verdict("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
+            return "Failed", Readiness("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
         case "Stopped":
-            return "Cancelled", Verdict("False", Reason.CANCELLED, "it was stopped by `tailrace stop`.", stuck=True)
+            return "Cancelled", Readiness("False", Reason.CANCELLED, "it was stopped by `tailrace stop`.", stuck=True)
         case "Paused":
-            return "Paused", Verdict("True", Reason.PAUSED, "paused; what was read stays.")
+            return "Paused", Readiness("True", Reason.PAUSED, "paused; what was read stays.")
         case "Pending":
-            return "Running", Verdict("True", Reason.RUNNING, why or "Accepted; waiting to start.")
+            return "Running", Readiness("True", Reason.RUNNING, why or "Accepted; waiting to start.")
         case "Running":
-            return "Running", Verdict("True", Reason.RUNNING, why)
+            return "Running", Readiness("True", Reason.RUNNING, why)
 
 
-def _progress(seen: RequestSeen, found: SnapshotStatus) -> dict[str, Any]:
+def _progress(observed: ObservedRequest, found: SnapshotStatus) -> dict[str, Any]:
     chunks = count(sum(t.chunks_done for t in found.tables))
     done = found.state == "Completed"
     seconds = left(found.seconds_left) if found.state == "Running" else None
     bad_first = sorted(found.tables, key=lambda t: (t.fault is None, t.finished, not t.running, t.name))
-    answer = seen.answer
+    answer = observed.answer
     return {
-        "record": seen.status.record or (answer.record if answer is not None else None),
+        "record": observed.status.record or (answer.record if answer is not None else None),
         "progress": summary.percentage(found.rows_done, found.rows_estimated, done),
         "tables_summary": f"{found.tables_done}/{found.tables_total}",
         "tables_done": count(found.tables_done),
@@ -167,11 +178,11 @@ def _progress(seen: RequestSeen, found: SnapshotStatus) -> dict[str, Any]:
         "rows_done": count(found.rows_done),
         "rows_estimated": count(found.rows_estimated),
         "rows_per_second": rate(found.rows_per_second),
-        "estimated_end": times.text(seen.now + seconds) if seconds is not None else None,
-        "started_at": seen.status.started_at or times.text(seen.now),
+        "estimated_end": times.text(observed.now + seconds) if seconds is not None else None,
+        "started_at": observed.status.started_at or times.text(observed.now),
         "tables": tuple(_table(t) for t in bad_first[:MAX_WORST]),
         "truncated": len(found.tables) > MAX_WORST,
-        "last_error": summary.fault(found.fault) or seen.status.last_error,
+        "last_error": summary.fault(found.fault) or observed.status.last_error,
     }
 
 
@@ -196,66 +207,68 @@ def _table(table: SnapshotTableProgress) -> RequestTable:
 # ---- the end ----
 
 
-def _finished(seen: RequestSeen) -> Decision[SnapshotRequestStatus]:
+def _finished(observed: ObservedRequest) -> Decision[SnapshotRequestStatus]:
     """Nothing to cancel any more: no finalizer; the generation is followed (somebody may still touch `suspend`)."""
-    rest = tuple(f for f in seen.meta.finalizers if f != FINALIZER)
-    actions = (SetFinalizers(rest),) if rest != seen.meta.finalizers else ()
-    old = seen.status
-    moved = tuple(c.model_copy(update={"observed_generation": seen.meta.generation}) for c in old.conditions)
-    status = old.model_copy(update={"observed_generation": seen.meta.generation, "conditions": moved})
+    rest = tuple(f for f in observed.meta.finalizers if f != FINALIZER)
+    actions = (SetFinalizers(rest),) if rest != observed.meta.finalizers else ()
+    old = observed.status
+    moved = tuple(c.model_copy(update={"observed_generation": observed.meta.generation}) for c in old.conditions)
+    status = old.model_copy(update={"observed_generation": observed.meta.generation, "conditions": moved})
     return Decision(status, actions, again=IDLE_SECONDS)
 
 
-def _delete(seen: RequestSeen, limits: Limits) -> Decision[SnapshotRequestStatus]:
-    if FINALIZER not in seen.meta.finalizers:
-        return Decision(seen.status)
-    rest = tuple(f for f in seen.meta.finalizers if f != FINALIZER)
-    release = Decision(seen.status, (SetFinalizers(rest),), again=SOON_SECONDS)
-    active = seen.snapshot is not None and seen.snapshot.state in summary.UNDER_WAY
-    reachable = seen.driver.status is not None and seen.driver.silent_since is None
-    if seen.status.state in FINAL or not seen.replicator or seen.replicator_idle is not None:
+def _delete(observed: ObservedRequest, limits: Limits) -> Decision[SnapshotRequestStatus]:
+    if FINALIZER not in observed.meta.finalizers:
+        return Decision(observed.status)
+    rest = tuple(f for f in observed.meta.finalizers if f != FINALIZER)
+    release = Decision(observed.status, (SetFinalizers(rest),), again=SOON_SECONDS)
+    active = observed.snapshot is not None and observed.snapshot.state in summary.UNDER_WAY
+    reachable = observed.driver.status is not None and observed.driver.silent_since is None
+    if observed.status.state in FINAL or not observed.replicator or observed.replicator_idle is not None:
         # Should the driver still have it, the Replicator's own rounds stop snapshots that nobody wants any more.
         return release
     if reachable and not active:
         return release
-    begun = times.seconds(seen.status.deletion_started_at) or seen.now
-    if seen.now - begun >= limits.cancel_seconds:
-        say = Say("Warning", "CancelLater", "the driver could not be told to stop it; it is told as soon as it can be.")
-        return Decision(seen.status, (SetFinalizers(rest),), (say,), again=SOON_SECONDS)
-    verdict = Verdict("False", Reason.DELETING, "is being cancelled.", progress=True)
-    update = {"deletion_started_at": seen.status.deletion_started_at or times.text(seen.now)}
-    actions = (Cancel(seen.meta.uid),) if reachable else ()
-    return _write(seen, seen.status.state, verdict, update, actions=actions, again=SOON_SECONDS)
+    begun = times.seconds(observed.status.deletion_started_at) or observed.now
+    if observed.now - begun >= limits.cancel_seconds:
+        late = EmitEvent(
+            "Warning", "CancelLater", "the driver could not be told to stop it; it is told as soon as it can be."
+        )
+        return Decision(observed.status, (SetFinalizers(rest),), (late,), again=SOON_SECONDS)
+    readiness = Readiness("False", Reason.DELETING, "is being cancelled.", progress=True)
+    update = {"deletion_started_at": observed.status.deletion_started_at or times.text(observed.now)}
+    actions = (Cancel(observed.meta.uid),) if reachable else ()
+    return _write(observed, observed.status.state, readiness, update, actions=actions, again=SOON_SECONDS)
 
 
 def _write(
-    seen: RequestSeen,
+    observed: ObservedRequest,
     state: RequestState,
-    verdict: Verdict,
+    readiness: Readiness,
     update: dict[str, Any],
     *,
     actions: tuple[Action, ...] = (),
     again: float,
 ) -> Decision[SnapshotRequestStatus]:
-    generation, before = seen.meta.generation, seen.status
+    generation, before = observed.meta.generation, observed.status
     complete: Truth = "True" if state == "Completed" else "False"
     reason = Reason.COMPLETED if state == "Completed" else Reason.NOT_COMPLETED
     paused = state == "Paused"
     claims = [
-        *verdict.claims(),
+        *readiness.claims(),
         Claim("Complete", complete, reason),
         Claim("Suspended", "True" if paused else "False", Reason.PAUSED if paused else Reason.NOT_SUSPENDED),
     ]
     fixed = {
         "observed_generation": generation,
         "state": state,
-        "message": bounded(verdict.message),
-        "conditions": conditions(claims, before.conditions, generation, seen.now),
+        "message": bounded(readiness.message),
+        "conditions": conditions(claims, before.conditions, generation, observed.now),
     }
     status = before.model_copy(update={**update, **fixed})
     was = next((c.reason for c in before.conditions if c.type == "Ready"), None)
-    changed = was != verdict.reason.value
-    text = verdict.message or f"the snapshot is {state}."
-    said = Say("Warning" if verdict.stuck else "Normal", verdict.reason.value, bounded(text))
-    says = (said,) if changed else ()
-    return Decision(status, actions, says, again=again, intent=before.observed_generation < 0)
+    changed = was != readiness.reason.value
+    text = readiness.message or f"the snapshot is {state}."
+    event = EmitEvent("Warning" if readiness.stuck else "Normal", readiness.reason.value, bounded(text))
+    events = (event,) if changed else ()
+    return Decision(status, actions, events, again=again, intent=before.observed_generation < 0)

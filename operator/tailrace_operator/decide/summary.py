@@ -23,23 +23,23 @@ BAD = ("FAILING", "STOPPED")
 
 
 def capture(status: Status) -> CaptureSummary:
-    seen = status.capture
+    observed = status.capture
     return CaptureSummary(
-        position=short(seen.position) if seen.position is not None else None,
-        lag_seconds=amount(seen.lag_seconds),
-        lag_bytes=count(seen.lag_bytes) if seen.lag_bytes is not None else None,
-        retained_bytes=count(seen.retained_bytes) if seen.retained_bytes is not None else None,
-        rows_per_second=rate(seen.rows_per_second),
-        waiting_for=bounded(seen.waiting_for) if seen.waiting_for else None,
+        position=short(observed.position) if observed.position is not None else None,
+        lag_seconds=amount(observed.lag_seconds),
+        lag_bytes=count(observed.lag_bytes) if observed.lag_bytes is not None else None,
+        retained_bytes=count(observed.retained_bytes) if observed.retained_bytes is not None else None,
+        rows_per_second=rate(observed.rows_per_second),
+        waiting_for=bounded(observed.waiting_for) if observed.waiting_for else None,
     )
 
 
 def apply(status: Status) -> ApplySummary:
-    seen = status.apply
+    observed = status.apply
     return ApplySummary(
-        lag_seconds=amount(seen.lag_seconds),
-        record=count(seen.record),
-        rows_per_second=rate(seen.rows_per_second),
+        lag_seconds=amount(observed.lag_seconds),
+        record=count(observed.record),
+        rows_per_second=rate(observed.rows_per_second),
     )
 
 

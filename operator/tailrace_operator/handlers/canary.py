@@ -14,7 +14,7 @@ from tailrace_operator.observe.model import Key
 
 EVERY_SECONDS = 120.0
 STALE_ROUNDS = 3
-"""Rounds in a row with something missing, after which the watches are judged dead."""
+"""Rounds in a row with something missing, after which the watches count as dead."""
 
 
 class Canary:

@@ -84,7 +84,7 @@ class _Process:
             )
         )
         metrics.REGISTRY.register(Gauges(self.index))
-        self.probes = ProbeServer(self.ailment, self.measure)
+        self.probes = ProbeServer(self.health_problem, self.measure)
         self._held = self._working = False
 
     async def run(self) -> None:
@@ -111,7 +111,7 @@ class _Process:
             await self.lease.release()
         await self.probes.close()
 
-    def ailment(self) -> str | None:
+    def health_problem(self) -> str | None:
         if time.monotonic() - self.lease.turned > LEASE_STUCK_SECONDS:
             return "the lease is not looked after"
         if self._working and self.scheduler.stuck() > STUCK_SECONDS:

@@ -16,7 +16,7 @@ from tailrace_operator.kube import Kube, NotFound, Where
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Key, ReplicatorSeen, RequestSeen
+from tailrace_operator.observe.model import Key, ObservedReplicator, ObservedRequest
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ FAST_SECONDS = 25.0
 QUESTIONS_PER_SECOND = 50
 SOON_SECONDS = 5.0
 """After actions: what they changed is looked at soon, even if a watch is late."""
-Seen = ReplicatorSeen | RequestSeen
+Observed = ObservedReplicator | ObservedRequest
 Decided = Decision[ReplicatorStatus] | Decision[SnapshotRequestStatus]
 
 
@@ -36,12 +36,12 @@ class Undecided(TailraceError):
 
 
 @contextmanager
-def _judging(key: Key) -> Iterator[None]:
+def _assessing(key: Key) -> Iterator[None]:
     """Decisions are pure: what one of them cannot cope with is that object's trouble, not the end of the operator."""
     try:
         yield
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:
-        log.error("%s %s/%s cannot be judged", key.kind, key.namespace, key.name, exc_info=error)
+        log.error("%s %s/%s cannot be assessed", key.kind, key.namespace, key.name, exc_info=error)
         raise Undecided(f"a mistake in the operator: {error!r}.", "Report it with the log's traceback.") from error
 
 
@@ -72,46 +72,46 @@ class Reconciler:
         try:
             return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
         except NotFound as error:
-            # Its status has nowhere to go: it may be deleted, and the watch has not said so yet.
+            # Its status has nowhere to go: it may be deleted, and the watch has not shown it yet.
             if not await self._gone(key):
                 raise error
             return None
 
     async def _replicator(self, key: Key) -> float | None:
-        seen = await self._parts.gatherer.replicator(key)
-        if seen is None:
+        observed = await self._parts.gatherer.replicator(key)
+        if observed is None:
             self._forget(key)
             return None
-        with _judging(key):
-            decision = replicator.decide(seen, self._parts.limits)
+        with _assessing(key):
+            decision = replicator.decide(observed, self._parts.limits)
         again = pace(decision.again, self._parts.index.count(REPLICATOR))
-        return await self._carry_out(key, seen, replace(decision, again=again), seen.meta.name)
+        return await self._carry_out(key, observed, replace(decision, again=again), observed.meta.name)
 
     async def _request(self, key: Key) -> float | None:
-        seen = await self._parts.gatherer.request(key)
-        if seen is None:
+        observed = await self._parts.gatherer.request(key)
+        if observed is None:
             self._forget(key)
             return None
-        with _judging(key):
-            decision = request.decide(seen, self._parts.limits)
-        return await self._carry_out(key, seen, decision, str(seen.spec.get("replicator", "")))
+        with _assessing(key):
+            decision = request.decide(observed, self._parts.limits)
+        return await self._carry_out(key, observed, decision, str(observed.spec.get("replicator", "")))
 
-    async def _carry_out(self, key: Key, seen: Seen, decision: Decided, driver_of: str) -> float:
-        meta, now = seen.meta, seen.now
+    async def _carry_out(self, key: Key, observed: Observed, decision: Decided, driver_of: str) -> float:
+        meta, now = observed.meta, observed.now
         self._uids[key] = meta.uid
-        old, new = seen.status, decision.status
+        old, new = observed.status, decision.status
         # The intent stands in the status before anything is touched. Dying before the write: the next process decides
         # the same again. Dying after it: it finds the intent, sees what is missing and does the rest.
         seam("operator.before-status")
         written = await self._parts.writer.write(key, meta, new, old, decision.intent)
         if written is not None:
             self._parts.index.put(key.kind, written)
-            for said in decision.says:
-                await self._parts.events.say(key, meta, said, now)
+            for event in decision.events:
+                await self._parts.events.emit(key, meta, event, now)
             seam("operator.after-status")
         elif new == old:
-            for said in decision.says:
-                await self._parts.events.say(key, meta, said, now)
+            for event in decision.events:
+                await self._parts.events.emit(key, meta, event, now)
         for action in decision.actions:
             await self._parts.performer.perform(key, meta, driver_of, action)
         held = self._parts.writer.wait(meta.uid, new, old) if written is None else None

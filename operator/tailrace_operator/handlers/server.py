@@ -12,10 +12,10 @@ STUCK_SECONDS = 180.0
 
 
 class ProbeServer:
-    """`ailment`: why the process should be restarted, None: it is well."""
+    """`health_problem`: why the process should be restarted, None: it is well."""
 
-    def __init__(self, ailment: Callable[[], str | None], before_scrape: Callable[[], None]) -> None:
-        self._ailment = ailment
+    def __init__(self, health_problem: Callable[[], str | None], before_scrape: Callable[[], None]) -> None:
+        self._ailment = health_problem
         self._before_scrape = before_scrape
         app = web.Application()
         app.add_routes(
@@ -31,8 +31,8 @@ class ProbeServer:
         await self._runner.cleanup()
 
     async def _health(self, request: web.Request) -> web.Response:
-        ailment = self._ailment()
-        return web.Response(status=200 if ailment is None else 503, text=ailment or "ok")
+        health_problem = self._ailment()
+        return web.Response(status=200 if health_problem is None else 503, text=health_problem or "ok")
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self._before_scrape()

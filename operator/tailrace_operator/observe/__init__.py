@@ -1,1 +1,1 @@
-"""What is seen: the index of watched objects and what drivers say. Never acts."""
+"""What is observed: the index of watched objects and what drivers report. Never acts."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tailrace.contract.driver import STATUS
 from tailrace.contract.status import Status
-from tailrace_operator.observe.model import DriverSeen, PodSeen
+from tailrace_operator.observe.model import ObservedDriver, ObservedPod
 from tailrace_operator.resources.names import HTTP_PORT
 from tailrace_operator.status.load import known
 
@@ -28,31 +28,31 @@ def address(ip: str) -> str:
 class Drivers:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
-        self._seen: dict[tuple[str, str], tuple[str, DriverSeen]] = {}
+        self._observed: dict[tuple[str, str], tuple[str, ObservedDriver]] = {}
 
     def forget(self, namespace: str, replicator: str) -> None:
-        self._seen.pop((namespace, replicator), None)
+        self._observed.pop((namespace, replicator), None)
 
-    async def fresh(self, namespace: str, replicator: str, pod: PodSeen, now: float, age: float) -> DriverSeen:
+    async def fresh(self, namespace: str, replicator: str, pod: ObservedPod, now: float, age: float) -> ObservedDriver:
         """The last answer of this container if it is no older than `age`, else a new one."""
-        life, last = self._seen.get((namespace, replicator), ("", DriverSeen()))
+        life, last = self._observed.get((namespace, replicator), ("", ObservedDriver()))
         young = last.answered_at is not None and 0 <= now - last.answered_at < age
         if life == _life(pod) and last.silent_since is None and young:
             return last
         return await self.ask(namespace, replicator, pod, now)
 
-    async def ask(self, namespace: str, replicator: str, pod: PodSeen, now: float) -> DriverSeen:
+    async def ask(self, namespace: str, replicator: str, pod: ObservedPod, now: float) -> ObservedDriver:
         """What it says now, or the last answer of this container with how long it has been silent since."""
         life = _life(pod)
-        last_life, last = self._seen.get((namespace, replicator), ("", DriverSeen()))
-        before = last if last_life == life else DriverSeen()
+        last_life, last = self._observed.get((namespace, replicator), ("", ObservedDriver()))
+        before = last if last_life == life else ObservedDriver()
         try:
-            seen = DriverSeen(await self._get(pod.ip or ""), now)
+            observed = ObservedDriver(await self._get(pod.ip or ""), now)
         except (aiohttp.ClientError, TimeoutError, OSError, ValidationError, ValueError) as error:
             since = before.silent_since if before.silent_since is not None else now
-            seen = replace(before, silent_since=since, error=f"{type(error).__name__}: {error}"[:300])
-        self._seen[namespace, replicator] = (life, seen)
-        return seen
+            observed = replace(before, silent_since=since, error=f"{type(error).__name__}: {error}"[:300])
+        self._observed[namespace, replicator] = (life, observed)
+        return observed
 
     async def _get(self, ip: str) -> Status:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
@@ -72,6 +72,6 @@ async def whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return bytes(found)
 
 
-def _life(pod: PodSeen) -> str:
+def _life(pod: ObservedPod) -> str:
     """One container's life: what an earlier one said is not true of this one."""
     return f"{pod.uid}/{pod.running_since}"

@@ -15,7 +15,15 @@ from tailrace_operator.observe import parse
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Child, DriverSeen, Key, Meta, PodSeen, ReplicatorSeen, RequestSeen
+from tailrace_operator.observe.model import (
+    Child,
+    Key,
+    Meta,
+    ObservedDriver,
+    ObservedPod,
+    ObservedReplicator,
+    ObservedRequest,
+)
 from tailrace_operator.resources import hashing, names, references, settings
 from tailrace_operator.status.load import load
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
@@ -35,7 +43,7 @@ class Gatherer:
 
     # ---- Replicator ----
 
-    async def replicator(self, key: Key) -> ReplicatorSeen | None:
+    async def replicator(self, key: Key) -> ObservedReplicator | None:
         """None: it is gone."""
         document = self._index.get(key)
         if document is None:
@@ -48,7 +56,7 @@ class Gatherer:
         running = settings.spec_of(owned.get(("ConfigMap", names.driver(key.name)), {}).get("data"))
         spec = document.get("spec", {})
         requests = sorted(self._index.requests(key.namespace, key.name), key=_age)
-        return ReplicatorSeen(
+        return ObservedReplicator(
             now=self._clock(),
             meta=meta,
             spec=spec,
@@ -68,8 +76,8 @@ class Gatherer:
             namespace_ends=meta.uid in self._memory.ending,
         )
 
-    def _pods(self, key: Key) -> dict[str, tuple[PodSeen, ...]]:
-        found: dict[str, list[PodSeen]] = {"driver": [], "executor": [], "drop": []}
+    def _pods(self, key: Key) -> dict[str, tuple[ObservedPod, ...]]:
+        found: dict[str, list[ObservedPod]] = {"driver": [], "executor": [], "drop": []}
         for (kind, _), document in self._index.owned(key.namespace, key.name).items():
             component = document["metadata"]["labels"].get(names.COMPONENT_LABEL)
             if kind == "Pod" and component in found:
@@ -94,10 +102,10 @@ class Gatherer:
             found[f"{kind}/{name}"] = replace(child, drifted=drifted)
         return found
 
-    async def _ask(self, key: Key, pod: PodSeen | None) -> DriverSeen:
+    async def _ask(self, key: Key, pod: ObservedPod | None) -> ObservedDriver:
         if pod is None or pod.running_since is None or pod.ip is None:
             self._drivers.forget(key.namespace, key.name)
-            return DriverSeen()
+            return ObservedDriver()
         return await self._drivers.fresh(key.namespace, key.name, pod, self._clock(), FRESH_SECONDS)
 
     # ---- Secrets and ConfigMaps ----
@@ -141,7 +149,7 @@ class Gatherer:
 
     # ---- SnapshotRequest ----
 
-    async def request(self, key: Key) -> RequestSeen | None:
+    async def request(self, key: Key) -> ObservedRequest | None:
         """None: it is gone."""
         document = self._index.get(key)
         if document is None:
@@ -151,9 +159,9 @@ class Gatherer:
         name = str(spec.get("replicator", ""))
         parent = self._index.get(Key("Replicator", key.namespace, name))
         alive = parent is not None and "deletionTimestamp" not in parent["metadata"]
-        driver = await self._ask_for(key.namespace, name) if alive else DriverSeen()
+        driver = await self._ask_for(key.namespace, name) if alive else ObservedDriver()
         entries = driver.status.snapshots if driver.status is not None else ()
-        return RequestSeen(
+        return ObservedRequest(
             now=self._clock(),
             meta=meta,
             spec=spec,
@@ -165,12 +173,12 @@ class Gatherer:
             answer=self._memory.answers.get(meta.uid),
         )
 
-    async def _ask_for(self, namespace: str, replicator: str) -> DriverSeen:
+    async def _ask_for(self, namespace: str, replicator: str) -> ObservedDriver:
         pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
         main = max((p for p in pods if not p.deleting), key=lambda p: p.created, default=None)
         return await self._ask(Key("Replicator", namespace, replicator), main)
 
-    def pod(self, namespace: str, replicator: str) -> PodSeen | None:
+    def pod(self, namespace: str, replicator: str) -> ObservedPod | None:
         """The driver's pod that runs."""
         pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
         return max((p for p in pods if not p.deleting and p.ip), key=lambda p: p.created, default=None)

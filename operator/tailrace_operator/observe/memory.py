@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tailrace_operator.observe.model import Answer, DropSeen, Key, Refusal
+from tailrace_operator.observe.model import Answer, Key, ObservedDrop, Refusal
 from tailrace_operator.resources import names
 
 REFUSAL_SECONDS = 60.0
@@ -17,7 +17,7 @@ class Memory:
     clock: Callable[[], float]
     answers: dict[str, Answer] = field(default_factory=dict)
     """By a SnapshotRequest's uid: the driver's answer to the last verb."""
-    drops: dict[str, DropSeen] = field(default_factory=dict)
+    drops: dict[str, ObservedDrop] = field(default_factory=dict)
     """By a Replicator's uid: the driver's answer to the order to drop."""
     applied: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
     """By kind, namespace and name of a child: content hash and version after our apply."""

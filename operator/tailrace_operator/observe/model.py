@@ -1,4 +1,4 @@
-"""What one round of the loop has seen: frozen values, made by `observe.gather`, judged by `decide`. Pure types."""
+"""What one round has observed: frozen values, made by `observe.gather`, assessed by `decide`. Pure types."""
 
 import math
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class PodSeen:
+class ObservedPod:
     name: str
     uid: str
     template_hash: str
@@ -95,7 +95,7 @@ class Child:
 
 
 @dataclass(frozen=True)
-class DriverSeen:
+class ObservedDriver:
     """What the driver said when it was last asked."""
 
     status: Status | None = None
@@ -106,7 +106,7 @@ class DriverSeen:
 
 
 @dataclass(frozen=True)
-class DropSeen:
+class ObservedDrop:
     """How the driver answered when it was last asked to drop what it made."""
 
     at: float
@@ -131,7 +131,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class ResyncSeen:
+class ObservedResync:
     """A SnapshotRequest that can bring a Replicator back whose position is lost."""
 
     name: str
@@ -142,7 +142,7 @@ class ResyncSeen:
 
 
 @dataclass(frozen=True)
-class ReplicatorSeen:
+class ObservedReplicator:
     now: float
     meta: Meta
     spec: Mapping[str, Any]
@@ -153,16 +153,16 @@ class ReplicatorSeen:
     """`Secret/name` and `ConfigMap/name` -> hash of the data; those that exist."""
     children: Mapping[str, Child] = field(default_factory=dict)
     """By `kind/name`."""
-    pods: tuple[PodSeen, ...] = ()
-    executors: tuple[PodSeen, ...] = ()
-    cleaners: tuple[PodSeen, ...] = ()
+    pods: tuple[ObservedPod, ...] = ()
+    executors: tuple[ObservedPod, ...] = ()
+    cleaners: tuple[ObservedPod, ...] = ()
     """Pods of the clean-up Job."""
-    driver: DriverSeen = DriverSeen()
+    driver: ObservedDriver = ObservedDriver()
     requests: tuple[str, ...] = ()
     """UIDs of the SnapshotRequests that name this Replicator, oldest first."""
-    resyncs: tuple[ResyncSeen, ...] = ()
+    resyncs: tuple[ObservedResync, ...] = ()
     """Those of them that ask for every table to start over and have not ended, oldest first."""
-    dropping: DropSeen | None = None
+    dropping: ObservedDrop | None = None
     """The driver's last answer to the order to drop."""
     last_words: tuple[str, ...] = ()
     """Termination messages of pods of this name that ended: drivers and clean-ups, gone ones too."""
@@ -184,7 +184,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class RequestSeen:
+class ObservedRequest:
     now: float
     meta: Meta
     spec: Mapping[str, Any]
@@ -193,7 +193,7 @@ class RequestSeen:
     """The Replicator exists and is not being deleted."""
     replicator_idle: str | None = None
     """Why no driver is meant to run: suspended, or stopped after an error."""
-    driver: DriverSeen = DriverSeen()
+    driver: ObservedDriver = ObservedDriver()
     snapshot: SnapshotStatus | None = None
     """The driver's entry with our uid."""
     answer: Answer | None = None

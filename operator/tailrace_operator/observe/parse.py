@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, PodSeen, ResyncSeen
+from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, ObservedPod, ObservedResync
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.load import load
@@ -30,7 +30,7 @@ def meta(document: Document) -> Meta:
     )
 
 
-def resync(document: Document) -> ResyncSeen | None:
+def resync(document: Document) -> ObservedResync | None:
     """None: the SnapshotRequest does not start every table over, is suspended, or is over."""
     head, status = document["metadata"], load(SnapshotRequestStatus, document.get("status"))
     try:
@@ -41,17 +41,17 @@ def resync(document: Document) -> ResyncSeen | None:
     if over or spec.suspend or not spec.starts_all_over:
         return None
     taken = status.record is not None or status.started_at is not None
-    return ResyncSeen(head["name"], head["uid"], spec, taken)
+    return ObservedResync(head["name"], head["uid"], spec, taken)
 
 
-def pod(document: Document) -> PodSeen:
+def pod(document: Document) -> ObservedPod:
     head, status = document["metadata"], document.get("status", {})
     container = _container(status.get("containerStatuses", ()))
     state = container.get("state", {})
     waiting = state.get("waiting", {})
     conditions = {c["type"]: c for c in status.get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
-    return PodSeen(
+    return ObservedPod(
         name=head["name"],
         uid=head["uid"],
         template_hash=head.get("annotations", {}).get(names.TEMPLATE_HASH, ""),

@@ -84,7 +84,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Readiness:
     """How ready an object is: the one input of Ready, Reconciling and Stalled.
 
     `progress`: the operator is on its way and expects to arrive. `stuck`: it is not: manual action is required.

@@ -41,7 +41,7 @@ class Condition(Model):
     last_transition_time: Time
     """When `status` last flipped."""
     observed_generation: Annotated[int, Field(ge=-1)] = -1
-    """metadata.generation that this condition was judged for."""
+    """metadata.generation that this condition was assessed for."""
 
 
 class FaultStatus(Model):
@@ -154,7 +154,7 @@ class DriverSummary(Model):
     restarts: Count = 0
     """Ends of the driver's container since this Replicator was made."""
     pod_restarts: Count = 0
-    """Ends of the present pod's container as last seen; `restarts` grows by the difference."""
+    """Ends of the present pod's container as last observed; `restarts` grows by the difference."""
     last_exit_code: Annotated[int, Field(ge=-1, le=255)] | None = None
     """Exit code of the last container that ended; see the table of exit codes."""
     last_exit_at: Time | None = None
@@ -289,7 +289,7 @@ class SnapshotRequestStatus(Model):
     started_at: Time | None = None
     """When the driver took it."""
     finished_at: Time | None = None
-    """When it was seen completed, failed or cancelled."""
+    """When it was observed completed, failed or cancelled."""
     tables: Annotated[tuple[RequestTable, ...], Field(max_length=MAX_WORST)] = ()
     """Failing tables, then those under way, at most 20."""
     truncated: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from tailrace.contract.status import TableStatus
-from tailrace.errors import told
+from tailrace.errors import error_line
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Ending:
         for table in failing:
             what = "is stopped" if table.state == "STOPPED" else "fails"
             fault = table.fault
-            why = f": {told(fault.name, fault.message, fault.fix)}" if fault else ""
+            why = f": {error_line(fault.name, fault.message, fault.fix)}" if fault else ""
             log.error("table %s %s%s", table.name, what, why, extra={"table": table.name})
         if failing:
             log.error(

@@ -137,7 +137,7 @@ class SnapshotRunner:
         if plans:
             self._client.append(plans)
             seam("snapshot.after-plan")
-            for line in planner.told(state, plans):
+            for line in planner.log_lines(state, plans):
                 log.info("%s", line)
             state = self._tools.journal.refresh()
         ends = planner.endings(state)

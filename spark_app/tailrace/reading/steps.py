@@ -16,7 +16,7 @@ from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished, S
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import Retry, TableGone, told
+from tailrace.errors import Retry, TableGone, error_line
 from tailrace.reading import task as chunk_task
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
@@ -175,7 +175,7 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
 def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
     if _logged(tools, run).finished is not None:
         return
-    error = None if run.fault is None else told(run.fault.name, run.fault.message, run.fault.fix)
+    error = None if run.fault is None else error_line(run.fault.name, run.fault.message, run.fault.fix)
     client.append([
         SnapshotTableFinished(
             snapshot_id=run.snapshot_id,

@@ -54,7 +54,7 @@ def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned
     return (*owed, *repairs)
 
 
-def told(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str]:
+def log_lines(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str]:
     """A line for each reason: a first start plans a snapshot for each of, perhaps, thousands of tables."""
     by_reason: dict[str, list[str]] = {}
     for plan in plans:

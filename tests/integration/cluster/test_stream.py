@@ -255,7 +255,7 @@ STEPS = (
     "after-setfinalizers",
     "after-makesecret",
     "after-apply",
-    "after-take",
+    "after-submitsnapshot",
     "after-cancel",
     "after-dropsource",
 )

@@ -177,7 +177,7 @@ def test_sigkill_while_a_request_is_handed_over_hands_over_the_same(
 def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(asking: tuple[Team, DriverDouble]) -> None:
     place, driver = asking
     place.apply(request("again"))
-    ended_by(place, "operator.after-take")
+    ended_by(place, "operator.after-submitsnapshot")
     ident = uid(place, "again")
     with operator(place):
         until(lambda: state(place, "again") == "Running", "it runs")

@@ -21,7 +21,7 @@ from tailrace.contract.status import Counters, Fault, SnapshotStatus, SnapshotTa
 from tailrace.driver import display
 from tailrace.driver.rates import Rate
 from tailrace.driver.status import Moment, assemble
-from tailrace.errors import RESYNC, told
+from tailrace.errors import RESYNC, error_line
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range
 
@@ -306,10 +306,10 @@ def test_the_fix_of_a_failed_snapshot_is_what_works_in_the_table_s_state() -> No
         assert one.fault is not None and "Fix" not in one.fault.message
         return one.fault.fix
 
-    refused = fix(told("ReadRefused", "no right", "GRANT SELECT."))
+    refused = fix(error_line("ReadRefused", "no right", "GRANT SELECT."))
     assert refused.startswith("GRANT SELECT.") and "snapshot" in refused and RESYNC in refused
     assert fix("it ended in the middle").startswith("Remove the cause. ")  # of a journal from before
-    unsupported = fix(told("ValueUnsupported", "infinity", f"Copy it as text, then {RESYNC}."))
+    unsupported = fix(error_line("ValueUnsupported", "infinity", f"Copy it as text, then {RESYNC}."))
     assert unsupported == f"Copy it as text, then {RESYNC}."
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import make_argocd
 from support.lua import run
-from support.seen import LIMITS, SPEC, ended, running, said, seen
+from support.observed import LIMITS, SPEC, ended, observed, reported, running
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.contract.status import ApplyStatus
 from tailrace_operator.decide.replicator import decide
-from tailrace_operator.observe.model import DriverSeen, ReplicatorSeen
+from tailrace_operator.observe.model import ObservedDriver, ObservedReplicator
 from tailrace_operator.status.load import dump
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures" / "argocd").glob("*.yaml"))
@@ -136,21 +136,21 @@ def test_argo_cd_and_flux_see_the_same(
         assert run(script(kind, "health"), document)["status"] in SAME[kstatus(document)]
 
 
-def ran_into(code: int) -> ReplicatorSeen:
+def ran_into(code: int) -> ObservedReplicator:
     """The driver's container has ended with this code."""
     base = running()
     gone = replace(base.pods[0], ready=False, running_since=None, ended=ended(code))
-    return replace(base, pods=(gone,), driver=DriverSeen(None))
+    return replace(base, pods=(gone,), driver=ObservedDriver(None))
 
 
 DECIDED = {
-    "just made": (seen(), "Progressing"),
+    "just made": (observed(), "Progressing"),
     "streams": (running(), "Healthy"),
-    "lags behind": (running(said(apply=ApplyStatus(lag_seconds=9999.0))), "Healthy"),
-    "tables fail": (running(said(state="Failing", tables_failing=1)), "Progressing"),
-    "suspended": (seen(spec=SPEC | {"suspend": True}), "Suspended"),
-    "invalid": (seen(spec=SPEC | {"retry": {"time": "soon"}}), "Degraded"),
-    "lacks a Secret": (seen(data_hashes={}), "Progressing"),
+    "lags behind": (running(reported(apply=ApplyStatus(lag_seconds=9999.0))), "Healthy"),
+    "tables fail": (running(reported(state="Failing", tables_failing=1)), "Progressing"),
+    "suspended": (observed(spec=SPEC | {"suspend": True}), "Suspended"),
+    "invalid": (observed(spec=SPEC | {"retry": {"time": "soon"}}), "Degraded"),
+    "lacks a Secret": (observed(data_hashes={}), "Progressing"),
     "crashed": (ran_into(1), "Progressing"),
     "lost its position": (ran_into(12), "Degraded"),
 }

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from support.seen import LIMITS, NOW, SPEC, applied, ended, meta, pod, running, said
+from support.observed import LIMITS, NOW, SPEC, applied, ended, meta, pod, reported, running
 from tailrace.contract.driver import DropAnswer, DropReport, Problem
 from tailrace.contract.ownership import made_name
 from tailrace_operator.decide.model import Delete, DropSource, SetFinalizers
 from tailrace_operator.decide.replicator import decide
-from tailrace_operator.observe.model import Child, DriverSeen, DropSeen, ReplicatorSeen
+from tailrace_operator.observe.model import Child, ObservedDriver, ObservedDrop, ObservedReplicator
 from tailrace_operator.resources import drop
 from tailrace_operator.status import times
 from tailrace_operator.status.models import Halt, ReplicatorStatus
@@ -25,17 +25,17 @@ def report(**change: Any) -> DropReport:
     return plain.model_copy(update=change)
 
 
-def deleting(begun: float = 0.0, **change: Any) -> ReplicatorSeen:
+def deleting(begun: float = 0.0, **change: Any) -> ObservedReplicator:
     """`begun`: seconds ago."""
-    observed = running(said(made=MADE), meta=meta(deleted_at=NOW), **change)
+    observed = running(reported(made=MADE), meta=meta(deleted_at=NOW), **change)
     since = times.text(NOW - begun) if begun else None
     return replace(observed, status=ReplicatorStatus(applied_template_hash="x", deletion_started_at=since))
 
 
-def without_driver(observed: ReplicatorSeen) -> ReplicatorSeen:
+def without_driver(observed: ObservedReplicator) -> ObservedReplicator:
     """It has ended; what it said is in the status."""
     status = observed.status.model_copy(update={"made": MADE})
-    return replace(observed, pods=(), children={}, driver=DriverSeen(), status=status)
+    return replace(observed, pods=(), children={}, driver=ObservedDriver(), status=status)
 
 
 def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() -> None:
@@ -44,15 +44,15 @@ def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() ->
     first = decide(observed, LIMITS)
     assert first.actions == (DropSource(False),)
     assert first.intent and first.status.deletion_started_at is not None
-    under_way = DropSeen(NOW, DropAnswer(done=False, message="Retry: the source is away"), code=200)
+    under_way = ObservedDrop(NOW, DropAnswer(done=False, message="Retry: the source is away"), code=200)
     second = decide(replace(observed, status=first.status, dropping=under_way), LIMITS)
     assert second.actions == (DropSource(False),)
     assert "the source is away" in second.status.message
-    done = DropSeen(NOW, DropAnswer(done=True, report=report()), code=200)
+    done = ObservedDrop(NOW, DropAnswer(done=True, report=report()), code=200)
     third = decide(replace(observed, status=first.status, dropping=done), LIMITS)
     assert third.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in third.says] == [("Normal", "CleanedUp")]
-    assert NAME in third.says[0].message
+    assert [(s.type, s.reason) for s in third.events] == [("Normal", "CleanedUp")]
+    assert NAME in third.events[0].message
 
 
 def test_deletion_policy_delete_asks_the_driver_for_the_data_too() -> None:
@@ -64,9 +64,9 @@ def test_where_no_driver_drops_it_is_ended_and_a_job_does_it(why: str) -> None:
     observed = deleting(begun=10)
     match why:
         case "silent":
-            observed = replace(observed, driver=DriverSeen(silent_since=NOW - 60))
+            observed = replace(observed, driver=ObservedDriver(silent_since=NOW - 60))
         case "old":
-            refusal = DropSeen(NOW, problem=Problem(name="NotFound", message="no such path"), code=404)
+            refusal = ObservedDrop(NOW, problem=Problem(name="NotFound", message="no such path"), code=404)
             observed = replace(observed, dropping=refusal)
         case "slow":
             observed = deleting(begun=LIMITS.cleanup_seconds / 2)
@@ -82,7 +82,7 @@ def test_where_no_driver_drops_it_is_ended_and_a_job_does_it(why: str) -> None:
 
 
 def test_a_driver_that_does_not_answer_once_is_asked_again() -> None:
-    missed = DropSeen(NOW, problem=Problem(name="DriverUnreachable", message="no answer"))
+    missed = ObservedDrop(NOW, problem=Problem(name="DriverUnreachable", message="no answer"))
     assert decide(replace(deleting(begun=5), dropping=missed), LIMITS).actions == (DropSource(False),)
 
 
@@ -109,8 +109,8 @@ def test_what_was_kept_because_nothing_proves_it_is_told_in_an_event() -> None:
     observed = replace(without_driver(deleting(begun=5)), last_words=(kept.to_message(),))
     decision = decide(observed, LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in decision.says] == [("Normal", "CleanedUp"), ("Warning", "Kept")]
-    assert "replication slot x: the change log at s3://l belongs to team/other@1" in decision.says[1].message
+    assert [(s.type, s.reason) for s in decision.events] == [("Normal", "CleanedUp"), ("Warning", "Kept")]
+    assert "replication slot x: the change log at s3://l belongs to team/other@1" in decision.events[1].message
 
 
 def test_the_last_words_of_a_namesake_or_of_an_unfinished_drop_release_nothing() -> None:
@@ -121,17 +121,17 @@ def test_the_last_words_of_a_namesake_or_of_an_unfinished_drop_release_nothing()
 
 def test_the_last_words_of_a_driver_whose_namespace_ends_are_enough() -> None:
     observed = replace(without_driver(deleting()), namespace_ends=True, last_words=(report().to_message(),))
-    assert [s.reason for s in decide(observed, LIMITS).says] == ["CleanedUp"]
+    assert [s.reason for s in decide(observed, LIMITS).events] == ["CleanedUp"]
 
 
 def test_the_end_of_the_clean_up_releases_the_object() -> None:
     done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
     decision = decide(replace(without_driver(deleting()), children={"Job/shop-drop": done}), LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert decision.says[0].reason == "CleanedUp"
+    assert decision.events[0].reason == "CleanedUp"
 
 
-def stays(how: str, observed: ReplicatorSeen) -> ReplicatorSeen:
+def stays(how: str, observed: ObservedReplicator) -> ObservedReplicator:
     match how:
         case "failed":
             job = Child("Job", "shop-drop", "j", "1", "", failed=True)
@@ -148,9 +148,9 @@ def stays(how: str, observed: ReplicatorSeen) -> ReplicatorSeen:
 def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(how: str) -> None:
     decision = decide(stays(how, without_driver(deleting())), LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert decision.says[0].reason == "LeftBehind"
-    assert all(what in decision.says[0].message for what in MADE)
-    assert (how == "failed") == ("no route to host" in decision.says[0].message)
+    assert decision.events[0].reason == "LeftBehind"
+    assert all(what in decision.events[0].message for what in MADE)
+    assert (how == "failed") == ("no route to host" in decision.events[0].message)
 
 
 @pytest.mark.parametrize("how", ["failed", "late", "namespace"])
@@ -158,9 +158,9 @@ def test_nobody_is_warned_of_a_slot_that_no_driver_ever_made(how: str) -> None:
     """Its source was never reached: the first start did not come so far."""
     observed = without_driver(deleting())
     status = observed.status.model_copy(update={"made": ()})
-    said = decide(stays(how, replace(observed, status=status)), LIMITS).says
-    assert [(s.type, s.reason) for s in said] == [("Normal", "NothingKnown")]
-    assert NAME in said[0].message
+    events = decide(stays(how, replace(observed, status=status)), LIMITS).events
+    assert [(s.type, s.reason) for s in events] == [("Normal", "NothingKnown")]
+    assert NAME in events[0].message
 
 
 def test_a_secret_that_is_missing_is_named_while_the_clean_up_waits_for_it() -> None:
@@ -171,7 +171,7 @@ def test_a_secret_that_is_missing_is_named_while_the_clean_up_waits_for_it() -> 
 def test_what_the_driver_made_stays_known_when_it_is_silent() -> None:
     first = decide(deleting(), LIMITS)
     assert first.status.made == MADE
-    silent = replace(deleting(), status=first.status, driver=DriverSeen(silent_since=NOW - 60))
+    silent = replace(deleting(), status=first.status, driver=ObservedDriver(silent_since=NOW - 60))
     assert decide(silent, LIMITS).status.made == MADE
 
 
@@ -185,11 +185,11 @@ def test_a_replicator_whose_specs_are_all_invalid_by_now_is_released_and_says_wh
     observed = replace(deleting(), spec={**SPEC, "retry": {"time": "soon"}}, running_spec=None)
     decision = decide(observed, LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert (decision.says[0].type, decision.says[0].reason) == ("Warning", "LeftBehind")
-    assert NAME in decision.says[0].message
+    assert (decision.events[0].type, decision.events[0].reason) == ("Warning", "LeftBehind")
+    assert NAME in decision.events[0].message
 
 
-def with_job(begun: float, **change: Any) -> ReplicatorSeen:
+def with_job(begun: float, **change: Any) -> ObservedReplicator:
     """Its clean-up Job has a pod."""
     job = Child("Job", "shop-drop", "j", "1", "")
     cleaner = pod(name="shop-drop-x", ready=False, phase="Pending", ip=None, running_since=None)
@@ -211,7 +211,7 @@ def test_what_the_clean_up_waits_for_is_named_and_until_when(change: dict[str, A
     assert why in decision.status.message
     assert times.text(NOW - 60 + LIMITS.cleanup_seconds) in decision.status.message
     late = decide(with_job(LIMITS.cleanup_seconds, **change), LIMITS)
-    assert late.actions == (SetFinalizers(()),) and why in late.says[0].message
+    assert late.actions == (SetFinalizers(()),) and why in late.events[0].message
 
 
 def test_a_job_whose_pod_cannot_even_be_made_sends_the_reader_to_its_events() -> None:

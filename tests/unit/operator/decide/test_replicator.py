@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from support.seen import (
+from support.observed import (
     HASHES,
     LIMITS,
     MADE,
@@ -15,17 +15,17 @@ from support.seen import (
     applied,
     condition,
     meta,
+    observed,
     pod,
     reason,
+    reported,
     running,
-    said,
-    seen,
     with_driver,
 )
 from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.model import Apply, Cancel, Delete, MakeSecret, SetFinalizers
 from tailrace_operator.decide.replicator import decide
-from tailrace_operator.observe.model import FINALIZER, DriverSeen, Refusal
+from tailrace_operator.observe.model import FINALIZER, ObservedDriver, Refusal
 from tailrace_operator.resources import names
 from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import ReplicatorStatus
@@ -34,19 +34,19 @@ STATEFUL_SET = "StatefulSet/shop-driver"
 
 
 def test_the_finalizer_comes_before_anything_that_has_to_be_cleaned_up() -> None:
-    decision = decide(seen(meta=meta(finalizers=("other/one",))), LIMITS)
+    decision = decide(observed(meta=meta(finalizers=("other/one",))), LIMITS)
     assert decision.actions == (SetFinalizers(("other/one", FINALIZER)),)
 
 
 def test_a_new_replicator_gets_its_secrets_before_the_driver_that_reads_them() -> None:
     without = {k: v for k, v in HASHES.items() if k not in OWN}
-    decision = decide(seen(data_hashes=without, children={}), LIMITS)
+    decision = decide(observed(data_hashes=without, children={}), LIMITS)
     assert [a for a in decision.actions if isinstance(a, MakeSecret)] == [MakeSecret(n) for n in names.secrets("shop")]
     assert set(applied(decision.actions)) == {"ConfigMap", "ServiceAccount", "RoleBinding", "Service"}
     assert decision.intent, "what runs is recorded before it is made"
-    foreign = decide(seen(children={}), LIMITS)
+    foreign = decide(observed(children={}), LIMITS)
     assert "StatefulSet" not in applied(foreign.actions), "a Secret of that name that is not ours is of no use"
-    later = decide(seen(), LIMITS)
+    later = decide(observed(), LIMITS)
     assert applied(later.actions)["StatefulSet"]["spec"]["replicas"] == 1
 
 
@@ -95,7 +95,7 @@ def test_a_rotated_secret_rolls_the_driver(place: str) -> None:
 def test_a_missing_secret_is_named_and_what_runs_runs_on() -> None:
     decision = decide(replace(running(), data_hashes=OWN), LIMITS)
     assert (reason(decision), decision.status.state) == ("SecretNotFound", "Running")
-    assert decide(seen(data_hashes=OWN), LIMITS).status.state == "Pending"
+    assert decide(observed(data_hashes=OWN), LIMITS).status.state == "Pending"
     assert "'lake' does not exist in namespace team" in decision.status.message
     assert "StatefulSet" not in applied(decision.actions)
 
@@ -115,13 +115,13 @@ def test_an_invalid_spec_keeps_the_last_valid_one_running_and_says_so() -> None:
 def test_a_fault_of_the_spec_shows_a_value_but_no_block_and_nothing_of_the_environment() -> None:
     odd = {**SPEC, "retry": {"time": "soon"}, "driver": {"env": [{"name": "KEY", "value": "hush", "valueFrom": {}}]}}
     odd["source"] = {**SPEC["source"], "credentials": {"secretName": "a", "file": "hush"}}
-    message = decide(seen(spec=odd), LIMITS).status.message
+    message = decide(observed(spec=odd), LIMITS).status.message
     assert "found 'soon'" in message and "driver.env.0" in message and "source.credentials" in message
     assert "hush" not in message
 
 
 def test_a_name_that_kubernetes_cannot_use_for_a_driver_is_refused_before_anything_is_made() -> None:
-    decision = decide(seen(meta=meta(name="a" * 46)), LIMITS)
+    decision = decide(observed(meta=meta(name="a" * 46)), LIMITS)
     assert reason(decision) == "InvalidSpec"
     assert decision.actions == ()
 
@@ -152,7 +152,7 @@ def test_suspend_stops_the_driver_also_while_a_secret_is_missing() -> None:
 
 def test_a_silent_driver_shows_within_half_a_minute() -> None:
     observed = running()
-    last = DriverSeen(said(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    last = ObservedDriver(reported(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
     decision = decide(replace(observed, driver=last, now=NOW + 25), LIMITS)
     ready = condition(decision, "Ready")
     assert ready is not None and (ready.status, ready.reason) == ("Unknown", "DriverUnreachable")
@@ -165,7 +165,7 @@ def test_an_operator_that_just_started_believes_the_status_until_a_driver_has_be
     observed = running()
     observed = replace(observed, pods=(replace(observed.pods[0], running_since=NOW - 3600),))
     before = decide(observed, LIMITS).status
-    late = DriverSeen(silent_since=NOW + 100, error="TimeoutError")
+    late = ObservedDriver(silent_since=NOW + 100, error="TimeoutError")
     restarted = replace(observed, status=before, driver=late, now=NOW + 105)
     assert reason(decide(restarted, LIMITS)) == "Streaming"
     assert reason(decide(replace(restarted, now=NOW + 113), LIMITS)) == "DriverUnreachable"
@@ -176,12 +176,12 @@ def test_an_operator_that_just_started_believes_the_status_until_a_driver_has_be
 
 
 def test_what_a_dead_driver_measured_is_not_told_as_if_it_were_so() -> None:
-    well = said(
+    well = reported(
         capture=CaptureStatus(position="0/1", lag_seconds=0.2, lag_bytes=5, retained_bytes=9, rows_per_second=7.0),
         apply=ApplyStatus(lag_seconds=0.3, record=4, rows_per_second=7.0),
     )
     before = decide(running(well), LIMITS).status
-    silent = DriverSeen(well, answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    silent = ObservedDriver(well, answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
     after = decide(replace(running(), status=before, driver=silent, now=NOW + 25), LIMITS).status
     assert before.capture is not None and after.capture is not None and after.apply is not None
     assert (after.capture.lag_seconds, after.capture.lag_bytes, after.capture.rows_per_second) == (None, None, 0.0)
@@ -195,7 +195,9 @@ def test_failing_tables_are_named_worst_first_and_bounded() -> None:
     fault = Fault(name="NoKey", message="no key", fix="add one")
     tables = [TableStatus(name=f"public.t{n:02}", state="FAILING", fault=fault) for n in range(30)]
     tables.append(TableStatus(name="public.stopped", state="STOPPED", fault=fault))
-    status = said(state="Failing", message="31 tables fail", tables=tuple(tables), tables_total=31, tables_failing=31)
+    status = reported(
+        state="Failing", message="31 tables fail", tables=tuple(tables), tables_total=31, tables_failing=31
+    )
     decision = decide(running(status), LIMITS)
     counts = decision.status.tables
     assert counts is not None
@@ -207,7 +209,7 @@ def test_failing_tables_are_named_worst_first_and_bounded() -> None:
 
 def test_lag_and_snapshots_have_conditions_of_their_own_and_do_not_feed_ready() -> None:
     snapshot = SnapshotStatus(id="initial-1", reason="initial", state="Running", rows_done=63, rows_estimated=100)
-    status = said(
+    status = reported(
         capture=CaptureStatus(alive=True, lag_seconds=900.0, retained_bytes=20 << 30),
         snapshots=(snapshot,),
         tables=(TableStatus(name="public.a", state="SNAPSHOTTING"),),
@@ -238,24 +240,24 @@ def test_a_snapshot_whose_request_is_gone_is_stopped_and_those_of_the_command_li
     snapshots = tuple(
         SnapshotStatus(id=i, reason="request", state="Running") for i in (gone, kept, "orders-again-1f2e3d4c")
     )
-    decision = decide(running(said(snapshots=snapshots), requests=(kept,)), LIMITS)
+    decision = decide(running(reported(snapshots=snapshots), requests=(kept,)), LIMITS)
     assert [a for a in decision.actions if isinstance(a, Cancel)] == [Cancel(gone)]
 
 
 def test_what_the_api_server_refused_is_looked_at_again_soon() -> None:
     refusal = Refusal("StatefulSet shop-driver", "hash", "exceeded quota")
-    decision = decide(seen(refusal=refusal), LIMITS)
+    decision = decide(observed(refusal=refusal), LIMITS)
     assert decide(running(refusal=refusal), LIMITS).status.state == "Running"
     assert reason(decision) == "ObjectRefused" and "exceeded quota" in decision.status.message
     assert decision.again <= 30
 
 
 def test_what_the_api_server_refused_stays_told_while_it_is_sent_again() -> None:
-    first = decide(seen(), LIMITS)
+    first = decide(observed(), LIMITS)
     content = next(a.content_hash for a in first.actions if isinstance(a, Apply) and a.document["kind"] == "Service")
     refusal = Refusal("Service shop-driver", content, "exceeded quota", again_at=NOW + 60)
-    waits = decide(seen(refusal=refusal), LIMITS)
-    tries = decide(seen(refusal=refusal, now=NOW + 61, status=waits.status), LIMITS)
+    waits = decide(observed(refusal=refusal), LIMITS)
+    tries = decide(observed(refusal=refusal, now=NOW + 61, status=waits.status), LIMITS)
     assert "Service" not in applied(waits.actions) and "Service" in applied(tries.actions)
     assert tries.status.conditions == waits.status.conditions
 
@@ -264,7 +266,9 @@ def test_what_the_api_server_refused_stays_told_while_it_is_sent_again() -> None
 
 
 def test_a_newer_drivers_answer_is_read_without_the_fields_that_are_new() -> None:
-    document = said(tables=(TableStatus(name="public.a", state="REPLICATING"),)).model_dump(mode="json", by_alias=True)
+    document = reported(tables=(TableStatus(name="public.a", state="REPLICATING"),)).model_dump(
+        mode="json", by_alias=True
+    )
     document["later"] = 1
     document["tables"][0]["alsoLater"] = {"deep": True}
     assert known(Status, document).tables[0].name == "public.a"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.seen import (
+from support.observed import (
     HASHES,
     LIMITS,
     NOW,
@@ -14,10 +14,10 @@ from support.seen import (
     condition,
     ended,
     meta,
+    observed,
     pod,
     reason,
     running,
-    seen,
     template,
     with_driver,
 )
@@ -26,7 +26,7 @@ from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace_operator.decide.model import Apply, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
-from tailrace_operator.observe.model import REQUESTED_AT, DriverSeen, ReplicatorSeen, ResyncSeen
+from tailrace_operator.observe.model import REQUESTED_AT, ObservedDriver, ObservedReplicator, ObservedResync
 from tailrace_operator.status.models import Failures, Halt, ReplicatorStatus
 
 
@@ -44,7 +44,7 @@ def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, w
     observed = with_driver(running())
     words = "noise\ntailrace: SourceRefused: wal_level is replica. Fix: Set wal_level = logical.\n"
     dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(code, words))
-    decision = decide(replace(observed, pods=(dead,), driver=DriverSeen()), LIMITS)
+    decision = decide(replace(observed, pods=(dead,), driver=ObservedDriver()), LIMITS)
     stalled = condition(decision, "Stalled")
     assert stalled is not None and stalled.reason == word
     assert "Set wal_level = logical." in stalled.message
@@ -61,7 +61,7 @@ def test_a_driver_that_came_right_by_itself_is_not_stopped_for_an_old_end() -> N
     decision = decide(replace(observed, pods=(alive,)), LIMITS)
     assert (decision.status.halt, reason(decision)) == (None, "Streaming")
     assert decision.status.driver.restarts == 1
-    mute = decide(replace(observed, pods=(alive,), driver=DriverSeen()), LIMITS)
+    mute = decide(replace(observed, pods=(alive,), driver=ObservedDriver()), LIMITS)
     assert mute.status.halt is not None
 
 
@@ -76,11 +76,11 @@ def test_a_driver_fenced_by_its_own_successor_is_no_reason_to_stop() -> None:
 def test_any_other_end_is_left_to_the_kubelets_back_off_until_the_limit() -> None:
     observed = with_driver(running(spec={**SPEC, "retry": {"time": "10m"}}))
     dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(1), restarts=0)
-    first = decide(replace(observed, pods=(dead,), driver=DriverSeen()), LIMITS)
+    first = decide(replace(observed, pods=(dead,), driver=ObservedDriver()), LIMITS)
     assert reason(first) == "DriverCrashLoop"
     assert first.status.halt is None and first.status.failures.count == 1
     many = first.status.model_copy(update={"failures": Failures(count=6, since=first.status.failures.since)})
-    sooner = replace(observed, status=many, pods=(replace(dead, restarts=1),), now=NOW + 300, driver=DriverSeen())
+    sooner = replace(observed, status=many, pods=(replace(dead, restarts=1),), now=NOW + 300, driver=ObservedDriver())
     assert decide(sooner, LIMITS).status.halt is None, "the retry time has not passed"
     later = replace(sooner, now=NOW + 700)
     halt = decide(later, LIMITS).status.halt
@@ -90,8 +90,8 @@ def test_any_other_end_is_left_to_the_kubelets_back_off_until_the_limit() -> Non
 def test_ends_are_counted_once_however_often_they_are_seen() -> None:
     observed = with_driver(running())
     dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(137, reason="OOMKilled"))
-    first = decide(replace(observed, pods=(dead,), driver=DriverSeen()), LIMITS).status
-    again = decide(replace(observed, pods=(dead,), driver=DriverSeen(), status=first), LIMITS).status
+    first = decide(replace(observed, pods=(dead,), driver=ObservedDriver()), LIMITS).status
+    again = decide(replace(observed, pods=(dead,), driver=ObservedDriver(), status=first), LIMITS).status
     back = replace(dead, restarts=1, running_since=NOW, ready=True)
     restarted = decide(replace(observed, pods=(back,), status=again), LIMITS).status
     assert (first.driver.restarts, again.driver.restarts, restarted.driver.restarts) == (1, 1, 1)
@@ -107,10 +107,10 @@ def test_a_healthy_while_forgets_earlier_ends() -> None:
 HALT = Halt(reason="PositionLost", message="gone", template_hash="", at="2027-01-01T00:00:00Z")
 
 
-def halted(**change: Any) -> ReplicatorSeen:
+def halted(**change: Any) -> ObservedReplicator:
     asked = tuple(r.uid for r in change.get("resyncs", ()))
-    observed = seen(requests=asked, **change)
-    return replace(observed, status=ReplicatorStatus(halt=HALT.model_copy(update={"template_hash": template(seen())})))
+    halt = HALT.model_copy(update={"template_hash": template(observed())})
+    return replace(observed(requests=asked, **change), status=ReplicatorStatus(halt=halt))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_stopped_driver_is_tried_again_when_somebody_changed_something(change:
 
 
 ALL = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ["*.*"], "resync": True})
-AGAIN = ResyncSeen("again", "22222222-2222-4222-8222-222222222222", ALL, taken=False)
+AGAIN = ObservedResync("again", "22222222-2222-4222-8222-222222222222", ALL, taken=False)
 OTHER = replace(AGAIN, name="other", uid="11111111-1111-4111-8111-111111111111")
 """Younger, though its uid sorts first."""
 
@@ -182,7 +182,7 @@ def test_what_was_handed_over_stays_for_further_starts_until_it_is_over() -> Non
     "change",
     [
         {"resyncs": (replace(AGAIN, taken=True),)},
-        {"resyncs": (AGAIN,), "pods": (pod(template_hash=template(seen()), ended=ended(12), running_since=None),)},
+        {"resyncs": (AGAIN,), "pods": (pod(template_hash=template(observed()), ended=ended(12), running_since=None),)},
     ],
     ids=["a driver had it", "the old pod is still there"],
 )
@@ -194,7 +194,7 @@ def test_no_request_is_handed_over(change: dict[str, Any]) -> None:
 
 def test_no_request_is_handed_over_to_a_driver_that_was_stopped_for_another_reason() -> None:
     stopped = halted(resyncs=(AGAIN,))
-    fenced = HALT.model_copy(update={"reason": "Fenced", "template_hash": template(seen())})
+    fenced = HALT.model_copy(update={"reason": "Fenced", "template_hash": template(observed())})
     decision = decide(replace(stopped, status=ReplicatorStatus(halt=fenced)), LIMITS)
     assert decision.status.halt == fenced and handed_over(decision) is None
 
@@ -252,7 +252,7 @@ def test_the_last_words_of_a_driver_stay_told_while_it_waits_to_be_started_again
     words = "tailrace: SourceUnreachable: shop-db refuses connections. Fix: Start it.\n"
     observed = with_driver(running())
     dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(1, words))
-    observed = replace(observed, pods=(dead,), driver=DriverSeen())
+    observed = replace(observed, pods=(dead,), driver=ObservedDriver())
     first = decide(observed, LIMITS)
     second = decide(replace(observed, status=first.status), LIMITS)
     assert "SourceUnreachable: shop-db refuses connections" in second.status.message

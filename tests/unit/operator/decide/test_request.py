@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from support.seen import LIMITS, NOW, meta, request, said
+from support.observed import LIMITS, NOW, meta, reported, request
 from tailrace.contract.driver import Problem
 from tailrace.contract.status import Fault, SnapshotState, SnapshotStatus, SnapshotTableProgress
-from tailrace_operator.decide.model import Cancel, Pause, SetFinalizers, Take
+from tailrace_operator.decide.model import Cancel, Pause, SetFinalizers, SubmitSnapshot
 from tailrace_operator.decide.request import decide
-from tailrace_operator.observe.model import FINALIZER, Answer, DriverSeen, RequestSeen
+from tailrace_operator.observe.model import FINALIZER, Answer, ObservedDriver, ObservedRequest
 from tailrace_operator.status.models import SnapshotRequestStatus
 
 UID = request().meta.uid
@@ -26,13 +26,13 @@ def truth(status: SnapshotRequestStatus, kind: str) -> str | None:
     return next((c.status for c in status.conditions if c.type == kind), None)
 
 
-def deleted(**change: Any) -> RequestSeen:
+def deleted(**change: Any) -> ObservedRequest:
     return replace(request(), meta=replace(request().meta, deleted_at=NOW), **change)
 
 
 def test_the_driver_is_asked_by_uid_and_only_once_it_has_taken_it() -> None:
     first = decide(request(), LIMITS)
-    assert [a.snapshot_id for a in first.actions if isinstance(a, Take)] == [UID]
+    assert [a.snapshot_id for a in first.actions if isinstance(a, SubmitSnapshot)] == [UID]
     assert first.status.state == "Pending"
     second = decide(request(answer=Answer(accepted=True, record=17, at=NOW)), LIMITS)
     assert second.actions == ()
@@ -41,7 +41,7 @@ def test_the_driver_is_asked_by_uid_and_only_once_it_has_taken_it() -> None:
 
 def test_a_driver_that_forgot_what_it_took_is_asked_again() -> None:
     decision = decide(request(answer=Answer(accepted=True, record=17, at=NOW - 61)), LIMITS)
-    assert [type(a) for a in decision.actions] == [Take]
+    assert [type(a) for a in decision.actions] == [SubmitSnapshot]
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_a_driver_that_forgot_what_it_took_is_asked_again() -> None:
     [
         ({"replicator": False}, "ReplicatorNotFound"),
         ({"replicator_idle": "it is suspended."}, "ReplicatorSuspended"),
-        ({"driver": DriverSeen()}, "ReplicatorNotReady"),
-        ({"driver": DriverSeen(said(state="Starting"), NOW)}, "ReplicatorNotReady"),
-        ({"driver": DriverSeen(said(tables_total=0), NOW)}, "ReplicatorNotReady"),
+        ({"driver": ObservedDriver()}, "ReplicatorNotReady"),
+        ({"driver": ObservedDriver(reported(state="Starting"), NOW)}, "ReplicatorNotReady"),
+        ({"driver": ObservedDriver(reported(tables_total=0), NOW)}, "ReplicatorNotReady"),
     ],
 )
 def test_without_a_driver_that_can_take_it_a_request_waits_and_says_why(change: dict[str, Any], reason: str) -> None:
@@ -71,10 +71,10 @@ def test_a_running_snapshot_is_ready_but_not_complete_and_shows_how_far_it_is() 
 
 def test_a_snapshot_whose_driver_went_silent_or_away_is_not_told_as_running() -> None:
     runs = decide(request(snapshot=snapshot(rows_per_second=10.0, seconds_left=70.0)), LIMITS).status
-    silent = DriverSeen(said(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
+    silent = ObservedDriver(reported(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
     late = request(snapshot=snapshot(), status=runs, driver=silent)
     assert decide(replace(late, now=NOW + 11), LIMITS).status.state == "Running", "one answer may be late"
-    for gone in (replace(late, now=NOW + 25), replace(late, snapshot=None, driver=DriverSeen())):
+    for gone in (replace(late, now=NOW + 25), replace(late, snapshot=None, driver=ObservedDriver())):
         status = decide(gone, LIMITS).status
         assert (status.state, truth(status, "Ready"), truth(status, "Reconciling")) == ("Pending", "False", "True")
         assert (status.rows_per_second, status.estimated_end, status.rows_done) == (0.0, None, 300)
@@ -103,7 +103,7 @@ def test_a_refused_request_has_failed_for_good_and_names_the_fix(code: int) -> N
 def test_a_busy_driver_is_asked_again() -> None:
     problem = Problem(name="Retry", message="capture restarts")
     decision = decide(request(answer=Answer(accepted=False, problem=problem, code=503)), LIMITS)
-    assert [type(a) for a in decision.actions] == [Take]
+    assert [type(a) for a in decision.actions] == [SubmitSnapshot]
     assert "capture restarts" in decision.status.message
 
 
@@ -136,11 +136,11 @@ def test_deleting_a_running_request_cancels_it_and_then_lets_go() -> None:
 
 
 def test_a_driver_that_is_away_holds_up_a_deletion_for_a_minute_only() -> None:
-    first = decide(deleted(driver=DriverSeen()), LIMITS)
+    first = decide(deleted(driver=ObservedDriver()), LIMITS)
     assert first.actions == ()
-    later = decide(deleted(driver=DriverSeen(), status=first.status, now=NOW + 61), LIMITS)
+    later = decide(deleted(driver=ObservedDriver(), status=first.status, now=NOW + 61), LIMITS)
     assert later.actions == (SetFinalizers(()),)
-    assert later.says[0].reason == "CancelLater"
+    assert later.events[0].reason == "CancelLater"
 
 
 def test_a_driver_that_cannot_cancel_holds_up_a_deletion_for_a_minute_only() -> None:
@@ -150,12 +150,12 @@ def test_a_driver_that_cannot_cancel_holds_up_a_deletion_for_a_minute_only() -> 
     assert soon.actions == (Cancel(UID),)
     later = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 61), LIMITS)
     assert later.actions == (SetFinalizers(()),)
-    assert later.says[0].reason == "CancelLater"
+    assert later.events[0].reason == "CancelLater"
 
 
 @pytest.mark.parametrize("change", [{"replicator": False}, {"replicator_idle": "it is suspended."}])
 def test_without_a_driver_to_come_a_deletion_is_not_held_up(change: dict[str, Any]) -> None:
-    assert decide(deleted(driver=DriverSeen(), **change), LIMITS).actions == (SetFinalizers(()),)
+    assert decide(deleted(driver=ObservedDriver(), **change), LIMITS).actions == (SetFinalizers(()),)
 
 
 def test_an_invalid_spec_is_named_and_nothing_is_asked() -> None:

@@ -76,7 +76,7 @@ async def acquires(one: Lease) -> bool:
 
 
 def test_one_holds_the_lease_and_the_other_gets_it_when_it_is_let_go() -> None:
-    async def story() -> None:
+    async def history() -> None:
         api, clock = MemoryApi(), Clock()
         first, second = lease(api, "a", clock), lease(api, "b", clock)
         assert await acquires(first)
@@ -84,11 +84,11 @@ def test_one_holds_the_lease_and_the_other_gets_it_when_it_is_let_go() -> None:
         await first.release()
         assert await acquires(second)
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def test_a_dead_holders_lease_is_taken_after_its_whole_duration_by_the_takers_own_clock() -> None:
-    async def story() -> None:
+    async def history() -> None:
         api, clock = MemoryApi(), Clock()
         first, second = lease(api, "a", clock), lease(api, "b", clock)
         assert await acquires(first)
@@ -99,14 +99,14 @@ def test_a_dead_holders_lease_is_taken_after_its_whole_duration_by_the_takers_ow
         clock.now += 2
         assert await acquires(second)
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def test_a_holder_that_cannot_renew_ends_before_anybody_can_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "RENEW_EVERY", 0.01)
     assert leases.GIVE_UP_AFTER < leases.DURATION
 
-    async def story() -> None:
+    async def history() -> None:
         api, clock = MemoryApi(), Clock()
         one = lease(api, "a", clock)
         assert await acquires(one)
@@ -118,7 +118,7 @@ def test_a_holder_that_cannot_renew_ends_before_anybody_can_take_over(monkeypatc
         with pytest.raises(LeaseLost):
             await asyncio.wait_for(task, 5)
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def test_a_holder_counts_from_before_its_renewal_and_ends_in_time_even_when_answers_hang(
@@ -141,7 +141,7 @@ def test_a_holder_counts_from_before_its_renewal_and_ends_in_time_even_when_answ
                 await asyncio.sleep(0.5)
             return found
 
-    async def story() -> float:
+    async def history() -> float:
         api = Slow()
         one = Lease(cast(Kube, api), "ops", "tailrace-operator", "a")
         await one.acquire()
@@ -150,7 +150,7 @@ def test_a_holder_counts_from_before_its_renewal_and_ends_in_time_even_when_answ
             await asyncio.wait_for(one.keep(), 10)
         return time.monotonic() - api.stored_at
 
-    assert asyncio.run(story()) < 1.6, "GIVE_UP_AFTER, and what a busy machine adds"
+    assert asyncio.run(history()) < 1.6, "GIVE_UP_AFTER, and what a busy machine adds"
 
 
 def test_operators_with_leases_of_other_names_do_not_wait_for_each_other() -> None:
@@ -158,19 +158,19 @@ def test_operators_with_leases_of_other_names_do_not_wait_for_each_other() -> No
     assert settings.parse([], environment).lease == "tailrace-operator"
     assert settings.parse(["--lease", "second-tailrace-operator"], environment).lease == "second-tailrace-operator"
 
-    async def story() -> None:
+    async def history() -> None:
         api, clock = MemoryApi(), Clock()
         first = Lease(cast(Kube, api), "ops", "a-lease", "a", clock=clock, monotonic=clock)
         second = Lease(cast(Kube, api), "ops", "b-lease", "b", clock=clock, monotonic=clock)
         assert await acquires(first) and await acquires(second)
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def test_a_holder_whose_lease_was_taken_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "RENEW_EVERY", 0.01)
 
-    async def story() -> None:
+    async def history() -> None:
         api, clock = MemoryApi(), Clock()
         one = lease(api, "a", clock)
         assert await acquires(one)
@@ -180,7 +180,7 @@ def test_a_holder_whose_lease_was_taken_ends(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(LeaseLost):
             await asyncio.wait_for(one.keep(), 5)
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def replicator(name: str, version: str) -> Document:
@@ -188,7 +188,7 @@ def replicator(name: str, version: str) -> Document:
 
 
 def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
-    async def story() -> None:
+    async def history() -> None:
         api, index = MemoryApi(), Index(lambda key: None)
         canary = Canary(cast(Kube, api), index, ["team"])
         index.put("Replicator", replicator("a", "1"))
@@ -202,11 +202,11 @@ def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
         found = index.get(Key("Replicator", "team", "a"))
         assert found is not None and found["metadata"]["resourceVersion"] == "5"
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
-    async def story() -> None:
+    async def history() -> None:
         api, index = MemoryApi(), Index(lambda key: None)
         canary = Canary(cast(Kube, api), index, ["team"])
         for number in range(5):
@@ -216,7 +216,7 @@ def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
             await canary.look()
         assert canary.stale
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 class EmptyStream:
@@ -243,7 +243,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
             self.opened += 1
             return EmptyStream()
 
-    async def story() -> None:
+    async def history() -> None:
         api, lists = Ending(), 0
 
         def listed(documents: list[Document]) -> None:
@@ -256,4 +256,4 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
         task.cancel()
         assert (lists, 1 <= api.opened <= 3) == (1, True), api.opened
 
-    asyncio.run(story())
+    asyncio.run(history())

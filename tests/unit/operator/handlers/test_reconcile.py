@@ -11,7 +11,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from support.seen import LIMITS, NOW, meta, running
+from support.observed import LIMITS, NOW, meta, running
 from tailrace_operator.act.lease import Lease
 from tailrace_operator.act.perform import Performer
 from tailrace_operator.decide.model import Apply, MakeSecret, SetFinalizers
@@ -25,14 +25,14 @@ from tailrace_operator.observe.drivers import ANSWER_SECONDS
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Child, Key, ReplicatorSeen
+from tailrace_operator.observe.model import Child, Key, ObservedReplicator
 from tailrace_operator.resources import names
 from tailrace_operator.resources.driver import service
 
 KEY = Key("Replicator", "team", "shop")
 
 
-def settled() -> ReplicatorSeen:
+def settled() -> ObservedReplicator:
     """Everything is made, the driver answers, the status says so."""
     base = running()
     children = dict(base.children)
@@ -46,7 +46,7 @@ def settled() -> ReplicatorSeen:
 
 @pytest.mark.parametrize(("count", "seconds"), [(100, 10), (1000, 20), (5000, 25)])
 def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: int, seconds: float) -> None:
-    async def observe(key: Key) -> ReplicatorSeen:
+    async def observe(key: Key) -> ObservedReplicator:
         return settled()
 
     async def write(*given: Any) -> None:
@@ -64,20 +64,20 @@ def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: 
 def test_an_object_that_cannot_be_judged_stops_no_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    judged: list[str] = []
+    assessed: list[str] = []
 
-    async def observe(key: Key) -> ReplicatorSeen:
+    async def observe(key: Key) -> ObservedReplicator:
         return replace(settled(), meta=meta(name=key.name))
 
-    def odd(seen: ReplicatorSeen, limits: Any) -> Any:
-        judged.append(seen.meta.name)
+    def odd(observed: ObservedReplicator, limits: Any) -> Any:
+        assessed.append(observed.meta.name)
         raise ValueError("of a field that nobody thought of")
 
     monkeypatch.setattr("tailrace_operator.handlers.reconcile.replicator.decide", odd)
     parts = SimpleNamespace(gatherer=SimpleNamespace(replicator=observe), limits=LIMITS)
     scheduler = Scheduler()
 
-    async def story() -> None:
+    async def history() -> None:
         for name in ("a", "b"):
             scheduler.wake(Key("Replicator", "team", name), 0)
         task = asyncio.create_task(scheduler.run(Reconciler(cast(Parts, parts)).round, 1))
@@ -86,10 +86,10 @@ def test_an_object_that_cannot_be_judged_stops_no_other(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(story())
-    assert judged == ["a", "b"]
-    told = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == 2 and told[0].exc_info is not None and "team/a" in told[0].getMessage()
+    asyncio.run(history())
+    assert assessed == ["a", "b"]
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 2 and errors[0].exc_info is not None and "team/a" in errors[0].getMessage()
 
 
 def test_an_object_that_went_with_its_last_finalizer_does_not_come_back_into_the_index() -> None:
@@ -166,7 +166,7 @@ def test_a_long_queue_that_moves_is_not_stuck_and_one_that_does_not_is() -> None
             await asyncio.sleep(3600)
         return None
 
-    async def story() -> None:
+    async def history() -> None:
         nonlocal now
         for number in range(60):
             scheduler.wake(Key("Replicator", "team", str(number)), 0)
@@ -180,7 +180,7 @@ def test_a_long_queue_that_moves_is_not_stuck_and_one_that_does_not_is() -> None
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(story())
+    asyncio.run(history())
 
 
 def test_work_that_nobody_begins_is_stuck() -> None:
@@ -207,7 +207,7 @@ def test_many_rounds_do_not_storm_the_api_server_and_the_lease_goes_past_them(mo
         opened.append(where.kind)
         await asyncio.sleep(3600)
 
-    async def story() -> None:
+    async def history() -> None:
         monkeypatch.setattr(Kube, "open", hang)
         kube = Kube(cast(Any, None))
         rounds = [asyncio.create_task(kube.call("GET", Where("Secret", "team", "x"))) for _ in range(WORKERS)]
@@ -218,7 +218,7 @@ def test_many_rounds_do_not_storm_the_api_server_and_the_lease_goes_past_them(mo
             task.cancel()
         await asyncio.gather(*rounds, lease, return_exceptions=True)
 
-    asyncio.run(story())
+    asyncio.run(history())
     assert (opened.count("Secret"), opened.count("Lease")) == (CALLS, 1)
 
 
@@ -235,7 +235,7 @@ def test_watches_of_many_namespaces_leave_connections_for_everything_else(tmp_pa
             writer.close()
             await writer.wait_closed()
 
-    async def story() -> None:
+    async def history() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         config = {
@@ -255,4 +255,4 @@ def test_watches_of_many_namespaces_leave_connections_for_everything_else(tmp_pa
             await asyncio.sleep(0.1)
         assert found == {}
 
-    asyncio.run(story())
+    asyncio.run(history())

@@ -40,10 +40,10 @@ def test_an_object_that_is_woken_while_it_is_worked_on_is_worked_on_again_and_ne
 
 def test_a_failing_object_is_tried_again_with_growing_pauses_and_holds_up_no_other() -> None:
     scheduler = Scheduler()
-    seen: list[Key] = []
+    observed: list[Key] = []
 
     async def work(key: Key) -> float | None:
-        seen.append(key)
+        observed.append(key)
         if key == A:
             raise Retry("not now")
         return 0.05
@@ -51,8 +51,8 @@ def test_a_failing_object_is_tried_again_with_growing_pauses_and_holds_up_no_oth
     scheduler.wake(A, 0)
     scheduler.wake(B, 0)
     asyncio.run(run_for(scheduler, work, 0.9))
-    assert 2 <= seen.count(A) <= 3
-    assert seen.count(B) > 8
+    assert 2 <= observed.count(A) <= 3
+    assert observed.count(B) > 8
 
 
 def test_a_server_that_names_a_time_is_given_it() -> None:
@@ -83,17 +83,17 @@ def test_the_earlier_of_two_times_counts() -> None:
 def test_work_that_hangs_is_overdue() -> None:
     now = 100.0
     scheduler = Scheduler(lambda: now)
-    seen: list[float] = []
+    observed: list[float] = []
 
     async def work(key: Key) -> float | None:
         nonlocal now
         now += 200
-        seen.append(scheduler.overdue())
+        observed.append(scheduler.overdue())
         return None
 
     scheduler.wake(A, 0)
     asyncio.run(run_for(scheduler, work, 0.1))
-    assert seen == [200.0]
+    assert observed == [200.0]
 
 
 # ---- the index ----

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support import seen as world
-from support.seen import LIMITS, NOW, meta, pod, request, running, said
+from support import observed as world
+from support.observed import LIMITS, NOW, meta, pod, reported, request, running
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import (
     ApplyStatus,
@@ -31,7 +31,7 @@ from tailrace_operator.decide import request as requests
 from tailrace_operator.kube import Document, Kube, Where
 from tailrace_operator.observe import drivers
 from tailrace_operator.observe.drivers import Drivers
-from tailrace_operator.observe.model import FINALIZER, DriverSeen
+from tailrace_operator.observe.model import FINALIZER, ObservedDriver
 from tailrace_operator.observe.watch import Sink, Watch
 from tailrace_operator.status.load import dump
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
@@ -70,26 +70,26 @@ def in_pieces(document: str) -> list[bytes]:
 def test_a_drivers_long_answer_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = tuple(TableStatus(name=f"public.table_{n:05}", state="REPLICATING") for n in range(3000))
 
-    async def ask(url: str) -> DriverSeen:
+    async def ask(url: str) -> ObservedDriver:
         monkeypatch.setattr(drivers, "address", lambda ip: url)
         async with aiohttp.ClientSession() as session:
             return await Drivers(session).ask("team", "shop", pod(), NOW)
 
-    seen = asyncio.run(served(in_pieces(said(tables=tables).model_dump_json(by_alias=True)), ask))
-    assert seen.error == ""
-    assert len(seen.status.tables) == 3000
+    observed = asyncio.run(served(in_pieces(reported(tables=tables).model_dump_json(by_alias=True)), ask))
+    assert observed.error == ""
+    assert len(observed.status.tables) == 3000
 
 
 def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drivers, "MAX_BYTES", 1000)
 
-    async def ask(url: str) -> DriverSeen:
+    async def ask(url: str) -> ObservedDriver:
         monkeypatch.setattr(drivers, "address", lambda ip: url)
         async with aiohttp.ClientSession() as session:
             return await Drivers(session).ask("team", "shop", pod(), NOW)
 
-    seen = asyncio.run(served([b" " * 900] * 3, ask))
-    assert seen.status is None and "1000 bytes" in seen.error
+    observed = asyncio.run(served([b" " * 900] * 3, ask))
+    assert observed.status is None and "1000 bytes" in observed.error
 
 
 def test_a_long_answer_to_a_verb_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +99,10 @@ def test_a_long_answer_to_a_verb_is_read_to_its_end(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(snapshots, "address", lambda ip: url)
         async with aiohttp.ClientSession() as session:
             spec = SnapshotRequestSpec(replicator="shop", tables=("public.*",))
-            return await DriverVerbs(session, "", "secret").take("x", "again", spec)
+            return await DriverVerbs(session, "", "secret").submit("x", "again", spec)
 
-    seen = asyncio.run(served(in_pieces(json.dumps(answer)), ask))
-    assert (seen.accepted, seen.record) == (True, 7)
+    observed = asyncio.run(served(in_pieces(json.dumps(answer)), ask))
+    assert (observed.accepted, observed.record) == (True, 7)
 
 
 def test_an_object_of_any_length_does_not_stop_a_watch() -> None:
@@ -169,7 +169,7 @@ def odd(draw: st.DrawFn) -> Status:
         position=draw(words), lag_seconds=draw(real), lag_bytes=draw(whole), retained_bytes=draw(whole),
         rows_per_second=draw(real), waiting_for=draw(words),
     )  # fmt: skip
-    return said(
+    return reported(
         message=draw(words),
         capture=capture,
         apply=ApplyStatus(lag_seconds=draw(real), record=draw(whole), rows_per_second=draw(real)),
@@ -201,5 +201,5 @@ def test_whatever_a_driver_says_of_a_snapshot_becomes_a_status_that_can_be_writt
 def test_a_drivers_last_words_may_be_any() -> None:
     end = world.ended(1, f"tailrace: {'E' * 3000}: message Fix: fix")
     dead = pod(running_since=None, ready=False, ended=end)
-    decision = replicator.decide(replace(running(), pods=(dead,), driver=DriverSeen()), LIMITS)
+    decision = replicator.decide(replace(running(), pods=(dead,), driver=ObservedDriver()), LIMITS)
     ReplicatorStatus.model_validate(dump(decision.status))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.seen import SPEC
+from support.observed import SPEC
 from tailrace.contract import manifest
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import driver, drop, hashing, names, references, settings

@@ -6,14 +6,14 @@ from typing import Any, get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.seen import HASHES, LIMITS, MADE, NOW, SPEC, ended, meta, pod, request, said, seen, template
+from support.observed import HASHES, LIMITS, MADE, NOW, SPEC, ended, meta, observed, pod, reported, request, template
 from tailrace.contract.driver import Problem
 from tailrace.contract.status import Fault, SnapshotStatus, State
 from tailrace_operator.decide import replicator, summary
 from tailrace_operator.decide import request as requests
+from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import Apply
-from tailrace_operator.decide.wanted import resolve
-from tailrace_operator.observe.model import FINALIZER, Answer, Child, DriverSeen, Refusal, ReplicatorSeen
+from tailrace_operator.observe.model import FINALIZER, Answer, Child, ObservedDriver, ObservedReplicator, Refusal
 from tailrace_operator.status.conditions import bounded, violations
 from tailrace_operator.status.models import FINAL, ReplicatorStatus
 
@@ -22,28 +22,32 @@ faults = st.none() | st.builds(Fault, name=st.sampled_from(["SourceGone", "Targe
 
 
 @st.composite
-def worlds(draw: st.DrawFn, generation: int, now: float) -> ReplicatorSeen:
+def worlds(draw: st.DrawFn, generation: int, now: float) -> ObservedReplicator:
     """Any state of a cluster around one Replicator."""
     spec: dict[str, Any] = {**SPEC, "suspend": draw(st.booleans()), "restartNonce": draw(st.integers(0, 2))}
     if draw(st.integers(0, 5)) == 0:
         spec = {**spec, "retry": {"time": "soon"}}
     hashes = {place: draw(st.sampled_from(["a", "b"])) for place in HASHES if draw(st.integers(0, 9))}
     head = meta(generation=generation, requested_at=draw(st.sampled_from([None, "x", "y"])))
-    base = seen(now=now, meta=head, spec=spec, data_hashes=hashes, running_spec=draw(st.sampled_from([None, SPEC])))
-    wanted = resolve(base, LIMITS).template_hash or "none"
-    template_hash = draw(st.sampled_from([wanted, wanted, "other"]))
+    base = observed(now=now, meta=head, spec=spec, data_hashes=hashes, running_spec=draw(st.sampled_from([None, SPEC])))
+    desired = resolve(base, LIMITS).template_hash or "none"
+    template_hash = draw(st.sampled_from([desired, desired, "other"]))
     pods = draw(st.lists(pods_of(template_hash, now), max_size=2))
     children = dict(MADE)
     if draw(st.booleans()):
         child = Child("StatefulSet", "shop-driver", "s", "1", "", template_hash, draw(st.integers(0, 1)))
         children["StatefulSet/shop-driver"] = child
-    answer = said(
+    answer = reported(
         state=draw(st.sampled_from(get_args(State))),
         message=draw(st.text(max_size=3000)),
         tables_failing=draw(st.integers(0, 2)),
         fault=draw(faults),
     )
-    driver = draw(st.sampled_from([DriverSeen(), DriverSeen(answer, now), DriverSeen(answer, now - 20, now - 15, "E")]))
+    driver = draw(
+        st.sampled_from(
+            [ObservedDriver(), ObservedDriver(answer, now), ObservedDriver(answer, now - 20, now - 15, "E")]
+        )
+    )
     refusal = draw(st.sampled_from([None, None, Refusal("StatefulSet x", "h", "no")]))
     return replace(base, pods=tuple(pods), children=children, driver=driver, refusal=refusal)
 
@@ -147,7 +151,7 @@ def test_a_requests_conditions_keep_the_rules_and_its_end_is_final(data: st.Data
             spec={**observed.spec, "suspend": data.draw(st.booleans())},
             replicator=data.draw(st.booleans()),
             replicator_idle=data.draw(st.sampled_from([None, "it is suspended."])),
-            driver=data.draw(st.sampled_from([DriverSeen(), DriverSeen(said(), NOW)])),
+            driver=data.draw(st.sampled_from([ObservedDriver(), ObservedDriver(reported(), NOW)])),
             snapshot=data.draw(snapshots),
             answer=data.draw(answers),
         )
@@ -173,7 +177,7 @@ def test_only_a_finished_snapshot_shows_a_hundred_percent(done: int, estimated: 
 
 
 def test_the_rules_themselves_bite() -> None:
-    decision = replicator.decide(seen(), LIMITS)
+    decision = replicator.decide(observed(), LIMITS)
     good = decision.status.conditions
     ready = next(c for c in good if c.type == "Ready").model_copy(update={"status": "True"})
     bad = tuple(ready if c.type == "Ready" else c for c in good)
@@ -184,4 +188,4 @@ def test_the_rules_themselves_bite() -> None:
 
 
 def test_the_template_is_the_same_for_the_same_sight() -> None:
-    assert template(seen()) == template(seen())
+    assert template(observed()) == template(observed())

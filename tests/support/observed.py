@@ -4,17 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 from tailrace.contract.status import Status
+from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import Action, Apply, Decision, Limits
-from tailrace_operator.decide.wanted import resolve
 from tailrace_operator.observe.model import (
     FINALIZER,
     Child,
-    DriverSeen,
     Ended,
     Meta,
-    PodSeen,
-    ReplicatorSeen,
-    RequestSeen,
+    ObservedDriver,
+    ObservedPod,
+    ObservedReplicator,
+    ObservedRequest,
 )
 from tailrace_operator.status.models import Condition, DriverSummary, ReplicatorStatus, SnapshotRequestStatus
 
@@ -43,23 +43,23 @@ def meta(**change: Any) -> Meta:
     return replace(plain, **change)
 
 
-def seen(**change: Any) -> ReplicatorSeen:
+def observed(**change: Any) -> ObservedReplicator:
     """Nothing made yet but the Secrets, and everything that the spec needs exists."""
-    plain = ReplicatorSeen(NOW, meta(), SPEC, ReplicatorStatus(), data_hashes=HASHES, children=MADE)
+    plain = ObservedReplicator(NOW, meta(), SPEC, ReplicatorStatus(), data_hashes=HASHES, children=MADE)
     return replace(plain, **change)
 
 
-def template(observed: ReplicatorSeen) -> str:
+def template(observed: ObservedReplicator) -> str:
     found = resolve(observed, LIMITS).template_hash
     assert found is not None
     return found
 
 
-def running(status: Status | None = None, **change: Any) -> ReplicatorSeen:
+def running(status: Status | None = None, **change: Any) -> ObservedReplicator:
     """A driver that runs the wanted template and answers with `status`."""
-    base = seen(**change)
+    base = observed(**change)
     child = Child("StatefulSet", "shop-driver", "s-uid", "1", "", template(base), 1)
-    answer = DriverSeen(status if status is not None else said(), base.now)
+    answer = ObservedDriver(status if status is not None else reported(), base.now)
     return replace(
         base,
         children={**MADE, "StatefulSet/shop-driver": child},
@@ -68,8 +68,8 @@ def running(status: Status | None = None, **change: Any) -> ReplicatorSeen:
     )
 
 
-def pod(**change: Any) -> PodSeen:
-    plain = PodSeen(
+def pod(**change: Any) -> ObservedPod:
+    plain = ObservedPod(
         name="shop-driver-0",
         uid="p-uid",
         template_hash="",
@@ -86,7 +86,7 @@ def ended(code: int, message: str = "", at: float = NOW - 5, reason: str = "Erro
     return Ended(code, reason, message, at)
 
 
-def said(**change: Any) -> Status:
+def reported(**change: Any) -> Status:
     plain: dict[str, Any] = {
         "name": "shop",
         "state": "Running",
@@ -98,15 +98,15 @@ def said(**change: Any) -> Status:
     return Status(**{**plain, **change})
 
 
-def request(**change: Any) -> RequestSeen:
+def request(**change: Any) -> ObservedRequest:
     """A new SnapshotRequest whose Replicator has a driver that answers."""
-    plain = RequestSeen(
+    plain = ObservedRequest(
         now=NOW,
         meta=meta(name="again", uid="22222222-2222-4222-8222-222222222222"),
         spec={"replicator": "shop", "tables": ["public.orders"]},
         status=SnapshotRequestStatus(),
         replicator=True,
-        driver=DriverSeen(said(), NOW),
+        driver=ObservedDriver(reported(), NOW),
     )
     return replace(plain, **change)
 
@@ -128,7 +128,7 @@ def applied(actions: tuple[Action, ...]) -> dict[str, Any]:
     return {str(a.document["kind"]): a.document for a in actions if isinstance(a, Apply)}
 
 
-def with_driver(observed: ReplicatorSeen, **status: Any) -> ReplicatorSeen:
+def with_driver(observed: ObservedReplicator, **status: Any) -> ObservedReplicator:
     """The operator has seen this driver before."""
     driver = DriverSummary(pod="shop-driver-0", pod_uid="p-uid")
     return replace(observed, status=ReplicatorStatus(driver=driver, **status))

@@ -8,8 +8,8 @@ again.
 from dataclasses import dataclass
 
 from tailrace.contract.units import seconds
-from tailrace_operator.decide.model import Limits, Wanted
-from tailrace_operator.observe.model import PodSeen, ReplicatorSeen
+from tailrace_operator.decide.model import Desired, Limits
+from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
 from tailrace_operator.observe.parse import last_words
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Reason, bounded, short
@@ -26,8 +26,8 @@ FENCED = 13
 
 
 @dataclass(frozen=True)
-class Story:
-    pod: PodSeen | None
+class DriverHistory:
+    pod: ObservedPod | None
     """The driver's pod that counts: the newest that is not being deleted."""
     driver: DriverSummary
     failures: Failures
@@ -40,35 +40,35 @@ class Story:
     """The container ended since the last look."""
 
 
-def follow(seen: ReplicatorSeen, wanted: Wanted, limits: Limits) -> Story:
-    before = seen.status
-    pod = current(seen.pods)
+def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> DriverHistory:
+    before = observed.status
+    pod = current(observed.pods)
     ends = _ends(pod) if pod is not None else 0
     same = pod is not None and pod.uid == before.driver.pod_uid
     new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
     driver = _summary(before.driver, pod, ends, new_ends)
-    resync = _resync(seen)
-    kept = _kept_halt(seen, wanted) if resync is None else None
+    resync = _resync(observed)
+    kept = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and kept is None
-    failures = _failures(seen, pod, new_ends, limits, Failures() if forgiven else before.failures)
+    failures = _failures(observed, pod, new_ends, limits, Failures() if forgiven else before.failures)
     error = error_of(pod) if new_ends and pod is not None else None
     halt = kept
     if halt is None and new_ends and pod is not None:
-        halt = _new_halt(seen, wanted, pod, failures, limits)
-    return Story(pod, driver, failures, halt, resync or before.resync_uid, error, new_ends > 0)
+        halt = _new_halt(observed, desired, pod, failures, limits)
+    return DriverHistory(pod, driver, failures, halt, resync or before.resync_uid, error, new_ends > 0)
 
 
-def current(pods: tuple[PodSeen, ...]) -> PodSeen | None:
+def current(pods: tuple[ObservedPod, ...]) -> ObservedPod | None:
     """A pod that is being deleted ends on purpose: its exit code says nothing."""
     alive = [p for p in pods if not p.deleting]
     return max(alive, key=lambda p: p.created, default=None)
 
 
-def _ends(pod: PodSeen) -> int:
+def _ends(pod: ObservedPod) -> int:
     return pod.restarts + (1 if pod.running_since is None and pod.ended is not None else 0)
 
 
-def _summary(before: DriverSummary, pod: PodSeen | None, ends: int, new_ends: int) -> DriverSummary:
+def _summary(before: DriverSummary, pod: ObservedPod | None, ends: int, new_ends: int) -> DriverSummary:
     if pod is None:
         return before.model_copy(
             update={"pod": None, "pod_uid": None, "ready": False, "started_at": None, "pod_restarts": 0}
@@ -86,84 +86,93 @@ def _summary(before: DriverSummary, pod: PodSeen | None, ends: int, new_ends: in
     )
 
 
-def _failures(seen: ReplicatorSeen, pod: PodSeen | None, new_ends: int, limits: Limits, before: Failures) -> Failures:
+def _failures(
+    observed: ObservedReplicator, pod: ObservedPod | None, new_ends: int, limits: Limits, before: Failures
+) -> Failures:
     since = pod.running_since if pod is not None and pod.ready else None
-    if since is not None and seen.now - since >= limits.healthy_seconds:
+    if since is not None and observed.now - since >= limits.healthy_seconds:
         return Failures()  # also of ends that are news: they lie before the healthy time
     if new_ends:
-        return Failures(count=before.count + new_ends, since=before.since or times.text(seen.now))
+        return Failures(count=before.count + new_ends, since=before.since or times.text(observed.now))
     return before
 
 
-def _kept_halt(seen: ReplicatorSeen, wanted: Wanted) -> Halt | None:
-    halt = seen.status.halt
-    asked = seen.meta.requested_at is not None and seen.meta.requested_at != seen.status.last_handled_reconcile_at
+def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
+    halt = observed.status.halt
+    asked = (
+        observed.meta.requested_at is not None
+        and observed.meta.requested_at != observed.status.last_handled_reconcile_at
+    )
     if halt is None or asked:
         return None
-    return halt if wanted.template_hash in (None, halt.template_hash) else None
+    return halt if desired.template_hash in (None, halt.template_hash) else None
 
 
-def _resync(seen: ReplicatorSeen) -> str | None:
+def _resync(observed: ObservedReplicator) -> str | None:
     """The request to start every table over that brings back a driver whose position is lost. It is chosen once: what
     came of it is in the change log, and a later loss needs another one, younger than the last: the older ones have had
     their turn. Not before the last pod is gone, whose container could start again with what was mounted before."""
-    halt, last = seen.status.halt, seen.status.resync_uid
-    if halt is None or halt.reason != Reason.POSITION_LOST.value or seen.pods:
+    halt, last = observed.status.halt, observed.status.resync_uid
+    if halt is None or halt.reason != Reason.POSITION_LOST.value or observed.pods:
         return None
-    older = seen.requests[: seen.requests.index(last) + 1] if last in seen.requests else ()
-    return next((r.uid for r in seen.resyncs if not r.taken and r.uid not in older), None)
+    older = observed.requests[: observed.requests.index(last) + 1] if last in observed.requests else ()
+    return next((r.uid for r in observed.resyncs if not r.taken and r.uid not in older), None)
 
 
-def _new_halt(seen: ReplicatorSeen, wanted: Wanted, pod: PodSeen, failures: Failures, limits: Limits) -> Halt | None:
-    if pod.ended is None or wanted.template_hash is None or pod.template_hash != wanted.template_hash:
+def _new_halt(
+    observed: ObservedReplicator, desired: Desired, pod: ObservedPod, failures: Failures, limits: Limits
+) -> Halt | None:
+    if pod.ended is None or desired.template_hash is None or pod.template_hash != desired.template_hash:
         return None  # it ran another template: what runs now has to fail by itself
-    if _came_right(seen):
+    if _came_right(observed):
         return None
     words = _words(pod)
-    if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(seen, pod)):
+    if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(observed, pod)):
         reason, fix = STOPPING[pod.ended.code]
         text = words or f"the driver ended with exit code {pod.ended.code}. {fix}"
-        return Halt(reason=reason.value, message=text, template_hash=wanted.template_hash, at=times.text(seen.now))
+        return Halt(reason=reason.value, message=text, template_hash=desired.template_hash, at=times.text(observed.now))
     since = times.seconds(failures.since)
-    patience = seconds(wanted.spec.retry.time) if wanted.spec is not None else 0.0
-    if failures.count <= limits.restart_limit or since is None or seen.now - since < patience:
+    patience = seconds(desired.spec.retry.time) if desired.spec is not None else 0.0
+    if failures.count <= limits.restart_limit or since is None or observed.now - since < patience:
         return None
-    span = times.span(seen.now - since)
+    span = times.span(observed.now - since)
     text = f"the driver ended {failures.count} times in {span}, last: {words or _plain(pod)}"
     return Halt(
         reason=Reason.RESTART_LIMIT_EXCEEDED.value,
         message=bounded(text),
-        template_hash=wanted.template_hash,
-        at=times.text(seen.now),
+        template_hash=desired.template_hash,
+        at=times.text(observed.now),
     )
 
 
-def _came_right(seen: ReplicatorSeen) -> bool:
+def _came_right(observed: ObservedReplicator) -> bool:
     """The kubelet started it again and it works: the end is old news, of a time when no operator saw it."""
-    said = seen.driver.status
-    return said is not None and seen.driver.silent_since is None and said.state not in ("Starting", "Stopped")
+    reported = observed.driver.status
+    return (
+        reported is not None and observed.driver.silent_since is None and reported.state not in ("Starting", "Stopped")
+    )
 
 
-def _own_newer(seen: ReplicatorSeen, pod: PodSeen) -> bool:
+def _own_newer(observed: ObservedReplicator, pod: ObservedPod) -> bool:
     """A forced deletion can leave an old driver that meets the epoch of the new one."""
-    return any(other.uid != pod.uid and other.created > pod.created for other in seen.pods)
+    return any(other.uid != pod.uid and other.created > pod.created for other in observed.pods)
 
 
-def _words(pod: PodSeen) -> str:
+def _words(pod: ObservedPod) -> str:
     error = error_of(pod)
     if error is None:
         return ""
     return bounded(f"{error.name}: {error.message.rstrip('.')}" + (f". Fix: {error.fix}" if error.fix else ""))
 
 
-def error_of(pod: PodSeen) -> FaultStatus | None:
+def error_of(pod: ObservedPod) -> FaultStatus | None:
     """What its container's newest end was about."""
     ended = pod.ended
     if ended is None:
         return None
-    said = last_words(ended.message)
-    if said is not None:
-        return FaultStatus(name=short(said[0]), message=bounded(said[1]), fix=bounded(said[2]))
+    words = last_words(ended.message)
+    if words is not None:
+        return FaultStatus(name=short(words[0]), message=bounded(words[1]), fix=bounded(words[2]))
     if ended.reason == "OOMKilled":
         fix = "Raise spec.driver.memoryOverhead, or memory."
         return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit.", fix=fix)
@@ -172,5 +181,5 @@ def error_of(pod: PodSeen) -> FaultStatus | None:
     return FaultStatus(name="DriverEnded", message=_plain(pod), fix="See the log of the driver's pod.")
 
 
-def _plain(pod: PodSeen) -> str:
+def _plain(pod: ObservedPod) -> str:
     return f"exit code {pod.ended.code} ({pod.ended.reason or 'no reason given'})" if pod.ended is not None else ""

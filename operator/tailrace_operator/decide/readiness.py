@@ -1,0 +1,154 @@
+"""How ready a Replicator is: a list of checks, the first that has something to say decides. Pure."""
+
+from tailrace.contract.status import Status
+from tailrace_operator.decide.driver_history import DriverHistory, error_of
+from tailrace_operator.decide.model import Desired, Limits
+from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
+from tailrace_operator.resources import names
+from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Readiness, Reason
+from tailrace_operator.status.models import ReplicatorState
+
+IMAGE_FAULTS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+CONFIG_FAULTS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+Assessed = tuple[ReplicatorState, Readiness]
+
+
+def assess(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> Assessed:
+    found = (
+        _blocked(observed, desired, history)
+        or _suspended(observed, desired)
+        or _halted(history)
+        or _refused(observed, history)
+    )
+    found = found or _absent(desired, history) or _rolling(observed, desired, history) or _pod(history)
+    return found or _driver(observed, history, limits)
+
+
+def _moving(reason: Reason, message: str, state: ReplicatorState = "Starting") -> Assessed:
+    return state, Readiness("False", reason, message, progress=True)
+
+
+def _blocked(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
+    if desired.blocker is None or not desired.blocker.stuck:
+        return None
+    return _meanwhile(history), Readiness("False", desired.blocker.reason, desired.blocker.message, stuck=True)
+
+
+def _meanwhile(history: DriverHistory) -> ReplicatorState:
+    """While what is wanted cannot be made, what was made before may run on."""
+    return "Running" if history.pod is not None and history.pod.ready else "Pending"
+
+
+def _suspended(observed: ObservedReplicator, desired: Desired) -> Assessed | None:
+    if desired.spec is None or not desired.spec.suspend:
+        return None
+    if observed.pods:
+        return _moving(Reason.SUSPENDING, f"waits for pod {observed.pods[0].name} to end.", "Suspended")
+    text = "spec.suspend is true; the source keeps its log meanwhile."
+    return "Suspended", Readiness("True", Reason.SUSPENDED, text)
+
+
+def _halted(history: DriverHistory) -> Assessed | None:
+    if history.halt is None:
+        return None
+    return "Stopped", Readiness("False", Reason(history.halt.reason), history.halt.message, stuck=True)
+
+
+def _refused(observed: ObservedReplicator, history: DriverHistory) -> Assessed | None:
+    if observed.refusal is None:
+        return None
+    text = f"{observed.refusal.what} cannot be made: {observed.refusal.message}"
+    return _meanwhile(history), Readiness("False", Reason.OBJECT_REFUSED, text, stuck=True)
+
+
+def _absent(desired: Desired, history: DriverHistory) -> Assessed | None:
+    if desired.blocker is None:
+        return None
+    return _moving(desired.blocker.reason, desired.blocker.message, _meanwhile(history))
+
+
+def _rolling(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
+    if f"StatefulSet/{names.driver(observed.meta.name)}" not in observed.children:
+        return _moving(Reason.STARTING, "the driver is being set up.")
+    if history.pod is None:
+        return _moving(Reason.STARTING, "waits for the driver's pod.")
+    if history.pod.template_hash != desired.template_hash:
+        return _moving(Reason.ROLLING_OUT, f"pod {history.pod.name} is being replaced by one with the new settings.")
+    return None
+
+
+def _pod(history: DriverHistory) -> Assessed | None:
+    pod = history.pod
+    assert pod is not None
+    if pod.running_since is not None:
+        return None
+    if pod.waiting in IMAGE_FAULTS:
+        text = f"pod {pod.name}: {pod.waiting}: {pod.waiting_message} Correct spec.image or imagePullSecrets."
+        return _moving(Reason.IMAGE_PULL_FAILED, text)
+    if pod.ended is not None:
+        error = error_of(pod)
+        last = f"{error.name}: {error.message}" if error is not None else f"code {pod.ended.code}"
+        text = f"the driver ended {history.failures.count} times and is started again; last: {last}"
+        return _moving(Reason.DRIVER_CRASH_LOOP, text, "Failing")
+    if pod.unscheduled is not None:
+        return _moving(Reason.POD_PENDING, f"pod {pod.name} cannot be scheduled: {pod.unscheduled}")
+    if pod.waiting in CONFIG_FAULTS:
+        return _moving(Reason.POD_PENDING, f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}")
+    return _moving(Reason.STARTING, f"pod {pod.name} is starting.")
+
+
+def _driver(observed: ObservedReplicator, history: DriverHistory, limits: Limits) -> Assessed:
+    pod, driver = history.pod, observed.driver
+    assert pod is not None and pod.running_since is not None
+    if driver.status is None:
+        if _believed(observed, pod, limits):
+            ready = next(c for c in observed.status.conditions if c.type == "Ready")
+            return observed.status.state, Readiness("True", Reason(ready.reason), ready.message)
+        if observed.now - pod.running_since < limits.start_seconds:
+            return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod.name} is starting.")
+        return _unreachable(pod.name, observed.now - pod.running_since, driver.error)
+    if driver.silent_since is not None and driver.answered_at is not None:
+        silence = observed.now - driver.answered_at
+        if silence >= limits.silent_seconds:
+            return _unreachable(pod.name, silence, driver.error)
+    return _as_reported(driver.status, pod.name)
+
+
+def _believed(observed: ObservedReplicator, pod: ObservedPod, limits: Limits) -> bool:
+    """This operator has just begun to ask, and the last one saw the same container ready: an answer may be late."""
+    before, silent = observed.status, observed.driver.silent_since
+    same = (before.driver.pod_uid, before.observed_generation) == (pod.uid, observed.meta.generation)
+    same = same and pod.running_since is not None and before.driver.started_at == times.text(pod.running_since)
+    ready = any(c.type == "Ready" and c.status == "True" for c in before.conditions)
+    return same and ready and silent is not None and observed.now - silent < limits.silent_seconds
+
+
+def _unreachable(pod: str, silence: float, error: str) -> Assessed:
+    text = f"the driver in pod {pod} has not answered for {times.span(silence)} ({error})."
+    return "Failing", Readiness("Unknown", Reason.DRIVER_UNREACHABLE, text, progress=True)
+
+
+def _as_reported(status: Status, pod: str) -> Assessed:
+    match status.state:
+        case "Running":
+            return "Running", Readiness("True", Reason.STREAMING, status.message)
+        case "Suspended":
+            return "Running", Readiness("True", Reason.APPLY_SUSPENDED, status.message)
+        case "Starting":
+            return _moving(Reason.DRIVER_STARTING, status.message)
+        case "Stopped":
+            return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod} is ending: {status.message}")
+        case "Failing":
+            return "Failing", Readiness("False", _why(status), status.message)
+
+
+def _why(status: Status) -> Reason:
+    name = status.fault.name if status.fault is not None else ""
+    if status.tables_failing and status.fault is None:
+        return Reason.TABLES_FAILING
+    if name.startswith("Source") or name == "CaptureEnded":
+        return Reason.SOURCE_UNREACHABLE
+    if name.startswith(("Target", "Storage")):
+        return Reason.TARGET_UNREACHABLE
+    return Reason.FAILING
