@@ -218,9 +218,11 @@ class Writers:
         """Nothing is written while the block lasts."""
         self._idle.clear()
         self._free.clear()
-        assert self._idle.wait(30), "the writers do not come to rest"
-        yield
-        self._free.set()
+        try:
+            assert self._idle.wait(30), "the writers do not come to rest"
+            yield
+        finally:
+            self._free.set()
 
     def _run(self) -> None:
         random = Random(7)
