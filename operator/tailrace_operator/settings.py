@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         "--lag-objective", type=float, default=300.0, metavar="SECONDS", help="more lag sets Lagging (default: 300)"
     )
     top.add_argument(
-        "--retained-limit", type=int, default=10, metavar="GIB", help="more kept log sets SlotAtRisk (default: 10)"
+        "--retained-limit", type=int, default=10, metavar="GIB", help="more kept log sets SourceLogAtRisk (default: 10)"
     )
     top.add_argument(
         "--restart-limit",

@@ -53,7 +53,7 @@ def test_invalid_manifest(one: Quick) -> None:
 def test_source_refused(one: Quick) -> None:
     """The message has the statement."""
     one.sql("CREATE PUBLICATION given FOR ALL TABLES WITH (publish = 'insert')")
-    one.spec["source"] = {"publication": "given"}
+    one.spec["source"] = {"postgresql": {"publication": "given"}}
     with pytest.raises(Refused):
         copied(one)
     one.stop(kill=True)

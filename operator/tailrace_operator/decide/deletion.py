@@ -218,9 +218,7 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     data = []
     if spec is not None and _with_data(desired):
         data = [f"tables at {spec.target.location}", f"change log at {spec.storage.location}"]
-    source = (
-        f"{spec.source.host}:{spec.source.port}/{spec.source.database}" if spec is not None else observed.status.source
-    )
+    source = spec.source.address if spec is not None else observed.status.source
     place, what = source or "its source", ", ".join([*made, *data]) or "nothing"
     if captured or spec is None:
         return EmitEvent("Warning", "LeftBehind", bounded(f"{why}; left behind at {place}: {what}. Drop them by hand."))
@@ -230,5 +228,7 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
 
 def _would_be_made(observed: ObservedReplicator, desired: Desired) -> list[str]:
     spec, name = desired.spec, made_name(observed.meta.name, observed.meta.uid)
-    slot = [] if spec is not None and spec.source.slot is not None else [f"replication slot {name}"]
-    return slot if spec is not None and spec.source.publication is not None else [*slot, f"publication {name}"]
+    slot = [] if spec is not None and spec.source.postgresql.slot is not None else [f"replication slot {name}"]
+    return (
+        slot if spec is not None and spec.source.postgresql.publication is not None else [*slot, f"publication {name}"]
+    )

@@ -111,7 +111,7 @@ class Limits:
     lag_seconds: float = 300.0
     """A larger lag sets `Lagging`."""
     retained_bytes: int = 10 << 30
-    """A source that keeps more log sets `SlotAtRisk`."""
+    """A source that keeps more log sets `SourceLogAtRisk`."""
     cleanup_seconds: float = 600.0
     """A deletion waits this long for source and storage, then lets go and says what stays."""
     cancel_seconds: float = 60.0

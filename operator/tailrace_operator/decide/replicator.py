@@ -75,7 +75,7 @@ def _status(
     }
     if desired.spec is not None:
         source = desired.spec.source
-        update["source"] = f"{source.type}://{source.host}:{source.port}/{source.database}"[:253]
+        update["source"] = f"{source.type}://{source.address}"[:253]
         update["target"] = desired.spec.target.type
     return before.model_copy(update={**update, **_progress(observed, history)})
 

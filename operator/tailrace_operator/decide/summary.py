@@ -130,8 +130,10 @@ def claims(status: Status, limits: Limits) -> Iterable[Claim]:
     kept = status.capture.retained_bytes
     if kept is not None:
         risk = kept > limits.retained_bytes
-        text = f"the source keeps {kept >> 20} MiB of log for the slot; its disk may fill." if risk else ""
-        yield Claim("SlotAtRisk", _truth(risk), Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW, text)
+        text = f"the source keeps {kept >> 20} MiB of log for this Replicator; its disk may fill." if risk else ""
+        yield Claim(
+            "SourceLogAtRisk", _truth(risk), Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW, text
+        )
 
 
 def _truth(value: bool) -> Truth:

@@ -193,7 +193,7 @@ class ReplicatorStatus(Model):
     message: Text = ""
     """Why it is in this state."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
-    """Ready, Reconciling, Stalled, Suspended, InitialSnapshotCompleted, Lagging, SlotAtRisk, SLOMet."""
+    """Ready, Reconciling, Stalled, Suspended, InitialSnapshotCompleted, Lagging, SourceLogAtRisk, SLOMet."""
     applied_generation: Annotated[int, Field(ge=-1)] = -1
     """metadata.generation of the spec that runs; behind observedGeneration while the newest spec is invalid."""
     applied_spec_hash: Hash = ""

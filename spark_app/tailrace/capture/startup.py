@@ -257,7 +257,9 @@ def _given_slot(place: Place) -> int:
     name = place.names.slot
     found = slots.find_slot(place.connection, name)
     if found is None:
-        raise SourceRefused(f"slot {name!r} does not exist", "create it with plugin pgoutput, or leave source.slot out")
+        raise SourceRefused(
+            f"slot {name!r} does not exist", "create it with plugin pgoutput, or leave source.postgresql.slot out"
+        )
     if found.plugin != slots.PLUGIN or found.confirmed is None:
         raise SourceRefused(f"slot {name!r} has plugin {found.plugin!r}", f"create it with plugin {slots.PLUGIN}")
     if found.database != place.config.database:

@@ -168,7 +168,7 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
     made = Renewal(id=name, request=name, chunk_rows=options.chunk_rows, parallelism=options.parallelism)
     made.write(storage)
     slot = state.origin.slot
-    drops = replicator.spec.source.slot is None
+    drops = replicator.spec.source.postgresql.slot is None
     does = f"drops the slot {slot}, even a healthy one, makes a new one" if drops else f"continues with the slot {slot}"
     print(f"{made.id}: recorded; the next start {does} and starts every table over")
     return 0

@@ -1,5 +1,6 @@
 """Where rows come from and go to: the source database, object storage, the target with its catalog."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -48,30 +49,47 @@ class Tls(Model):
         return self
 
 
+def _fixed(field: str) -> tuple[str, str]:
+    """A field of a product's block stays as it is: it is neither changed, added nor removed, nor is its block."""
+    block = field.partition(".")[0]
+    new, old = (f"has({at}.{block}) && has({at}.{field})" for at in ("self", "oldSelf"))
+    rule = f"({new}) == ({old}) && (!({new}) || self.{field} == oldSelf.{field})"
+    return rule, f"source.{field} is immutable: {ANEW}"
+
+
+PORTS = {"postgresql": 5432}
+"""By type of source: where its servers listen unless told otherwise."""
+
+
+class PostgreSql(Model):
+    """What only a PostgreSQL source has."""
+
+    slot: Identifier | None = None
+    """Replication slot; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`. One named here must exist;
+    it is kept. Immutable."""
+    publication: Identifier | None = None
+    """Publication; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`, and keeps it up to date. One
+    named here is used as it is. Immutable."""
+
+
 class Source(Model):
-    """The database that is read."""
+    """The database that is read. What is the same for every product stands here, what only one has in its block."""
 
     model_config = rules(
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("self.type == oldSelf.type", f"source.type is immutable: {ANEW}"),
         ("self.database == oldSelf.database", f"source.database is immutable: {ANEW}"),
-        (
-            "has(self.slot) == has(oldSelf.slot) && (!has(self.slot) || self.slot == oldSelf.slot)",
-            f"source.slot is immutable: {ANEW}",
-        ),
-        (
-            "has(self.publication) == has(oldSelf.publication)"
-            " && (!has(self.publication) || self.publication == oldSelf.publication)",
-            f"source.publication is immutable: {ANEW}",
-        ),
+        ("!has(self.postgresql) || self.type == 'postgresql'", "the block postgresql goes with type postgresql only"),
+        _fixed("postgresql.slot"),
+        _fixed("postgresql.publication"),
     )
 
     type: Literal["postgresql"]
     """Kind of database. Immutable."""
     host: Text
     """Host name or address of the primary server."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 5432
-    """TCP port."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """TCP port; unset: the product's own (PostgreSQL: 5432)."""
     database: Text
     """Name of the database. Immutable."""
     username: Text
@@ -82,12 +100,28 @@ class Source(Model):
     """Short form of `credentials: {file: …}`."""
     tls: Tls = Tls()
     """Transport security."""
-    slot: Identifier | None = None
-    """Replication slot; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`. One named here must exist;
-    it is kept. Immutable."""
-    publication: Identifier | None = None
-    """Publication; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`, and keeps it up to date. One
-    named here is used as it is. Immutable."""
+    postgresql: PostgreSql = Field(default_factory=PostgreSql)
+    """What only a PostgreSQL source has."""
+
+    @property
+    def tcp_port(self) -> int:
+        """The one of the manifest, else the product's own."""
+        return self.port if self.port is not None else PORTS[self.type]
+
+    @property
+    def address(self) -> str:
+        """For people: `host:port/database`."""
+        return f"{self.host}:{self.tcp_port}/{self.database}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_the_block(cls, given: object) -> object:
+        """These stood here once, and a plain "not a known field" would not say where they went."""
+        found = [name for name in PostgreSql.model_fields if isinstance(given, Mapping) and name in given]
+        if found:
+            moved = ", ".join(f"source.{name} is now source.postgresql.{name}" for name in found)
+            raise ValueError(f"{moved}: move it into the block postgresql")
+        return given
 
     @model_validator(mode="after")
     def _one_password(self) -> "Source":

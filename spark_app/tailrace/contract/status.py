@@ -32,7 +32,7 @@ class CaptureStatus(Model):
     lag_bytes: int | None = None
     """Source log written and not yet durable in the change log."""
     retained_bytes: int | None = None
-    """Source log that the slot holds back."""
+    """Source log that the source keeps for this Replicator."""
     record: int = 0
     rows_per_second: float = 0.0
     waiting_for: str | None = None

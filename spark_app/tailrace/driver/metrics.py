@@ -27,7 +27,7 @@ class _Once(Collector):
         yield _gauge("tailrace_capture_record", "Newest durable journal record", status.capture.record)
         yield _gauge("tailrace_capture_lag_seconds", "Age of what is not in the log", status.capture.lag_seconds)
         yield _gauge("tailrace_capture_lag_bytes", "Source log not yet in the change log", status.capture.lag_bytes)
-        yield _gauge("tailrace_slot_retained_bytes", "Source log held back by the slot", status.capture.retained_bytes)
+        yield _gauge("tailrace_source_retained_bytes", "Source log kept for us", status.capture.retained_bytes)
         yield _gauge("tailrace_apply_lag_seconds", "Age of the oldest commit not applied", status.apply.lag_seconds)
         yield _gauge("tailrace_apply_record", "Record that every running table has applied", status.apply.record)
         yield from _tables(status)

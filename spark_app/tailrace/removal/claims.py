@@ -73,7 +73,7 @@ def foreign(known: Known) -> str | None:
 
 def claims(known: Known, kind: Kind) -> Iterator[Claim]:
     source = known.replicator.spec.source
-    given = source.slot if kind == "slot" else source.publication
+    given = source.postgresql.slot if kind == "slot" else source.postgresql.publication
     if given is not None:
         yield Claim(kind, given, GIVEN)
     elif known.log is not None and known.log.origin is not None:

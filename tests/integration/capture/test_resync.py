@@ -107,7 +107,7 @@ def test_a_given_slot_whose_log_the_server_removed_is_re_created_by_hand(capture
     make = "SELECT pg_create_logical_replication_slot('given', 'pgoutput')"
     server.execute(TABLE)
     server.execute(make)
-    capture.source = {"slot": "given"}
+    capture.source = {"postgresql": {"slot": "given"}}
     started(capture, "SELECT 1")
     capture.catch_up()
     assert capture.stop() == 0

@@ -14,7 +14,7 @@ def test_a_slot_and_a_publication_that_are_given_are_used_as_they_are(capture: C
     server = capture.server
     server.execute(TABLE + "; CREATE TABLE u (id int PRIMARY KEY); CREATE PUBLICATION mine FOR TABLE t")
     server.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
-    capture.source = {"slot": "mine", "publication": "mine"}
+    capture.source = {"postgresql": {"slot": "mine", "publication": "mine"}}
     capture.start()
     stop = eventually(lambda: capture.events("table-stopped"), "what is not published stops")[0]
     assert (stop["error"], "public.u" in stop["message"]) == ("ReadRefused", True)
@@ -32,7 +32,7 @@ def test_a_slot_and_a_publication_that_are_given_are_used_as_they_are(capture: C
 
 def test_a_given_slot_that_is_not_there_is_named_with_the_statement_that_makes_it(capture: CaptureRun) -> None:
     capture.server.execute(TABLE)
-    capture.source = {"slot": "mine"}
+    capture.source = {"postgresql": {"slot": "mine"}}
     refused(capture, 10, "SourceRefused", "slot mine", "does not exist")
     assert "pg_create_logical_replication_slot('mine', 'pgoutput')" in capture.fault()["fix"]
 

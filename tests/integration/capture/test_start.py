@@ -76,7 +76,7 @@ def test_a_given_slot_is_not_taken_from_another_replicator_that_reads_it(capture
     server.execute(TABLE)
     server.execute("CREATE PUBLICATION given FOR TABLE t")
     server.execute("SELECT pg_create_logical_replication_slot('given', 'pgoutput')")
-    capture.source = {"slot": "given", "publication": "given"}
+    capture.source = {"postgresql": {"slot": "given", "publication": "given"}}
     started(capture, "SELECT 1")
     reader = server.execute("SELECT active_pid FROM pg_replication_slots")
     other = CaptureRun(server, tmp_path / "other", source=capture.source)
@@ -128,16 +128,16 @@ def test_a_table_that_we_may_not_publish_stops_alone_until_we_may(capture: Captu
     server.execute("CREATE ROLE poor LOGIN REPLICATION; GRANT CREATE ON DATABASE postgres TO poor")
     server.execute(TABLE + "; CREATE TABLE foreign_one (id int PRIMARY KEY); ALTER TABLE t OWNER TO poor")
     server.execute("CREATE ROLE shop_owner; ALTER TABLE foreign_one OWNER TO shop_owner")
-    capture.source = {"username": "poor"}
+    capture.source = {"postgresql": {"username": "poor"}}
     capture.start()
     stop = eventually(lambda: capture.events("table-stopped"), "the other's table stops")[0]
     statement, _, other = stop["fix"].partition("; or ")
     assert (stop["error"], statement) == ("ReadRefused", 'GRANT "shop_owner" TO "poor"')
-    assert "source.publication" in other
+    assert "source.postgresql.publication" in other
     server.execute("INSERT INTO t VALUES (1, 'a'); CREATE TABLE later (id int PRIMARY KEY)")
     eventually(lambda: len(capture.events("table-stopped")) == 2, "one that comes later stops too")
     last = capture.events("table-stopped")[1]
-    assert "GRANT" not in last["fix"] and "source.publication" in last["fix"], "its owner is a superuser"
+    assert "GRANT" not in last["fix"] and "source.postgresql.publication" in last["fix"], "its owner is a superuser"
     server.execute(statement)
     eventually(lambda: ("foreign_one",) in server.execute(PUBLISHED), "it is taken in")
     server.execute("INSERT INTO foreign_one VALUES (7)")
@@ -291,7 +291,7 @@ def test_a_publication_that_is_dropped_is_a_lost_position(capture: CaptureRun) -
 def test_text_of_no_encoding_stops_its_table_alone_by_the_log_too(capture: CaptureRun) -> None:
     server = capture.server
     server.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
-    capture.source = {"database": "ascii"}
+    capture.source = {"postgresql": {"database": "ascii"}}
     with server.connect(dbname="ascii") as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         connection.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")

@@ -66,6 +66,6 @@ def test_a_slot_made_beside_a_truncate_that_the_server_then_forgets_is_a_lost_po
         making.join(60)
         young.execute("INSERT INTO t VALUES (1)")
         young.commit()
-    capture.source = {"slot": "given", "publication": "given"}
+    capture.source = {"postgresql": {"slot": "given", "publication": "given"}}
     refused(capture, 12, "PositionLost", "cannot decode its log", "could not map file")
     assert "resync" in capture.fault()["fix"]

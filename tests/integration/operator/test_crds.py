@@ -126,8 +126,8 @@ def test_a_name_that_cannot_be_a_host_name_is_refused(resources: Resources, name
     ("field", "spec"),
     [
         ("source.database", {"source": {"database": "other"}}),
-        ("source.slot", {"source": {"slot": "mine"}}),
-        ("source.publication", {"source": {"publication": "mine"}}),
+        ("source.postgresql.slot", {"source": {"postgresql": {"slot": "mine"}}}),
+        ("source.postgresql.publication", {"source": {"postgresql": {"publication": "mine"}}}),
         ("target.type", {"target": {"type": "iceberg", "location": "file:///x"}}),
         ("storage.location", {"storage": {"location": "s3://lake/other"}}),
     ],
@@ -143,11 +143,11 @@ def test_what_a_change_log_depends_on_cannot_be_changed(resources: Resources, fi
 
 
 def test_a_given_slot_can_be_neither_changed_nor_taken_away(resources: Resources) -> None:
-    document = replicator("given", source=SOURCE | {"slot": "mine", "publication": "mine"})
+    document = replicator("given", source=SOURCE | {"postgresql": {"slot": "mine", "publication": "mine"}})
     resources.create(document)
-    for change in ({"slot": "other"}, {"slot": None}, {"publication": "other"}, {"publication": None}):
+    for change in ({"slot": "other"}, {"slot": None}, {"publication": "other"}, {"publication": None}, None):
         with pytest.raises(AssertionError, match="is immutable"):
-            resources.change(document, {"source": change})
+            resources.change(document, {"source": {"postgresql": change}})
     resources.delete(document)
 
 

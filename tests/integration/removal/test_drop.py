@@ -260,7 +260,7 @@ def test_a_slot_made_in_another_source_is_not_looked_for_by_its_name_in_this_one
 
 
 def test_a_slot_and_a_publication_that_were_given_are_kept(postgres: PostgresServer, tmp_path: Path) -> None:
-    path = manifest(tmp_path, postgres, source={"slot": "given", "publication": "given"})
+    path = manifest(tmp_path, postgres, source={"postgresql": {"slot": "given", "publication": "given"}})
     with connect(config_of(postgres)) as admin:
         make(postgres, admin, "given")
         journal(tmp_path / "log", admin, slot="given", publication="given", slot_created=False)

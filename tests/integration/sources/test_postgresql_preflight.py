@@ -18,9 +18,9 @@ from tailrace.sources.postgresql.preflight import check, columns, refuse
 SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scram-sha-256")
 
 
-def facts_of(connection: Connection, server: PostgresServer, include: str = "public.*", **source: str) -> Facts:
+def facts_of(connection: Connection, server: PostgresServer, include: str = "public.*", **names: str) -> Facts:
     plain = {"type": "postgresql", "host": server.host, "port": server.port, "database": "postgres", "username": "x"}
-    manifest = Source.model_validate({**plain, **source})
+    manifest = Source.model_validate({**plain, "postgresql": names})
     tables = discover(connection, Tables(include=(include,)))
     return observe(connection, manifest, ("tailrace_shop", "tailrace_shop"), tables)
 
@@ -39,7 +39,7 @@ def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before
         admin.execute('ALTER TABLE "S x"."T" ENABLE ROW LEVEL SECURITY')
         with connect(config_of(server, "poor")) as poor:
             fix = failures(facts_of(poor, server, "S x.*"))["published", "S x.T"]
-            assert "source.publication" in fix and "GRANT" not in fix, "the owner is a superuser"
+            assert "source.postgresql.publication" in fix and "GRANT" not in fix, "the owner is a superuser"
         admin.execute('CREATE ROLE "shop owner"')
         for table in ("T", "nokey"):
             admin.execute(f'ALTER TABLE "S x"."{table}" OWNER TO "shop owner"'.encode())

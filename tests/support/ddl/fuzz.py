@@ -97,11 +97,11 @@ def publication(rnd: Random) -> tuple[dict[str, object], list[str]]:
     if how < 0.6:
         return {}, []
     if how < 0.9:
-        return {"source": {"publication": "given"}}, [
+        return {"source": {"postgresql": {"publication": "given"}}}, [
             "CREATE PUBLICATION given FOR TABLE s.plain, s.typed, s.ranged, s.multi, s.notes, ONLY s.parent, s.child"
             " WITH (publish_via_partition_root = true)"
         ]
-    return {"source": {"publication": "given"}}, [
+    return {"source": {"postgresql": {"publication": "given"}}}, [
         "CREATE PUBLICATION given FOR ALL TABLES WITH (publish_via_partition_root = true)"
     ]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 TIMINGS = ("between", "over", "stopped", "killed")
-GIVEN: dict[str, Any] = {"source": {"publication": "given"}}
+GIVEN: dict[str, Any] = {"source": {"postgresql": {"publication": "given"}}}
 _AROUND = {
     "between": ("!gate", "!open"),
     "over": ("!look", "!look"),

@@ -14,6 +14,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import DROPPED, FIRST_START
 from tailrace.changelog.records import EpochStarted, Heartbeat, Origin
 from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.places import PostgreSql
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.postgresql import objects as slots
@@ -226,7 +227,7 @@ def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(sour
 def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(source: Source, tmp_path: Path) -> None:
     at = place(tmp_path)
     spec = at.replicator.spec
-    given = spec.model_copy(update={"source": spec.source.model_copy(update={"slot": "given"})})
+    given = spec.model_copy(update={"source": spec.source.model_copy(update={"postgresql": PostgreSql(slot="given")})})
     at = replace(at, replicator=at.replicator.model_copy(update={"spec": given}))
     source.publication = Publication("p", "1 1", False, True, NEEDED, {}, {})
     with pytest.raises(SourceRefused, match=r"publication 'tailrace_shop_.*' exists"):

@@ -34,6 +34,8 @@ def test_several_documents_of_one_file_are_told_apart_by_kind() -> None:
         (("port", "host: db, port: 99999"), ("spec.source.port", "99999")),
         (("unknown", "host: db, hots: x"), ("spec.source.hots", "not a known field", "'x'")),
         (("missing", ""), ("spec.source.host", "missing")),
+        (("moved", "host: db, slot: mine"), ("spec.source: source.slot is now source.postgresql.slot",)),
+        (("moved", "host: db, publication: x"), ("source.publication is now source.postgresql.publication",)),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path_and_value(change: tuple[str, str], named: tuple[str, ...]) -> None:
@@ -43,6 +45,12 @@ def test_a_wrong_field_is_named_with_its_path_and_value(change: tuple[str, str],
     assert caught.value.exit_code == 2
     for part in named:
         assert part in str(caught.value)
+
+
+def test_a_port_that_is_not_given_is_the_products_own() -> None:
+    (given,) = parse(GOOD.replace("host: db", "host: db, port: 5433").partition("---")[0], "x.yaml").replicators
+    assert parse(GOOD, "x.yaml").replicator().spec.source.address == "db:5432/shop"
+    assert given.spec.source.address == "db:5433/shop"
 
 
 @pytest.mark.parametrize(

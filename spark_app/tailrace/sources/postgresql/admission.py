@@ -36,7 +36,7 @@ def check_free(replicator: Replicator, root: str, names: Names, left: FirstStart
     elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
         raise SourceRefused(
             f"publication {names.publication!r} exists, and {root} holds no change log that made it",
-            "name one in source.publication; one that nobody needs any more goes with DROP PUBLICATION",
+            "name one in source.postgresql.publication; one that nobody needs any more goes with DROP PUBLICATION",
         )
 
 
@@ -44,7 +44,7 @@ def of_somebody_else(slot: str, root: str) -> SourceRefused:
     return SourceRefused(
         f"slot {slot!r} exists, and {root} holds no change log that reads it",
         "correct storage.location, or give the namesake of another Replicator a slot and a publication of its own"
-        " (source.slot, source.publication); a slot that nobody needs any more goes with"
+        " (source.postgresql.slot, source.postgresql.publication); a slot that nobody needs any more goes with"
         f" SELECT pg_drop_replication_slot('{slot}')",
     )
 

@@ -105,7 +105,7 @@ class PgConfig:
         ca_file = source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt")
         return PgConfig(
             host=source.host,
-            port=source.port,
+            port=source.tcp_port,
             database=source.database,
             username=source.username,
             password_file=password,

@@ -132,7 +132,7 @@ SELECT datcollversion <> pg_database_collation_actual_version(oid) AS changed FR
 
 def observe(connection: Connection, source: Source, made: tuple[str, str], tables: Sequence[PgTable]) -> Facts:
     """`made`: what slot and publication are called if the manifest does not name them."""
-    slot_name, publication_name = source.slot or made[0], source.publication or made[1]
+    slot_name, publication_name = source.postgresql.slot or made[0], source.postgresql.publication or made[1]
     with (
         source_errors("looking at the source's settings and rights"),
         connection.cursor(row_factory=dict_row) as cursor,
@@ -144,8 +144,8 @@ def observe(connection: Connection, source: Source, made: tuple[str, str], table
             **server,
             slot_name=slot_name,
             publication_name=publication_name,
-            slot_given=source.slot is not None,
-            publication_given=source.publication is not None,
+            slot_given=source.postgresql.slot is not None,
+            publication_given=source.postgresql.publication is not None,
             slot=SlotFacts(**slot) if slot else None,
             publication=_publication(connection, cursor, publication_name, tables),
             tables=_tables(cursor, tables, server["version"]),

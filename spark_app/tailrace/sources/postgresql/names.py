@@ -34,10 +34,10 @@ class Names:
         """For a change log that is still to be made."""
         source, made = replicator.spec.source, ownership.made_by(replicator)
         return Names(
-            slot=source.slot or made,
-            publication=source.publication or made,
-            slot_is_ours=source.slot is None,
-            publication_is_ours=source.publication is None,
+            slot=source.postgresql.slot or made,
+            publication=source.postgresql.publication or made,
+            slot_is_ours=source.postgresql.slot is None,
+            publication_is_ours=source.postgresql.publication is None,
             log_id=log_id,
         )
 
@@ -51,12 +51,12 @@ class Names:
         # Before logs had owners the name alone said whose a slot is.
         known = origin.owner is not None or origin.slot == former
         return Names(
-            slot=source.slot or (origin.slot if origin.slot_created and known else made),
-            publication=source.publication or (origin.publication if made_publication(origin) else made),
-            slot_is_ours=source.slot is None,
-            publication_is_ours=source.publication is None,
+            slot=source.postgresql.slot or (origin.slot if origin.slot_created and known else made),
+            publication=source.postgresql.publication or (origin.publication if made_publication(origin) else made),
+            slot_is_ours=source.postgresql.slot is None,
+            publication_is_ours=source.postgresql.publication is None,
             log_id=origin.log_id,
-            former=source.slot is None and origin.slot == former,
+            former=source.postgresql.slot is None and origin.slot == former,
         )
 
     @property

@@ -139,7 +139,9 @@ def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTab
                 " publish_via_partition_root = true)",
             )
         if row is None and not ours:
-            raise SourceRefused(f"publication {name!r} does not exist", "create it, or leave source.publication out")
+            raise SourceRefused(
+                f"publication {name!r} does not exist", "create it, or leave source.postgresql.publication out"
+            )
         if row is None:
             connection.execute(
                 sql.SQL("CREATE PUBLICATION {} WITH (publish_via_partition_root = true)").format(sql.Identifier(name))

@@ -127,7 +127,7 @@ def slot(facts: Facts) -> Iterator[Finding]:
         yield Finding("slot", "ok" if free > 0 else "fail", f"{free} of {facts.slots_most} replication slots free", fix)
     elif found.plugin != "pgoutput" or found.database != facts.database:
         message = f"the slot {name} is of {found.plugin} in database {found.database}, not pgoutput in {facts.database}"
-        yield Finding("slot", "fail", message, "name another slot in source.slot")
+        yield Finding("slot", "fail", message, "name another slot in source.postgresql.slot")
     elif found.wal_status == "lost":
         message = f"the server has removed log that the slot {name} needs"
         yield Finding(SLOT_LOG, "fail", message, _slot_again(name) if facts.slot_given else RESYNC)
@@ -183,7 +183,9 @@ def publication(facts: Facts) -> Iterator[Finding]:
     elif found is None and not facts.may_create:
         grant = f"GRANT CREATE ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
         message = f"role {facts.username} may not make the publication {name}"
-        yield Finding("publication", "fail", message, f"{grant}; or make one and name it in source.publication")
+        yield Finding(
+            "publication", "fail", message, f"{grant}; or make one and name it in source.postgresql.publication"
+        )
     elif found is not None and not facts.publication_given and not found.owned:
         fix = f"ALTER PUBLICATION {_name(name)} OWNER TO {_name(facts.username)}"
         yield Finding("publication", "fail", f"the publication {name} belongs to another role", fix)

@@ -217,7 +217,7 @@ def test_lag_and_snapshots_have_conditions_of_their_own_and_do_not_feed_ready() 
     decision = decide(running(status), LIMITS)
     truths = {c.type: c.status for c in decision.status.conditions}
     assert truths["Ready"] == "True"
-    assert truths["Lagging"] == "True" and truths["SlotAtRisk"] == "True" and truths["SLOMet"] == "False"
+    assert truths["Lagging"] == "True" and truths["SourceLogAtRisk"] == "True" and truths["SLOMet"] == "False"
     assert truths["InitialSnapshotCompleted"] == "False"
     assert decision.status.snapshot_summary == "63%"
     assert decision.status.lag == "15m"
