@@ -22,7 +22,7 @@ CHUNK = ChunkRegistered(
 
 
 def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> TableLog:
-    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     segments = SegmentList.of(
         LoggedSegment(
@@ -36,7 +36,7 @@ def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> T
     return TableLog(
         table_id=table_id,
         added_record=1,
-        edge_xid=1,
+        edge=1,
         initial_snapshot=False,
         schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
         segments=segments,

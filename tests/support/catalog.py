@@ -10,15 +10,14 @@ from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 def catalog_table(base: TableSchema, names: list[str], **changes: Any) -> PgTable:
     """The table as the catalog shows it with these columns, all of them text and without defaults."""
     known = {c.name: c for c in base.columns}
-    last = max(c.attnum for c in base.columns)
+    last = max(c.id for c in base.columns)
     schemas = tuple(
-        known.get(n) or Column(name=n, attnum=last + i, source_type="text", type="string")
-        for i, n in enumerate(names, 1)
+        known.get(n) or Column(name=n, id=last + i, source_type="text", type="string") for i, n in enumerate(names, 1)
     )
     columns = tuple(
         CatalogColumn(
             name=c.name,
-            attnum=c.attnum,
+            attnum=c.id,
             source_type=c.source_type,
             base_type=("pg_catalog", "text"),
             domain=False,

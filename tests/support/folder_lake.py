@@ -72,7 +72,7 @@ class NotedAccess(FolderAccess):
 
 def layout_of(schema: TableSchema) -> Layout:
     """Physical names that are not the source's; a column keeps its own through renames."""
-    fields = [physical_field(f"col_{c.attnum}", c.type, c.attnum) for c in schema.columns]
+    fields = [physical_field(f"col_{c.id}", c.type, c.id) for c in schema.columns]
     return Layout(schema, pa.schema(fields))
 
 

@@ -33,9 +33,9 @@ def local(uri: str) -> Path:
 
 def orders(version: int = 1, *extra: Column) -> TableSchema:
     columns = (
-        Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0),
-        Column(name="amount", attnum=2, source_type="numeric(10,2)", type="decimal(10,2)"),
-        Column(name="note", attnum=3, source_type="text", type="string"),
+        Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0),
+        Column(name="amount", id=2, source_type="numeric(10,2)", type="decimal(10,2)"),
+        Column(name="note", id=3, source_type="text", type="string"),
     )
     return TableSchema(
         table_id=4711, schema_name="public", table_name="orders", version=version, columns=columns + extra

@@ -33,8 +33,8 @@ SECOND = 1_000_000
 
 
 def table_schema(table_id: int, version: int = 1) -> TableSchema:
-    columns = [Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)]
-    columns += [Column(name=f"c{v}", attnum=v + 1, source_type="text", type="string") for v in range(1, version + 1)]
+    columns = [Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)]
+    columns += [Column(name=f"c{v}", id=v + 1, source_type="text", type="string") for v in range(1, version + 1)]
     return TableSchema(
         table_id=table_id, schema_name="public", table_name=f"t{table_id}", version=version, columns=tuple(columns)
     )
@@ -54,7 +54,7 @@ class Journal:
 
     def records(self, length: int) -> Iterator[Record]:
         yield self.origin()
-        yield self.plain(events=tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in TABLE_IDS))
+        yield self.plain(events=tuple(TableAdded(table=table_schema(i), edge=5) for i in TABLE_IDS))
         for _ in range(length):
             yield self.any()
 

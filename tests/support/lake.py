@@ -52,7 +52,7 @@ def table_schema(
     """`columns`: (name, logical type)."""
     places = {column: place for place, column in enumerate(key)}
     made = tuple(
-        Column(name=column, attnum=number, source_type=kind, type=kind, key=places.get(column))
+        Column(name=column, id=number, source_type=kind, type=kind, key=places.get(column))
         for number, (column, kind) in enumerate(columns, start=1)
     )
     return TableSchema(table_id=table_id, schema_name="public", table_name=name, version=version, columns=made)

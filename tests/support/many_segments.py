@@ -42,7 +42,7 @@ class Log:
         self.now = 1_700_000_000.0
         self.journal = JournalWriter.create(storage, ORIGIN, 5, "a", clock=lambda: self.now)
         self.tables = [table_schema(1 + n) for n in range(TABLES)]
-        self.journal.append(5, events=tuple(TableAdded(table=table, edge_xid=1) for table in self.tables))
+        self.journal.append(5, events=tuple(TableAdded(table=table, edge=1) for table in self.tables))
 
     def second(self) -> None:
         for part in range(5):

@@ -32,14 +32,14 @@ TABLE = 7
 
 
 def first_schema(composite: bool) -> TableSchema:
-    region = [Column(name="region", attnum=4, source_type="text", type="string", key=0)] if composite else []
+    region = [Column(name="region", id=4, source_type="text", type="string", key=0)] if composite else []
     return TableSchema(
         table_id=TABLE, schema_name="public", table_name="t", version=1,
         columns=(
-            Column(name="id", attnum=1, source_type="bigint", type="int64", key=len(region)),
-            Column(name="t", attnum=2, source_type="text", type="string"),
+            Column(name="id", id=1, source_type="bigint", type="int64", key=len(region)),
+            Column(name="t", id=2, source_type="text", type="string"),
             *region,
-            Column(name="u", attnum=3, source_type="float8", type="float64"),
+            Column(name="u", id=3, source_type="float8", type="float64"),
         ),
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def first_schema(composite: bool) -> TableSchema:
 def evolved(schema: TableSchema) -> TableSchema:
     """One more column, and another name for an old one."""
     renamed = [c.model_copy(update={"name": "title"}) if c.name == "t" else c for c in schema.columns]
-    added = Column(name=f"added_{schema.version}", attnum=90 + schema.version, source_type="text", type="string")
+    added = Column(name=f"added_{schema.version}", id=90 + schema.version, source_type="text", type="string")
     return schema.model_copy(update={"version": schema.version + 1, "columns": (*renamed, added)})
 
 
@@ -69,7 +69,7 @@ class RandomLog:
 
     def __post_init__(self) -> None:
         logged = LoggedSchema(record=0, after_seq=0, table=self.schema)
-        self.table = TableLog(table_id=TABLE, added_record=0, edge_xid=1, initial_snapshot=True, schemas=(logged,))
+        self.table = TableLog(table_id=TABLE, added_record=0, edge=1, initial_snapshot=True, schemas=(logged,))
         self.access: FolderAccess = FolderAccess(str(self.folder))
 
     @property

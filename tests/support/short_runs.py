@@ -76,7 +76,7 @@ def _start(storage: Storage, nonce: str, now: list[float]) -> JournalWriter:
         return JournalWriter.claim(storage, nonce, clock=lambda: now[0])
     except NotFound:
         journal = JournalWriter.create(storage, ORIGIN, 5, nonce, clock=lambda: now[0])
-        journal.append(5, events=tuple(TableAdded(table=table_schema(i), edge_xid=1) for i in TABLES))
+        journal.append(5, events=tuple(TableAdded(table=table_schema(i), edge=1) for i in TABLES))
         return journal
 
 

@@ -66,7 +66,7 @@ def updates(folder: Path, rows: int) -> LogState:
     segment = write_segment(Storage.open(StorageConfig(location=folder.as_uri())), SCHEMA, data)
     logged = LoggedSchema(record=0, after_seq=0, table=SCHEMA)
     table = TableLog(
-        table_id=SCHEMA.table_id, added_record=0, edge_xid=1, initial_snapshot=False, schemas=(logged,),
+        table_id=SCHEMA.table_id, added_record=0, edge=1, initial_snapshot=False, schemas=(logged,),
         segments=SegmentList.of([LoggedSegment(record=1, segment=segment)]),
     )  # fmt: skip
     return LogState(number=1, last_seq=rows, tables={SCHEMA.table_id: table})

@@ -41,7 +41,7 @@ TYPES = {"id": "int64", "customer_id": "int64", "status": "string", "amount": "d
 SCHEMA = TableSchema(
     table_id=4711, schema_name="bench", table_name="orders", version=1,
     columns=tuple(
-        Column(name=name, attnum=number, source_type=kind, type=kind, nullable=name != "id",
+        Column(name=name, id=number, source_type=kind, type=kind, nullable=name != "id",
                key=0 if name == "id" else None)
         for number, (name, kind) in enumerate(TYPES.items(), start=1)
     ),

@@ -36,7 +36,7 @@ def tasks(replicator: Replicator, folder: Path, rows: int) -> list[ChunkTask]:
     with opened.session() as session:
         (table,) = session.tables(replicator.spec.tables, ())
     schema = table.schema
-    layout = Layout(schema, pa.schema([physical_field(f"c{c.attnum}", c.type, c.attnum) for c in schema.columns]))
+    layout = Layout(schema, pa.schema([physical_field(f"c{c.id}", c.type, c.id) for c in schema.columns]))
     storage, location = Storage.open(replicator.spec.target), (folder / "chunks").as_uri()
     ends = [*range(CHUNK_ROWS, rows, CHUNK_ROWS), rows]
     parts = [KeyRange((str(low),), (str(high),)) for low, high in zip([0, *ends], ends, strict=False)]

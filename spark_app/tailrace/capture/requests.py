@@ -169,10 +169,10 @@ class Requests:
             raise ChunkTooOld(f"table {table_id} was added again since the snapshot was planned", "it has a new one")
         seen = seen_through(state.tables[table_id], request.columns, planned)
         visible = self._source.visibility(request.snapshot)
-        if not visible.past(state.tables[table_id].edge_xid):
+        if not visible.past(state.tables[table_id].edge):
             raise ChunkTooOld(
                 f"chunk {chunk.chunk} of {name} was read before transaction"
-                f" {state.tables[table_id].edge_xid}, from which on the table is read again",
+                f" {state.tables[table_id].edge}, from which on the table is read again",
                 "it is read again",
             )
         point = max(self._replay_point(visible), seen + 1)

@@ -5,13 +5,14 @@ state. Every `ROLLUP_RECORDS` records, or `ROLLUP_BYTES` of them, whichever proc
 state as a roll-up (`changelog.rollup`), so that a start reads one roll-up and the records after it.
 """
 
+import json
 import time
 from collections.abc import Callable
 
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Origin, Record
+from tailrace.changelog.records import Origin, Record, check_format
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import fold
 from tailrace.errors import CorruptLog
@@ -32,6 +33,8 @@ def read_record(storage: Storage, number: int) -> Record:
 
 
 def parse_record(data: bytes, number: int) -> Record:
+    if number == 0:
+        _check_format(data)
     try:
         return Record.model_validate_json(data)
     except ValidationError as error:
@@ -40,6 +43,15 @@ def parse_record(data: bytes, number: int) -> Record:
             f"journal record {number} is not readable: {first['msg']} at {'.'.join(map(str, first['loc']))}",
             "Use the version of Tailrace that wrote it, or start a new change log and take a snapshot.",
         ) from error
+
+
+def _check_format(data: bytes) -> None:
+    """Of record 0: in another format the other fields may not be what this version expects."""
+    try:
+        (version,) = (e["format_version"] for e in json.loads(data)["events"] if e["kind"] == "origin")
+    except (ValueError, KeyError, TypeError):
+        return  # no origin at all: its model says what is wrong
+    check_format(version)
 
 
 def read_origin(storage: Storage) -> Origin | None:

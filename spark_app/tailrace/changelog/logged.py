@@ -77,7 +77,7 @@ class TableLog(Closed):
     """The snapshot that had the table added."""
     serves: tuple[str, ...] = ()
     """The resyncs that were waiting for the table to be added: `resync` and those that it was added for as well."""
-    edge_xid: int
+    edge: int
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]
     """In order of versions; never empty."""

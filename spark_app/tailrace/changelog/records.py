@@ -1,19 +1,22 @@
 """The journal's records: what capture writes and everybody else folds. Closed models, stored as JSON.
 
-Positions are PostgreSQL commit LSNs as integers. Sequences are int64, one per row change, contiguous from 1. A record
-ends at a transaction boundary and is a consistent cut across tables. `first_seq..last_seq` is the record's range of
-sequences (`last_seq = first_seq - 1` when it brings none).
+Positions are integers that only the source makes and measures. Sequences are int64, one per row change, contiguous
+from 1. A record ends at a transaction boundary and is a consistent cut across tables. `first_seq..last_seq` is the
+record's range of sequences (`last_seq = first_seq - 1` when it brings none).
 """
 
 from typing import Annotated, Literal, NewType
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tailrace.errors import CorruptLog
+
 Seq = NewType("Seq", int)
 Position = NewType("Position", int)
 RecordNumber = NewType("RecordNumber", int)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1: before the words of the records were any source's. It is refused."""
 
 
 class Closed(BaseModel):
@@ -24,8 +27,8 @@ class Column(Closed):
     """One column of a schema version."""
 
     name: str
-    attnum: int
-    """The catalog's number: the column's identity inside its table; it survives a rename."""
+    id: int
+    """The column's identity inside its table, which survives a rename: the source's own number for it."""
     source_type: str
     """The source's own type text, `numeric(10,2)`."""
     type: str
@@ -89,11 +92,12 @@ class Transactions(Closed):
 
 
 class TableAdded(Closed):
-    """A table is captured from this record on. Chunks of it need `pg_snapshot_xmin(snap) > edge_xid`."""
+    """A table is captured from this record on. A chunk of it must see all that began before `edge`."""
 
     kind: Literal["table-added"] = "table-added"
     table: TableSchema
-    edge_xid: int
+    edge: int
+    """Only the source makes it and compares with it; a later one is greater."""
     snapshot: bool = True
     """The initial snapshot is wanted (`spec.snapshot.initial`)."""
     resync: str | None = None
@@ -116,8 +120,8 @@ class SchemaChanged(Closed):
     seq: int
     """The last sequence before the change."""
     reread: bool = False
-    edge_xid: int | None = None
-    """From here on chunks of the table need `pg_snapshot_xmin(snap) > edge_xid`; None: what held before."""
+    edge: int | None = None
+    """The table's edge from here on; None: what held before."""
 
 
 class TableStored(Closed):
@@ -360,6 +364,15 @@ Event = Annotated[
     | EpochStarted,
     Field(discriminator="kind"),
 ]
+
+
+def check_format(version: object) -> None:
+    """`CorruptLog` unless it is the format of this version; asked before anything else is read of a change log."""
+    if version != FORMAT_VERSION:
+        raise CorruptLog(
+            f"the change log has format version {version}, this is {FORMAT_VERSION}",
+            "Use the version of Tailrace that wrote it, or start with a new change log (an empty storage.location).",
+        )
 
 
 class Record(Closed):

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tailrace import privacy
 from tailrace.changelog.packed import BLOCK, WITHOUT_BLOCKS, Rows, block_of, block_text
 from tailrace.changelog.paths import PARTS, ROLLUPS, number_of, part_path, rollup_path
+from tailrace.changelog.records import check_format
 from tailrace.changelog.state import LogState
 from tailrace.errors import CorruptLog, Retry
 from tailrace.storage.store import NotFound, Storage
@@ -58,17 +59,15 @@ class Rollups:
         parts: dict[int, dict[str, int]] = {}
         try:
             head = json.loads(storage.get(rollup_path(number)))
-            if "state" in head:
-                document = head["state"]
-                wanted = dict(_row_documents(document))
-                found: dict[str, dict[int, str]] = {key: {} for key in wanted}
-                for part in head["parts"]:
-                    parts[part] = _collect(json.loads(storage.get(part_path(part))), wanted, found)
-                for key, rows in wanted.items():
-                    needed = range(rows["offset"] // BLOCK, rows["end"] // BLOCK)
-                    rows["blocks"] = [block_of(found[key][n], rows["width"]) for n in needed]
-            else:  # as versions without parts wrote it: the state as it is
-                document = head
+            document = head.get("state", head)
+            check_format(document["origin"]["format_version"])
+            wanted = dict(_row_documents(document))
+            found: dict[str, dict[int, str]] = {key: {} for key in wanted}
+            for part in head["parts"]:
+                parts[part] = _collect(json.loads(storage.get(part_path(part))), wanted, found)
+            for key, rows in wanted.items():
+                needed = range(rows["offset"] // BLOCK, rows["end"] // BLOCK)
+                rows["blocks"] = [block_of(found[key][n], rows["width"]) for n in needed]
             state = LogState.model_validate(document)
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise CorruptLog(

@@ -30,7 +30,7 @@ from tailrace.changelog.logged import (
     TableLog,
     TransactionLog,
 )
-from tailrace.changelog.records import FORMAT_VERSION, EpochStarted, Origin, Record, Segment, SourceRenewed
+from tailrace.changelog.records import EpochStarted, Origin, Record, Segment, SourceRenewed, check_format
 from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
 from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog
@@ -78,11 +78,8 @@ def _check_number_and_writer(state: LogState, record: Record) -> None:
     origin = [e for e in record.events if isinstance(e, Origin)]
     if (record.number == 0) != (len(origin) == 1) or len(origin) > 1:
         raise _corrupt(record, "record 0, and no other, holds the origin")
-    if origin and origin[0].format_version != FORMAT_VERSION:
-        raise CorruptLog(
-            f"the change log has format version {origin[0].format_version}, this is {FORMAT_VERSION}",
-            "Use the version of Tailrace that wrote it.",
-        )
+    if origin:
+        check_format(origin[0].format_version)
     if record.epoch < state.epoch:
         raise _corrupt(record, f"epoch {record.epoch} after epoch {state.epoch}")
     if record.epoch == state.epoch and record.nonce != state.nonce:

@@ -76,7 +76,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         begin_seq=start if kept is None else kept.begin_seq,
         resync=event.resync,
         serves=() if before is None or event.resync is None else _waiting(work, before),
-        edge_xid=event.edge_xid,
+        edge=event.edge,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
         removed_through=0 if before is None else start,
@@ -100,7 +100,7 @@ def _goes_on(before: TableLog, event: TableAdded) -> bool:
 
 
 def _form(schema: TableSchema) -> set[tuple[int, str, str, int | None]]:
-    return {(c.attnum, c.name, c.type, c.key) for c in schema.columns}
+    return {(c.id, c.name, c.type, c.key) for c in schema.columns}
 
 
 def _table_removed(work: Folding, event: TableRemoved) -> None:
@@ -127,8 +127,8 @@ def _schema_changed(work: Folding, event: SchemaChanged) -> None:
     if not max(work.record.first_seq - 1, table.schemas[-1].after_seq) <= event.seq <= work.record.last_seq:
         work.corrupt(f"table {event.table.name}: schema changed at sequence {event.seq}")
     schema = LoggedSchema(record=work.record.number, after_seq=event.seq, table=event.table, reread=event.reread)
-    edge = table.edge_xid if event.edge_xid is None else max(table.edge_xid, event.edge_xid)
-    work.update(table, schemas=(*table.schemas, schema), edge_xid=edge)
+    edge = table.edge if event.edge is None else max(table.edge, event.edge)
+    work.update(table, schemas=(*table.schemas, schema), edge=edge)
 
 
 def _table_stored(work: Folding, event: TableStored) -> None:

@@ -190,9 +190,9 @@ class SnapshotRunner:
                 self._begin_read(key, entry, work.range)
             elif entry.busy or (isinstance(work, c.FindMaxKey) and self._ready >= self._most):
                 return
-            elif isinstance(work, c.CheckEdge) and log_table.edge_xid <= self._edge.passed:
+            elif isinstance(work, c.CheckEdge) and log_table.edge <= self._edge.passed:
                 entry.run, entry.waits_for = c.step(entry.run, c.EdgePassed()), None
-            elif isinstance(work, c.CheckEdge) and self._edge.rests(log_table.edge_xid, self._monotonic()):
+            elif isinstance(work, c.CheckEdge) and self._edge.rests(log_table.edge, self._monotonic()):
                 entry.waits_for = self._edge.waits_for
                 return
             else:
@@ -201,10 +201,10 @@ class SnapshotRunner:
     def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
         transactions are over would be refused at its registration."""
-        edge_xid = state.tables[key[1]].edge_xid
-        if edge_xid <= self._edge.passed:
+        edge = state.tables[key[1]].edge
+        if edge <= self._edge.passed:
             return True
-        if self._edge.rests(edge_xid, self._monotonic()):
+        if self._edge.rests(edge, self._monotonic()):
             entry.waits_for = self._edge.waits_for
         elif not entry.busy:
             self._begin_step(state, key, entry, c.CheckEdge())
@@ -252,7 +252,7 @@ class SnapshotRunner:
         run, log_table, tools = entry.run, state.tables[key[1]], self._tools
         table, rows = entry.table, entry.chunk_rows
         if isinstance(work, c.CheckEdge):
-            self._edge.looks(log_table.edge_xid, self._monotonic())
+            self._edge.looks(log_table.edge, self._monotonic())
         if isinstance(work, c.CutNext):
             entry.run = c.step(entry.run, c.CutBegun())
 
@@ -260,7 +260,7 @@ class SnapshotRunner:
             match work:
                 case c.CheckEdge():
                     waits = steps.check_edge(tools, log_table)
-                    return (c.EdgePassed() if waits is None else None), EdgeLook(log_table.edge_xid, waits)
+                    return (c.EdgePassed() if waits is None else None), EdgeLook(log_table.edge, waits)
                 case c.FindMaxKey():
                     start = steps.find_start(tools, self._client, run, log_table, rows)
                     return c.Started(start.max_key, start.estimated_rows), start.table

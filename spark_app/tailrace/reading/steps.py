@@ -61,7 +61,7 @@ class Start:
 def check_edge(tools: Tools, log_table: TableLog) -> str | None:
     """Who stands in the way of the first chunk; None: nobody."""
     with tools.source.session() as session:
-        return session.obstacle(log_table.edge_xid)
+        return session.obstacle(log_table.edge)
 
 
 def look_up(tools: Tools, session: Session, log_table: TableLog) -> Table:

@@ -1,7 +1,7 @@
 """What looks at older transactions have shown, for all tables together. Pure; owned by the snapshot runner.
 
 A table's chunks must see what began before its capture (docs/dev/design.md#the-edge):
-`pg_snapshot_xmin(now) > edge_xid`. The oldest transaction that runs never becomes an older one, so one look answers
+`pg_snapshot_xmin(now) > edge`. The oldest transaction that runs never becomes an older one, so one look answers
 for every table with the same or a smaller edge.
 """
 
@@ -13,7 +13,7 @@ SECONDS = 1.0
 
 @dataclass(frozen=True)
 class EdgeLook:
-    edge_xid: int
+    edge: int
     waits_for: str | None
     """Who is in the way; None: the edge has passed."""
 
@@ -27,15 +27,15 @@ class Edge:
     _looked_at: int = -1
     _due: float = 0.0
 
-    def rests(self, edge_xid: int, now: float) -> bool:
+    def rests(self, edge: int, now: float) -> bool:
         """Whether to wait with a look at this edge: one is under way, or has just found somebody in the way."""
-        return edge_xid >= self._looked_at and now < self._due
+        return edge >= self._looked_at and now < self._due
 
-    def looks(self, edge_xid: int, now: float) -> None:
+    def looks(self, edge: int, now: float) -> None:
         """A look begins."""
-        self._looked_at, self._due = edge_xid, now + SECONDS
+        self._looked_at, self._due = edge, now + SECONDS
 
     def saw(self, look: EdgeLook) -> None:
         self.waits_for = look.waits_for
         if look.waits_for is None:
-            self.passed, self._due = max(self.passed, look.edge_xid), 0.0
+            self.passed, self._due = max(self.passed, look.edge), 0.0

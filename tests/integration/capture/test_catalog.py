@@ -144,7 +144,7 @@ def test_what_no_row_event_tells_is_read_again_or_stops_by_name(capture: Capture
                 name = ids[event["table"]["table_id"]][0]
                 found[name].add(REREAD)
                 # An ALTER with a new column keeps writers and chunks apart itself.
-                assert event["edge_xid"] is not None or name == "default_added_and_dropped"
+                assert event["edge"] is not None or name == "default_added_and_dropped"
         for event in capture.events("table-stopped"):
             found[ids[event["table_id"]][0]].add(event["error"])
         return found

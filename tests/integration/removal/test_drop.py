@@ -342,7 +342,7 @@ def test_it_keeps_trying_for_as_long_as_it_is_told_and_leaves_its_last_words(
 
 def applied_tables() -> tuple[Event, ...]:
     """t1 and t3 were applied, t2 was not, as far as the journal says."""
-    added = tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2, 3))
+    added = tuple(TableAdded(table=table_schema(i), edge=5) for i in (1, 2, 3))
     return *added, *(Applied(table_id=i, applied_seq=0, applied_record=1) for i in (1, 3))
 
 
@@ -504,10 +504,10 @@ def test_targets_of_renamed_tables_and_of_generations_that_are_still_to_be_appli
 ) -> None:
     """t1 was renamed, t2 is being read again, t3 was written but the journal does not say so yet."""
     renamed = table_schema(1, 2).model_copy(update={"table_name": "renamed"})
-    events: list[Event] = [TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2, 3)]
+    events: list[Event] = [TableAdded(table=table_schema(i), edge=5) for i in (1, 2, 3)]
     events += [Applied(table_id=i, applied_seq=0, applied_record=1) for i in (1, 2)]
     events += [TableRemoved(table_id=i, reason="") for i in (1, 2)]
-    events += [TableAdded(table=renamed, edge_xid=5), TableAdded(table=table_schema(2, 2), edge_xid=5)]
+    events += [TableAdded(table=renamed, edge=5), TableAdded(table=table_schema(2, 2), edge=5)]
     with connect(config_of(postgres)) as admin:
         journal(tmp_path / "log", admin, *events)
     for table in ("t1", "renamed", "t2", "t3"):

@@ -99,7 +99,7 @@ def test_truncate_and_the_rows_after_it_are_one_version(spark: "SparkSession") -
 def test_an_added_and_a_renamed_column_come_with_their_rows_in_one_version(spark: "SparkSession") -> None:
     orders = Orders(spark)
     orders.apply({1: (Decimal("1.00"), "old")})
-    city = Column(name="city", attnum=4, source_type="text", type="string")
+    city = Column(name="city", id=4, source_type="text", type="string")
     wider = orders.schema.model_copy(
         update={
             "version": 2,
@@ -126,7 +126,7 @@ def test_an_added_and_a_renamed_column_come_with_their_rows_in_one_version(spark
 def test_a_column_dropped_and_added_again_does_not_show_old_values(spark: "SparkSession") -> None:
     orders = Orders(spark)
     orders.apply({1: (Decimal("1.00"), "old")})
-    note = Column(name="note", attnum=5, source_type="integer", type="int32")
+    note = Column(name="note", id=5, source_type="integer", type="int32")
     orders.schema = orders.schema.model_copy(update={"version": 2, "columns": (*orders.schema.columns[:2], note)})
     orders.table.commit(
         Commit(orders.next(schema_version=2), orders.write({2: (Decimal("2.00"), 5)}), evolve=orders.schema)

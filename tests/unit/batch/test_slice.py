@@ -29,7 +29,7 @@ from tailrace.changelog.state import (
 )
 from tailrace.errors import CorruptLog, LogTrimmed
 
-COLUMNS = (Column(name="id", attnum=1, source_type="bigint", type="int64", key=0),)
+COLUMNS = (Column(name="id", id=1, source_type="bigint", type="int64", key=0),)
 SCHEMA = TableSchema(table_id=7, schema_name="public", table_name="t", version=1, columns=COLUMNS)
 NEXT = SCHEMA.model_copy(update={"version": 2})
 
@@ -54,7 +54,7 @@ def finish(record: int, *chunks: LoggedChunk) -> LoggedFinish:
 def log(last_seq: int, record: int, snapshot_record: int | None = None, **parts: object) -> LogState:
     schemas = parts.pop("schemas", (LoggedSchema(record=0, after_seq=0, table=SCHEMA),))
     table = TableLog.model_validate(
-        {"table_id": 7, "added_record": 0, "edge_xid": 1, "initial_snapshot": True, "schemas": schemas, **parts}
+        {"table_id": 7, "added_record": 0, "edge": 1, "initial_snapshot": True, "schemas": schemas, **parts}
     )
     snapshots = {}
     if snapshot_record is not None:

@@ -56,7 +56,7 @@ def filled() -> tuple[Journal, AppliedState]:
     """A table whose first snapshot the target holds, then changes that it does not."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=TABLE, edge_xid=5), TableAdded(table=table_schema(2), edge_xid=5)))
+    journal.plain(events=(TableAdded(table=TABLE, edge=5), TableAdded(table=table_schema(2), edge=5)))
     snapshot(journal, "initial")
     at = AppliedState("log", 0, journal.state.number, schema_version=1, table_id=1)
     journal.plain(200, segments=(journal._segment(1, 1, 1, 200),))
@@ -66,7 +66,7 @@ def filled() -> tuple[Journal, AppliedState]:
 def came_back() -> tuple[Journal, AppliedState]:
     journal, at = filled()
     journal.plain(events=(TableStopped(table_id=1, seq=200, error="NoKey", message="", fix=""),))
-    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge_xid=9),))
+    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge=9),))
     return journal, at
 
 
@@ -169,7 +169,7 @@ def test_a_snapshot_that_was_planned_before_the_table_came_back_fills_nothing() 
     planned(journal, "before")
     chunk(journal, "before", 0)
     journal.plain(events=(TableStopped(table_id=1, seq=200, error="NoKey", message="", fix=""),))
-    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge_xid=9),))
+    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge=9),))
     chunk(journal, "before", 1)
     chunk(journal, "before", 2)
     finished(journal, "before")

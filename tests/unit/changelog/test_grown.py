@@ -49,7 +49,7 @@ def folded(chunks: int, apply_every: int) -> LogState:
     entries = Journal(Random(0))
     state = fold(LogState(), entries.origin())
     start = (
-        TableAdded(table=table_schema(1), edge_xid=1),
+        TableAdded(table=table_schema(1), edge=1),
         SnapshotPlanned(snapshot_id="s", tables=(1,)),
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=1),
     )

@@ -27,7 +27,7 @@ TABLE = TableSchema(
     schema_name="public",
     table_name="t",
     version=1,
-    columns=(Column(name="id", attnum=1, source_type="bigint", type="int64", key=0),),
+    columns=(Column(name="id", id=1, source_type="bigint", type="int64", key=0),),
 )
 
 
@@ -68,7 +68,7 @@ def no_sleep(seconds: float) -> None:
 def test_a_reader_sees_what_the_writer_wrote_in_order(storage: Storage) -> None:
     first = JournalWriter.create(storage, ORIGIN, 5, "a")
     reader = JournalReader.open(storage)
-    first.append(6, events=(TableAdded(table=TABLE, edge_xid=3),))
+    first.append(6, events=(TableAdded(table=TABLE, edge=3),))
     row(first)
     assert [r.number for r in reader.poll()] == [1, 2]
     assert reader.state == first.state
@@ -271,7 +271,7 @@ def test_a_record_that_does_not_fit_is_refused_before_it_is_written(storage: Sto
 def test_a_start_from_a_roll_up_gives_the_same_state(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
     one = JournalWriter.create(storage, ORIGIN, 5, "a")
-    one.append(6, events=(TableAdded(table=TABLE, edge_xid=3),))
+    one.append(6, events=(TableAdded(table=TABLE, edge=3),))
     for _ in range(10):
         row(one)
     assert Rollups.load(storage)[1].number == 9

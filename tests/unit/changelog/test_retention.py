@@ -51,7 +51,7 @@ def log(*steps: tuple[Event, ...]) -> LogState:
     """Table 1 with the segments 1..10, 11..20 and 21..30, then a record for each of `steps`."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in TABLE_IDS))
+    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge=5) for i in TABLE_IDS))
     for first in (1, 11, 21):
         segment = Segment(
             table_id=1, schema_version=1, path=f"{first}", rows=10, size=7, first_seq=first, last_seq=first + 9
@@ -118,7 +118,7 @@ def test_segments_go_when_they_are_old_and_below_the_floor(case: str) -> None:
 def test_an_idle_table_pins_nothing_and_a_truncate_goes_like_a_segment() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5), TableAdded(table=table_schema(2), edge_xid=5)))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge=5), TableAdded(table=table_schema(2), edge=5)))
     journal.plain(rows=1, events=(Truncated(table_id=1, seq=1, xid=1001),))
     journal.plain(events=(Applied(table_id=1, applied_seq=1, applied_record=2),))
     going = removal(journal.state, Pins(2), LATE)
@@ -172,7 +172,7 @@ def filled(storage: Storage) -> JournalWriter:
     origin = Journal(Random(1)).origin().events[0]
     assert isinstance(origin, Origin)
     one = JournalWriter.create(storage, origin, 5, "a", clock=lambda: 1.0)
-    one.append(5, events=(TableAdded(table=table_schema(1), edge_xid=5),))
+    one.append(5, events=(TableAdded(table=table_schema(1), edge=5),))
     for seq in (1, 2, 3):
         path = segment_path(table_schema(1), seq, seq, "ab")
         storage.put(path, b"rows")

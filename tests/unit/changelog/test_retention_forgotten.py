@@ -20,7 +20,7 @@ def test_a_thousand_tables_that_were_removed_leave_their_names_at_most() -> None
     journal.origin()
     for number in range(200):
         table = table_schema(100 + number).model_copy(update={"table_name": f"t{number % 20}"})
-        journal.plain(events=(TableAdded(table=table, edge_xid=5),))
+        journal.plain(events=(TableAdded(table=table, edge=5),))
         journal.plain(events=(Applied(table_id=100 + number, applied_seq=0, applied_record=journal.state.number),))
         journal.plain(events=(TableRemoved(table_id=100 + number, reason="it was dropped"),))
         state = journal.state
@@ -36,7 +36,7 @@ def test_a_thousand_tables_that_were_removed_leave_their_names_at_most() -> None
 def test_a_removed_table_is_forgotten_only_when_nothing_of_it_is_needed() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2)))
+    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge=5) for i in (1, 2)))
     journal.plain(1, segments=(journal._segment(1, 1, 1, 1),))
     removed = tuple(TableRemoved(table_id=i, reason="it was dropped") for i in (1, 2))
     journal.plain(events=(SnapshotPlanned(snapshot_id="s", tables=(2,)), *removed))
@@ -51,12 +51,12 @@ def test_a_removed_table_is_forgotten_only_when_nothing_of_it_is_needed() -> Non
 def test_a_table_that_comes_back_after_it_was_forgotten_is_a_new_one() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge=5),))
     journal.plain(events=(Applied(table_id=1, applied_seq=0, applied_record=1),))
     journal.plain(events=(TableRemoved(table_id=1, reason=""),))
     journal.plain(events=(TableForgotten(table_id=1),))
     assert [name for _, name in journal.state.forgotten_tables] == ["t1"]
-    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=9),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge=9),))
     assert [name for _, name in journal.state.forgotten_tables] == ["t1"], "its target stands before it is applied"
     back = journal.state.tables[1]
     assert (back.generation, back.added_record, back.schema.version) == (journal.state.number, journal.state.number, 1)

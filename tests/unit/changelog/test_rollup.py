@@ -9,7 +9,7 @@ from support.journals import Journal
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
-from tailrace.changelog.paths import PARTS, part_path, record_path, rollup_path, segment_path
+from tailrace.changelog.paths import PARTS, part_path, record_path, segment_path
 from tailrace.changelog.records import (
     Column,
     Origin,
@@ -21,7 +21,6 @@ from tailrace.changelog.records import (
     TransactionsRemoved,
 )
 from tailrace.changelog.rollup import Rollups, numbers, trim_rollups
-from tailrace.changelog.state import LogState
 from tailrace.changelog.trim import KEPT_ROLLUPS
 from tailrace.changelog.writer import ROLLUP_AT_END, JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
@@ -31,7 +30,7 @@ from tailrace.storage.store import Storage
 ORIGIN = Origin(
     log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
 )
-COLUMN = Column(name="id", attnum=1, source_type="bigint", type="int64", key=0)
+COLUMN = Column(name="id", id=1, source_type="bigint", type="int64", key=0)
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def change(one: JournalWriter, tables: int) -> None:
 
 def started(storage: Storage, tables: int) -> JournalWriter:
     one = JournalWriter.create(storage, ORIGIN, 5, "a")
-    one.append(6, events=tuple(TableAdded(table=table(1 + n), edge_xid=1) for n in range(tables)))
+    one.append(6, events=tuple(TableAdded(table=table(1 + n), edge=1) for n in range(tables)))
     return one
 
 
@@ -153,21 +152,6 @@ def test_a_part_that_is_missing_is_named(storage: Storage) -> None:
     storage.delete(part_path(one.state.number))
     with pytest.raises(CorruptLog, match=r"roll-up 129 names a part that is missing.*remove the roll-up if"):
         Rollups.load(storage)
-
-
-def test_the_roll_up_of_an_older_version_is_read_and_its_blocks_are_stored_with_the_next(storage: Storage) -> None:
-    sample = Path(__file__).parent / "samples" / "journal-0.1"
-    storage.put(rollup_path(250), (sample / "rollup-250.json").read_bytes())
-    for number, line in enumerate((sample / "records.jsonl").read_text().splitlines()):
-        if number >= 250:
-            storage.put(record_path(number), line.encode())
-    one = JournalWriter.claim(storage, "new")
-    assert not storage.exists(part_path(250))
-    for _ in range(ROLLUP_AT_END - 40):
-        one.append(one.state.position)
-    assert one.finish()
-    assert Rollups.load(storage)[1] == one.state
-    assert isinstance(one.state, LogState)
 
 
 def test_short_runs_make_a_roll_up_so_that_no_start_reads_many_records(storage: Storage) -> None:

@@ -44,8 +44,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def table(*types: str, version: int = 1) -> TableSchema:
-    columns = [Column(name="id", attnum=1, source_type="bigint", type="int64", key=0)]
-    columns += [Column(name=f"c{i}", attnum=i + 2, source_type=t, type=t) for i, t in enumerate(types)]
+    columns = [Column(name="id", id=1, source_type="bigint", type="int64", key=0)]
+    columns += [Column(name=f"c{i}", id=i + 2, source_type=t, type=t) for i, t in enumerate(types)]
     return TableSchema(table_id=7, schema_name="public", table_name="T.x/1", version=version, columns=tuple(columns))
 
 
@@ -148,7 +148,7 @@ def test_rows_out_of_order_and_other_columns_are_refused(tmp_path: Path) -> None
 
 
 def test_a_table_without_key_or_with_a_column_named_like_the_logs_own_is_refused() -> None:
-    own = Column(name="_seq", attnum=9, source_type="bigint", type="int64")
+    own = Column(name="_seq", id=9, source_type="bigint", type="int64")
     with pytest.raises(ValueUnsupported):
         segment_schema(table().model_copy(update={"columns": (*table().columns, own)}))
     with pytest.raises(NoKey):

@@ -77,7 +77,7 @@ def start() -> LogState:
     """Table 1 and 2 captured, ten sequences, a snapshot `s` of table 1 started, a chunk registered."""
     journal = Journal(Random(1))
     state = LogState()
-    events: tuple[Event, ...] = tuple(TableAdded(table=table_schema(i), edge_xid=5) for i in (1, 2))
+    events: tuple[Event, ...] = tuple(TableAdded(table=table_schema(i), edge=5) for i in (1, 2))
     plan = (
         SnapshotPlanned(snapshot_id="s", tables=(1,)),
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=1),
@@ -171,8 +171,8 @@ CORRUPTIONS: dict[str, Callable[[LogState], Record]] = {
     "a segment above the table's stop": lambda s: good(
         s, rows=3, segments=(segment(s),), events=(stopped(1, s.last_seq),)
     ),
-    "a table added twice": with_events(TableAdded(table=table_schema(1), edge_xid=5)),
-    "a new table with version 2": with_events(TableAdded(table=table_schema(3, 2), edge_xid=5)),
+    "a table added twice": with_events(TableAdded(table=table_schema(1), edge=5)),
+    "a new table with version 2": with_events(TableAdded(table=table_schema(3, 2), edge=5)),
     "an unknown table removed": with_events(TableRemoved(table_id=9, reason="r")),
     "a table removed twice": with_events(TableRemoved(table_id=1, reason=""), TableRemoved(table_id=1, reason="")),
     "a table stopped in the future": with_events(stopped(1, 99)),
@@ -229,8 +229,8 @@ def test_a_journal_begins_with_its_origin() -> None:
 
 def test_another_format_version_is_refused() -> None:
     record = Journal(Random(1)).origin()
-    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 2}),)})
-    with pytest.raises(CorruptLog, match="format version 2"):
+    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 3}),)})
+    with pytest.raises(CorruptLog, match="format version 3"):
         fold(LogState(), newer)
 
 
@@ -262,7 +262,7 @@ def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:
     state = start()
     state = fold(state, good(state, rows=2, segments=(segment(state),), events=(planned("t", (2,)),)))
     state = fold(state, good(state, events=(TableRemoved(table_id=1, reason="r"),)))
-    state = fold(state, good(state, rows=3, events=(TableAdded(table=table_schema(1, 2), edge_xid=60),)))
+    state = fold(state, good(state, rows=3, events=(TableAdded(table=table_schema(1, 2), edge=60),)))
     table = state.tables[1]
     assert (table.removed_through, len(table.segments), table.removed, table.ended_at) == (12, 0, False, None)
     assert table.schema.version == 2
@@ -351,7 +351,7 @@ def joined(*later: Event) -> LogState:
     state = start()
     asked = planned("r", (2,)).model_copy(update={"resync": True, "request": "r"})
     state = fold(state, good(state, events=(asked,)))
-    added = TableAdded(table=table_schema(2, 2), edge_xid=60, snapshot=False, resync="r")
+    added = TableAdded(table=table_schema(2, 2), edge=60, snapshot=False, resync="r")
     state = fold(state, good(state, events=(TableRemoved(table_id=2, reason="resync"), added)))
     for event in later:
         state = fold(state, good(state, events=(event,)))

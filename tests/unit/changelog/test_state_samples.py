@@ -1,14 +1,23 @@
-"""Stored samples of older journals: what earlier versions wrote is read, and means what it meant to them."""
+"""Stored samples of journals: what earlier versions wrote means what it meant to them, or is refused by name."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from tailrace.changelog.records import Record
-from tailrace.changelog.state import LogState, fold
+import pytest
 
-SAMPLE = Path(__file__).parent / "samples" / "journal-0.1"
-"""302 records, the roll-up after record 250 as one JSON document, and what its version made of all records."""
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.paths import record_path, rollup_path
+from tailrace.changelog.records import Record
+from tailrace.changelog.rollup import Rollups
+from tailrace.changelog.state import LogState, fold
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import CorruptLog
+from tailrace.storage.store import Storage
+
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE = SAMPLES / "journal-2"
+"""302 records, two roll-ups with their parts, and what all records mean."""
 ROLLUP = 250
 
 
@@ -40,16 +49,30 @@ def summary(state: LogState) -> dict[str, Any]:
     }
 
 
-def test_records_of_version_0_1_fold_to_what_that_version_made_of_them() -> None:
+def test_records_fold_to_what_their_version_made_of_them() -> None:
     state = LogState()
     for record in records():
         state = fold(state, record)
     assert summary(state) == json.loads((SAMPLE / "expected.json").read_text())
 
 
-def test_a_roll_up_of_version_0_1_is_read_and_goes_on() -> None:
-    state = LogState.model_validate_json((SAMPLE / f"rollup-{ROLLUP}.json").read_text())
+def test_a_roll_up_is_read_and_goes_on() -> None:
+    rollups, state = Rollups.load(Storage.open(StorageConfig(location=SAMPLE.as_uri())))
+    assert rollups.number == ROLLUP
     assert max(len(table.segments) for table in state.tables.values()) > 50
     for record in records()[ROLLUP + 1 :]:
         state = fold(state, record)
     assert summary(state) == json.loads((SAMPLE / "expected.json").read_text())
+
+
+def test_a_journal_of_the_first_format_is_refused_by_its_number(tmp_path: Path) -> None:
+    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    record = (SAMPLES / "journal-1" / "record-0.json").read_bytes()
+    storage.put(record_path(0), record)
+    with pytest.raises(CorruptLog, match="format version 1, this is 2"):
+        JournalReader.open(storage)
+    origin = json.loads(record)["events"][0]
+    for head in ({"number": 7, "origin": origin}, {"number": 7, "parts": [], "state": {"origin": origin}}):
+        storage.put(rollup_path(7), json.dumps(head).encode())
+        with pytest.raises(CorruptLog, match="format version 1, this is 2"):
+            JournalReader.open(storage)

@@ -22,10 +22,10 @@ BODY = SnapshotBody(name="again", spec=SnapshotRequestSpec(replicator="shop", ta
 
 
 def table(table_id: int, **more: object) -> TableLog:
-    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    values = {"added_record": 1, "edge_xid": 1, "initial_snapshot": False, "schemas": (logged,)}
+    values = {"added_record": 1, "edge": 1, "initial_snapshot": False, "schemas": (logged,)}
     return TableLog.model_validate({"table_id": table_id} | values | more)
 
 

@@ -7,13 +7,13 @@ PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
 
 
 def table(table_id: int = 7, initial: bool = True, stopped: bool = False) -> TableLog:
-    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     stop = TableStopped(table_id=table_id, seq=1, error="NoKey", message="m", fix="f") if stopped else None
     return TableLog(
         table_id=table_id,
         added_record=1,
-        edge_xid=1,
+        edge=1,
         initial_snapshot=initial,
         schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
         stopped=stop,

@@ -29,7 +29,7 @@ ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, source_position=0
 
 
 def table(table_id: int, *records: int, **more: object) -> TableLog:
-    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     segments = tuple(
         LoggedSegment(
@@ -43,7 +43,7 @@ def table(table_id: int, *records: int, **more: object) -> TableLog:
     values: dict[str, object] = {
         "table_id": table_id,
         "added_record": 1,
-        "edge_xid": 1,
+        "edge": 1,
         "initial_snapshot": False,
         "schemas": (LoggedSchema(record=1, after_seq=0, table=schema),),
         "segments": segments,

@@ -42,7 +42,7 @@ class Surroundings:
     def __init__(self, folder: Path, edges: Sequence[int]) -> None:
         storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
         self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
-        added = [TableAdded(table=table_schema(i), edge_xid=edge) for i, edge in enumerate(edges, 1)]
+        added = [TableAdded(table=table_schema(i), edge=edge) for i, edge in enumerate(edges, 1)]
         self._writer.append(5, events=tuple(added))
         self._reader = JournalReader.open(storage)
         self._lock = threading.Lock()
@@ -76,8 +76,8 @@ class Surroundings:
     # What stands for `steps`.
 
     def check_edge(self, tools: Tools, table: TableLog) -> str | None:
-        self.looks.append(table.edge_xid)
-        return None if self.running_xid > table.edge_xid else f"transaction {self.running_xid}"
+        self.looks.append(table.edge)
+        return None if self.running_xid > table.edge else f"transaction {self.running_xid}"
 
     def find_start(self, tools: Tools, client: object, run: TableRun, table: TableLog, chunk_rows: int) -> Start:
         with self._lock:
@@ -205,7 +205,7 @@ def test_a_table_whose_edge_moves_reads_nothing_until_older_transactions_are_ove
         read.append(part.ordinal)
         if len(read) == 2:  # the catalog has shown a rewrite
             version = table_schema(1).model_copy(update={"version": 2})
-            around.append([SchemaChanged(table=version, seq=0, reread=False, edge_xid=20)])
+            around.append([SchemaChanged(table=version, seq=0, reread=False, edge=20)])
         return around.read(tools, run, part, table)
 
     monkeypatch.setattr(steps, "find_cut", cut)

@@ -56,7 +56,7 @@ class World:
     def __init__(self, folder: Path, seed: int) -> None:
         storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
         self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
-        self._writer.append(5, events=tuple(TableAdded(table=table_schema(i), edge_xid=10) for i in TABLES))
+        self._writer.append(5, events=tuple(TableAdded(table=table_schema(i), edge=10) for i in TABLES))
         self._reader = JournalReader.open(storage)
         self._lock = threading.RLock()
         self.random = random.Random(seed)
@@ -106,7 +106,7 @@ class World:
                 table = self._writer.state.tables[table_id]
                 version = table.schema.model_copy(update={"version": table.schema.version + 1})
                 gone = TableRemoved(table_id=table_id, reason="resync")
-                self._writer.append(5, events=(gone, TableAdded(table=version, edge_xid=10, resync=snapshot_id)))
+                self._writer.append(5, events=(gone, TableAdded(table=version, edge=10, resync=snapshot_id)))
 
     def _change(self, table_id: int) -> None:
         state = self._writer.state
@@ -116,7 +116,7 @@ class World:
         version = table.schema.model_copy(update={"version": table.schema.version + 1})
         self.edge += 1  # nobody has looked at this one yet
         asking = [key for key, s in state.snapshots.items() if s.plan.resync and s.ended is None and s.awaits(table)]
-        again = TableAdded(table=version, edge_xid=self.edge, resync=next(iter(asking), None))
+        again = TableAdded(table=version, edge=self.edge, resync=next(iter(asking), None))
         running = [key for key, snapshot in state.snapshots.items() if snapshot.ended is None]
         if table.removed or table.stopped is not None:
             choices: list[tuple[Event, ...]] = [(again,), (again,) if table.removed else (gone, again)]

@@ -89,4 +89,4 @@ def _files(folder: Path) -> set[tuple[str, str]]:
 def _table(table_id: int, name: str) -> TableLog:
     schema = table_schema(table_id).model_copy(update={"table_name": name})
     logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    return TableLog(table_id=table_id, added_record=1, edge_xid=1, initial_snapshot=False, schemas=(logged,))
+    return TableLog(table_id=table_id, added_record=1, edge=1, initial_snapshot=False, schemas=(logged,))

@@ -33,12 +33,12 @@ from tailrace.sources.postgresql.log.rejoin import resyncs
 
 
 def table(table_id: int, name: str, **more: object) -> TableLog:
-    column = Column(name="id", attnum=1, source_type="bigint", type="int64", nullable=False, key=0)
+    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="public", table_name=name, version=1, columns=(column,))
     values: dict[str, object] = {
         "table_id": table_id,
         "added_record": 3,
-        "edge_xid": 1,
+        "edge": 1,
         "initial_snapshot": False,
         "schemas": (LoggedSchema(record=3, after_seq=0, table=schema),),
     }
@@ -191,7 +191,7 @@ def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> Non
     """Ten thousand keys of each of a hundred ended snapshots stayed in the state and in every roll-up."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge=5),))
     keys = [[str(number)] for number in range(99)]
     asked = SnapshotBody.model_validate(
         {"name": "again", "spec": {"replicator": "shop", "tables": ["public.t1"], "keys": keys}}
@@ -212,7 +212,7 @@ def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> Non
 
 def reread(journal: Journal, version: int) -> None:
     schema = table_schema(1).model_copy(update={"version": version})
-    journal.plain(events=(SchemaChanged(table=schema, seq=journal.state.last_seq, reread=True, edge_xid=7),))
+    journal.plain(events=(SchemaChanged(table=schema, seq=journal.state.last_seq, reread=True, edge=7),))
 
 
 def wanted(journal: Journal) -> list[str]:
@@ -228,7 +228,7 @@ def test_a_table_that_was_forgotten_and_comes_back_is_read_again_whenever_it_is_
     """Its schema versions begin anew, while the snapshots of its first time are still remembered."""
     journal = Journal(Random(1))
     journal.origin()
-    added = TableAdded(table=table_schema(1), edge_xid=5, snapshot=False)
+    added = TableAdded(table=table_schema(1), edge=5, snapshot=False)
     journal.plain(events=(added,))
     reread(journal, 2)
     (first,) = wanted(journal)
@@ -244,7 +244,7 @@ def test_a_table_that_was_forgotten_and_comes_back_is_read_again_whenever_it_is_
 def test_a_re_read_that_was_planned_under_an_id_without_record_counts_for_its_own_change_only() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    added = TableAdded(table=table_schema(1), edge_xid=5, snapshot=False)
+    added = TableAdded(table=table_schema(1), edge=5, snapshot=False)
     journal.plain(events=(added,))
     reread(journal, 2)
     plan_and_end(journal, "schema-1-2")
@@ -265,7 +265,7 @@ def turn(journal: Journal) -> list[str]:
 def test_re_reads_of_a_table_do_not_pile_up_and_the_first_that_has_begun_goes_on() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5, snapshot=False),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge=5, snapshot=False),))
     for version in range(2, 8):
         reread(journal, version)
         (newest,) = turn(journal)
@@ -285,7 +285,7 @@ def join(journal: Journal) -> bool:
     if due:
         version = journal.state.tables[1].schema.version + 1
         schema = table_schema(1).model_copy(update={"version": version})
-        added = TableAdded(table=schema, edge_xid=5, snapshot=False, resync=due[1])
+        added = TableAdded(table=schema, edge=5, snapshot=False, resync=due[1])
         journal.plain(events=(TableRemoved(table_id=1, reason="resync"), added))
     return bool(due)
 
@@ -294,7 +294,7 @@ def test_two_resyncs_of_a_table_are_served_by_one_beginning() -> None:
     """They used to undo each other at every look until one could begin."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge_xid=5, snapshot=False),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge=5, snapshot=False),))
     for name in ("r1", "r2"):
         journal.plain(events=(SnapshotPlanned(snapshot_id=name, request=name, tables=(1,), resync=True),))
     assert [join(journal) for _ in range(3)] == [True, False, False]

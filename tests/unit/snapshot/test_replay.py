@@ -124,11 +124,11 @@ def table_with(*versions: tuple[int, int, str]) -> TableLog:
     schemas = tuple(
         LoggedSchema(record=record, after_seq=after, table=TableSchema(
             table_id=7, schema_name="s", table_name="t", version=number,
-            columns=tuple(Column(name=name, attnum=ord(name), source_type="int", type="int32") for name in names),
+            columns=tuple(Column(name=name, id=ord(name), source_type="int", type="int32") for name in names),
         ))
         for number, (record, after, names) in enumerate(versions, 1)
     )  # fmt: skip
-    return TableLog(table_id=7, added_record=1, edge_xid=1, initial_snapshot=True, schemas=schemas)
+    return TableLog(table_id=7, added_record=1, edge=1, initial_snapshot=True, schemas=schemas)
 
 
 def test_a_chunk_sees_what_came_before_the_column_that_it_has() -> None:

@@ -180,7 +180,7 @@ def _kept(name: str, options: TableOptions | None) -> bool:
 def _record(column: CatalogColumn) -> Column:
     return Column(
         name=column.name,
-        attnum=column.attnum,
+        id=column.attnum,
         source_type=column.source_type,
         type=column.logical,
         nullable=column.nullable,

@@ -111,14 +111,14 @@ def check_filter(connection: Connection, table: PgTable, where: str | None) -> N
         connection.execute(bare, binary=True)
 
 
-def edge_passed(connection: Connection, edge_xid: int) -> str | None:
+def edge_passed(connection: Connection, edge: int) -> str | None:
     """None: every transaction older than the edge has ended, chunks may be read. Else who stands in the way.
 
-    `pg_snapshot_xmin(now) > edge_xid`: what older transactions wrote before capture began is not in the log, so every
+    `pg_snapshot_xmin(now) > edge`: what older transactions wrote before capture began is not in the log, so every
     chunk must see it.
     """
     with source_errors("looking for transactions older than capture's start"):
-        row = connection.execute(_OLDEST, (edge_xid,)).fetchone()
+        row = connection.execute(_OLDEST, (edge,)).fetchone()
     if row is None:
         return None
     xid, prepared, pid, who, age, state = row

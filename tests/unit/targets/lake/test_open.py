@@ -72,4 +72,4 @@ def test_a_former_table_that_lies_where_another_s_folder_is_now_is_refused_and_n
 def _table(name: str) -> TableLog:
     schema = table_schema(1).model_copy(update={"table_name": name})
     logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    return TableLog(table_id=1, added_record=1, edge_xid=1, initial_snapshot=False, schemas=(logged,))
+    return TableLog(table_id=1, added_record=1, edge=1, initial_snapshot=False, schemas=(logged,))

@@ -233,7 +233,7 @@ class CatalogPoll:
         schema = table.schema.model_copy(update={"version": version})
         initial = self._place.replicator.spec.snapshot.initial or self._begins_again(table)
         wanted = initial and table.stop is None and resync is None
-        events: list[Event] = [TableAdded(table=schema, edge_xid=edge, snapshot=wanted, resync=resync)]
+        events: list[Event] = [TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync)]
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)
             events.append(stopped(table.oid, last_seq, table.stop))
@@ -322,7 +322,7 @@ class CatalogPoll:
         # Where no ALTER kept writers and chunks apart, rows from behind the change lie before this place: the chunks
         # must see them.
         edge = look.edge if reasons or difference.older else None
-        return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge_xid=edge), *recorded]
+        return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge=edge), *recorded]
 
     def _reasons(self, before: TableLog, now: PgTable, look: Look) -> list[str]:
         """Why rows must be read again; none: they need not."""

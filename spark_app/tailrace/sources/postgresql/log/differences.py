@@ -120,10 +120,10 @@ def schema_parts(schema: TableSchema) -> Parts:
     """What the journal knows of the columns without a fingerprint."""
     return {
         "name": {"": schema.name},
-        "column": {str(c.attnum): c.name for c in schema.columns},
-        "type": {str(c.attnum): c.source_type for c in schema.columns},
-        "copied as": {str(c.attnum): c.type for c in schema.columns},
-        "key": {str(c.attnum): str(c.key) for c in schema.columns if c.key is not None},
+        "column": {str(c.id): c.name for c in schema.columns},
+        "type": {str(c.id): c.source_type for c in schema.columns},
+        "copied as": {str(c.id): c.type for c in schema.columns},
+        "key": {str(c.id): str(c.key) for c in schema.columns if c.key is not None},
     }
 
 
@@ -133,5 +133,5 @@ def first_stop(schema: TableSchema, now: TableSchema) -> TableStop | None:
     if not found:
         return None
     first = min(found, key=lambda d: (DIFFERENCES.index(d.rule), int(d.item or 0)))
-    names = {str(c.attnum): c.name for c in (*now.columns, *schema.columns)}
+    names = {str(c.id): c.name for c in (*now.columns, *schema.columns)}
     return first.rule.error(schema.name, first.text(schema.name, names), STOP_FIX)

@@ -174,7 +174,7 @@ def _published_otherwise(schema: TableSchema, sent: Sequence[str], names: Mappin
     there = {**now.names, **now.stored}
     rest = iter([there[number] for number in sorted(there)])
     in_order = all(name in rest for name in sent)
-    return len(sent) != len(names) and in_order and all(there.get(c.attnum) == c.name for c in schema.columns)
+    return len(sent) != len(names) and in_order and all(there.get(c.id) == c.name for c in schema.columns)
 
 
 def check_places(schema: TableSchema, sent: Sequence[str], names: Mapping[int, str], alive: Collection[int]) -> None:
@@ -186,17 +186,17 @@ def check_places(schema: TableSchema, sent: Sequence[str], names: Mapping[int, s
     been dropped since, a place proves less, and the names before it must be the known ones.
     """
     places = {name: place for place, name in enumerate(sent)}
-    known = sorted(schema.columns, key=lambda c: c.attnum)
+    known = sorted(schema.columns, key=lambda c: c.id)
     for before, after in pairwise(known):
         if places[before.name] > places[after.name]:
             raise _exchanged(schema.name, after.name)
     for column in known:
         place = places[column.name]
-        earlier = {n: name for n, name in names.items() if n < column.attnum}
+        earlier = {n: name for n, name in names.items() if n < column.id}
         if not names:
-            fits = place < column.attnum
+            fits = place < column.id
         elif (least := sum(n in alive for n in earlier)) == len(earlier):
-            fits = place == least or column.attnum not in names
+            fits = place == least or column.id not in names
         else:
             fits = place >= least and set(sent[:place]) <= set(earlier.values())
         if not fits:
@@ -216,7 +216,7 @@ def compare(
     included; what bears such a number is new to us, but its rows are not, and the log has never carried their
     values."""
     name = schema.name
-    known = {c.attnum: c for c in schema.columns}
+    known = {c.id: c for c in schema.columns}
     if only is None:
         stop = now.stop if now.name == name and now.stop is not None else first_stop(schema, now.schema)
         if stop is not None:
@@ -231,8 +231,8 @@ def compare(
     if any(c.key is not None for c in added):
         what = f"the key of {name} now contains the new column {next(c.name for c in added if c.key is not None)!r}"
         return ColumnChanges(stop=SchemaChangeUnsupported(name, what, STOP_FIX))
-    by_attnum = {c.attnum: c for c in now.schema.columns}
-    columns = (*schema.columns, *(by_attnum[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
+    by_number = {c.id: c for c in now.schema.columns}
+    columns = (*schema.columns, *(by_number[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
     evolved = schema.model_copy(update={"version": schema.version + 1, "columns": columns})
     clash = reserved(evolved)
     if clash is not None:
@@ -245,7 +245,7 @@ def _renamed_since(schema: TableSchema, now: PgTable, new: set[str]) -> bool:
     """The stream brings a new column that the catalog no longer has, and the catalog has another that the stream does
     not bring yet: it may be the same one, renamed since, and its values until then must be read again. Where the
     catalog has no other, the column was dropped and nothing is missed."""
-    known = {c.attnum for c in schema.columns}
+    known = {c.id for c in schema.columns}
     return not new <= {c.name for c in now.columns} and any(
         c.attnum not in known and c.name not in new for c in now.columns
     )

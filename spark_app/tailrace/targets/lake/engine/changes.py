@@ -101,11 +101,11 @@ def _unpacked(work: PartInput, segment: Segment) -> int:
 def key_names(work: PartInput, segment: Segment) -> list[str]:
     """The key columns as the segment calls them."""
     version = work.slice.versions[segment.schema_version]
-    return [_name_of(version, column.attnum) for column in work.layout.schema.key_columns]
+    return [_name_of(version, column.id) for column in work.layout.schema.key_columns]
 
 
-def _name_of(version: TableSchema, attnum: int) -> str:
-    return next(column.name for column in version.columns if column.attnum == attnum)
+def _name_of(version: TableSchema, column_id: int) -> str:
+    return next(column.name for column in version.columns if column.id == column_id)
 
 
 def first_needed(work: PartInput) -> int:
@@ -139,11 +139,11 @@ def _own(work: PartInput, part: int, first: int) -> Iterator[Block]:
 def _promoted(work: PartInput, kept: list[Block]) -> Changes:
     target = work.layout.schema
     columns = [
-        pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.attnum).chunks],
+        pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.id).chunks],
                          work.layout.fields[column.name].type)
         for column in target.columns
     ]  # fmt: skip
-    masks = {place: [_unchanged(block, work, c.attnum) for block in kept] for place, c in enumerate(target.columns)}
+    masks = {place: [_unchanged(block, work, c.id) for block in kept] for place, c in enumerate(target.columns)}
     return Changes(
         np.concatenate([np.empty(0, np.int64), *(block.seq for block in kept)]),
         np.concatenate([np.empty(0, np.int64), *(block.op for block in kept)]),
@@ -153,19 +153,19 @@ def _promoted(work: PartInput, kept: list[Block]) -> Changes:
     )
 
 
-def _column(block: Block, work: PartInput, attnum: int) -> pa.ChunkedArray:
+def _column(block: Block, work: PartInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
-    kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.attnum == attnum)
+    kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]
-    name = next((column.name for column in version.columns if column.attnum == attnum), None)
+    name = next((column.name for column in version.columns if column.id == column_id), None)
     rows = len(block.seq)
     return block.table[name].cast(kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
 
 
-def _unchanged(block: Block, work: PartInput, attnum: int) -> Mask:
+def _unchanged(block: Block, work: PartInput, column_id: int) -> Mask:
     """Rows that do not carry the column; an update from before the column was added says nothing about it."""
     version = work.slice.versions[block.segment.schema_version]
-    place = next((at for at, column in enumerate(version.columns) if column.attnum == attnum), None)
+    place = next((at for at, column in enumerate(version.columns) if column.id == column_id), None)
     if place is None:
         return np.equal(block.op, UPDATE)
     mask: Mask = np.zeros(len(block.seq), np.bool_)

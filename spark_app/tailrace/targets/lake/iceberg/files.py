@@ -62,9 +62,9 @@ def data_file(doc: Mapping[str, Any], keys: tuple[Column, ...], columns: Columns
 
 def _bound(doc: Mapping[str, Any], side: str, column: Column, columns: Columns) -> object | None:
     bounds = doc.get(side)
-    if not bounds or columns.ids[column.attnum] not in bounds["keys"]:
+    if not bounds or columns.ids[column.id] not in bounds["keys"]:
         return None
-    return bound(column.type, bytes.fromhex(bounds["values"][bounds["keys"].index(columns.ids[column.attnum])]))
+    return bound(column.type, bytes.fromhex(bounds["values"][bounds["keys"].index(columns.ids[column.id])]))
 
 
 def vector_of(table: str, doc: Mapping[str, Any]) -> Vector:

@@ -70,6 +70,6 @@ def _columns(java: Java, transaction: Any, name: str, schema: TableSchema) -> Co
             names.add(column.name)
         transaction.updateSchema().setIdentifierFields(names).commit()
     after = iceberg_schema.present_fields(java.iceberg.SchemaParser.toJson(transaction.table().schema()))
-    if {f.name: f.id for f in after} != {c.name: columns.ids[c.attnum] for c in schema.columns}:
+    if {f.name: f.id for f in after} != {c.name: columns.ids[c.id] for c in schema.columns}:
         raise Conflict(f"{name}: the new columns got other field ids than foreseen", "The table is read again.")
     return columns

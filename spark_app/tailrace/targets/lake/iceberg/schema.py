@@ -1,6 +1,6 @@
 """Source schema versions as Iceberg schemas: field ids, evolution steps, bounds of data files. Pure.
 
-A source column's identity is its catalog number (attnum); the table property `tailrace.columns` keeps the field id of
+A source column's identity is its `Column.id`; the table property `tailrace.columns` keeps the field id of
 every number ever seen. So a rename keeps its data, and a column dropped and added again under one name is a new one.
 """
 
@@ -44,7 +44,7 @@ def iceberg_type(logical: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which schema version the table has; field id and physical name of each attnum ever seen.
+    """Which schema version the table has; field id and physical name of each column ever seen.
 
     The physical name, in Parquet files, never changes: rows are read back from files of all ages by it.
     """
@@ -54,29 +54,29 @@ class Columns:
     names: Mapping[int, str]
 
     def to_json(self) -> str:
-        fields = {str(attnum): [id_, self.names[attnum]] for attnum, id_ in self.ids.items()}
+        fields = {str(column_id): [id_, self.names[column_id]] for column_id, id_ in self.ids.items()}
         return json.dumps({"version": self.version, "fields": fields}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> "Columns":
         doc = json.loads(text)
-        fields = {int(attnum): field for attnum, field in doc["fields"].items()}
+        fields = {int(column_id): field for column_id, field in doc["fields"].items()}
         return cls(doc["version"], {a: f[0] for a, f in fields.items()}, {a: f[1] for a, f in fields.items()})
 
     def extended(self, schema: TableSchema, last_id: int) -> "Columns":
         """With ids for new columns, numbered as Iceberg will number them: in order, after the last one used."""
         ids, names = dict(self.ids), dict(self.names)
         for column in schema.columns:
-            if column.attnum not in ids:
+            if column.id not in ids:
                 last_id += 1
-                ids[column.attnum] = last_id
+                ids[column.id] = last_id
                 taken = column.name in names.values()
-                names[column.attnum] = f"{column.name}_{last_id}" if taken else column.name
+                names[column.id] = f"{column.name}_{last_id}" if taken else column.name
         return Columns(max(schema.version, self.version), ids, names)
 
     def unlike(self, present: Sequence["Present"]) -> dict[int, str]:
         """Physical name by field id, of the table's fields that are called otherwise there."""
-        physical = {self.ids[attnum]: name for attnum, name in self.names.items()}
+        physical = {self.ids[column_id]: name for column_id, name in self.names.items()}
         return {f.id: physical[f.id] for f in present if f.id in physical and physical[f.id] != f.name}
 
 
@@ -109,7 +109,7 @@ def made_for(columns: Columns, present: Sequence["Present"], schema: TableSchema
     again was written into its predecessor's columns, where the numbers happened to be the same."""
     fields = {field.id: (field.name, field.type.replace(" ", "")) for field in present}
     for column in schema.columns:
-        id_ = columns.ids.get(column.attnum)
+        id_ = columns.ids.get(column.id)
         if id_ is None:
             continue
         if fields.get(id_) != (column.name, iceberg_type(column.type).replace(" ", "")):
@@ -137,7 +137,7 @@ def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Sche
     if known.ids != columns.ids and schema.version <= columns.version:
         raise Retry(f"{schema.name} version {schema.version} has a column that version {columns.version} does not know")
     return pa.schema(
-        [physical_field(known.names[c.attnum], c.type, known.ids[c.attnum], c.key is None) for c in schema.columns]
+        [physical_field(known.names[c.id], c.type, known.ids[c.id], c.key is None) for c in schema.columns]
     )
 
 
@@ -164,17 +164,17 @@ class Step:
 def evolution(table: str, present: Sequence[Present], columns: Columns, wanted: TableSchema) -> list[Step]:
     """Steps from the table's fields to `wanted`. Drops come first, additions last: a dropped name can be used again."""
     by_id = {field.id: field for field in present}
-    by_attnum = {attnum: by_id[id_] for attnum, id_ in columns.ids.items() if id_ in by_id}
-    kept = {column.attnum for column in wanted.columns}
+    by_column = {column_id: by_id[id_] for column_id, id_ in columns.ids.items() if id_ in by_id}
+    kept = {column.id for column in wanted.columns}
     drops, changes, additions = [], [], []
-    for attnum, field in by_attnum.items():
-        if attnum not in kept:
+    for column_id, field in by_column.items():
+        if column_id not in kept:
             if field.required:
                 raise _unsupported(table, f"key column {field.name} was dropped")
             drops.append(Step("deleteColumn", field.name))
     for column in wanted.columns:
-        if column.attnum in by_attnum:
-            changes += _changed(table, column, by_attnum[column.attnum])
+        if column.id in by_column:
+            changes += _changed(table, column, by_column[column.id])
         elif column.key is not None:
             raise _unsupported(table, f"column {column.name} was added to the key")
         else:

@@ -262,11 +262,11 @@ class IcebergTable:
         after = iceberg_schema.present_fields(evolve(transaction, self._java, steps))
         ids = {field.name: field.id for field in after}
         for column in wanted.columns:
-            if ids.get(column.name) != columns.ids[column.attnum]:
+            if ids.get(column.name) != columns.ids[column.id]:
                 # Somebody else changed the schema; our files already carry the ids foreseen.
                 raise Conflict(
                     f"{self.name}: column {column.name} got field id {ids.get(column.name)}, "
-                    f"foreseen was {columns.ids[column.attnum]}",
+                    f"foreseen was {columns.ids[column.id]}",
                     "The table is read again and the batch written again.",
                 )
         return columns, max([base.last_id, *ids.values()])

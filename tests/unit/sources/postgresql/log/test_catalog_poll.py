@@ -46,7 +46,7 @@ ORIGIN = Origin(
 
 
 def schema(table_id: int, name: str) -> TableSchema:
-    key = Column(name="id", attnum=1, source_type="text", type="string", key=0)
+    key = Column(name="id", id=1, source_type="text", type="string", key=0)
     return TableSchema(table_id=table_id, schema_name="public", table_name=name, version=1, columns=(key,))
 
 
@@ -249,7 +249,7 @@ def test_other_files_without_a_truncate_call_for_a_re_read_also_after_a_stop(
     world.poll.poll()
     world.marker_returns()
     assert world.rereads() == ["public.a"]
-    assert world.journal.state.tables[1].edge_xid == 10, "commits that are logged and not visible yet are waited for"
+    assert world.journal.state.tables[1].edge == 10, "commits that are logged and not visible yet are waited for"
     world.start()
     marked = len(world.emitted)
     world.poll.poll()

@@ -30,7 +30,7 @@ def schema(number_type: str = "int32") -> TableSchema:
         table_name="t",
         version=1,
         columns=tuple(
-            Column(name=n, attnum=i, source_type="text", type=number_type if n == "a" else "string", key=k)
+            Column(name=n, id=i, source_type="text", type=number_type if n == "a" else "string", key=k)
             for i, (n, k) in enumerate([("id", 0), ("a", None), ("b", None)], 1)
         ),
     )

@@ -52,8 +52,8 @@ def test_texts_name_people_s_words_and_not_transactions() -> None:
 
 
 def test_the_first_column_that_cannot_be_followed_stops_the_table() -> None:
-    before = schema(*(Column(name=n, attnum=i, source_type="int", type="int32") for i, n in enumerate("abc", 1)))
-    now = schema(Column(name="a", attnum=1, source_type="text", type="string"), before.columns[2])
+    before = schema(*(Column(name=n, id=i, source_type="int", type="int32") for i, n in enumerate("abc", 1)))
+    now = schema(Column(name="a", id=1, source_type="text", type="string"), before.columns[2])
     stop = first_stop(before, now)
     assert isinstance(stop, SchemaChangeUnsupported)
     assert stop.message == "column 'b' of s.t was dropped"

@@ -17,7 +17,7 @@ Names = dict[int, str]
 
 
 def schema(names: Names, copied: Sequence[int]) -> TableSchema:
-    columns = tuple(Column(name=names[n], attnum=n, source_type="text", type="string") for n in copied)
+    columns = tuple(Column(name=names[n], id=n, source_type="text", type="string") for n in copied)
     return TableSchema(table_id=1, schema_name="s", table_name="t", version=1, columns=columns)
 
 

@@ -90,7 +90,7 @@ def test_marks_on_a_file_that_is_not_live_or_that_forget_dead_rows_are_refused()
 
 def _table(version: int, *columns: tuple[int, str, str]) -> TableSchema:
     made = tuple(
-        Column(name=name, attnum=attnum, source_type=kind, type=kind, key=0 if attnum == 1 else None)
+        Column(name=name, id=attnum, source_type=kind, type=kind, key=0 if attnum == 1 else None)
         for attnum, name, kind in columns
     )
     return TableSchema(table_id=1, schema_name="s", table_name="t", version=version, columns=made)
