@@ -1,19 +1,14 @@
-"""The apply loop's surroundings in memory: logs of tables, a target and an engine that fail as told."""
+"""The apply loop's surroundings in memory: logs of tables, and targets that fail as told."""
 
 from threading import Barrier
-from typing import Any, cast
+from typing import cast
 
-import pyarrow as pa
-
-from tailrace.batch.applied import FIRST, AppliedState, Generation
+from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.grown import Grown
 from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
-from tailrace.storage.store import NotFound
-from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.model import Commit, DataFile, LakeTable
+from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
 
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
@@ -51,67 +46,52 @@ def log(*tables: TableLog, number: int = 9) -> LogState:
     return LogState(number=number, last_seq=number, origin=origin, tables={t.table_id: t for t in tables})
 
 
-class Target:
-    """A `LakeTable` that remembers its commits and fails as told."""
+class Work:
+    """What several targets do, together."""
 
-    location = "file:///t"
-
-    def __init__(self, *faults: Exception) -> None:
-        self.commits: list[Commit] = []
-        self.faults = list(faults)
-        self.opened = 0
-        self.expired: list[tuple[float, bool]] = []
-        self.swept: list[float] = []
-
-    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
-        self.opened += 1
-        return self.commits[-1].applied if self.commits else AppliedState(log_id)
-
-    def refresh(self) -> AppliedState:
-        return self.ensure(cast(Any, None), "")
-
-    def files(self) -> list[DataFile]:
-        return []
-
-    def commit(self, change: Commit) -> None:
-        if self.faults:
-            raise self.faults.pop(0)
-        self.commits.append(change)
-
-    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
-        return pa.schema([pa.field("c1", pa.int64())])
-
-    def expire(self, older_than: float, chunks: KeptChunks) -> bool:
-        self.expired.append((older_than, chunks.reading))
-        return True
-
-    def sweep(self, older_than: float, chunks: KeptChunks) -> int:
-        self.swept.append(older_than)
-        return 0
-
-
-class Engine:
-    def __init__(self, missing: tuple[ChunkRegistered, ...] = (), fault: Exception | None = None) -> None:
+    def __init__(self, missing: tuple[ChunkRegistered, ...] = ()) -> None:
         self.missing = missing
-        self.fault = fault or NotFound("file:///c")
+        """Chunks whose files are gone."""
         self.slices: list[TableSlice] = []
-        self.compacted: list[AppliedState] = []
+        self.tidied: list[AppliedState] = []
         self.together: Barrier | None = None
 
-    def build(self, part: TableSlice, target: LakeTable, layout: Layout) -> Commit:
-        if set(self.missing) & set(part.chunks):
-            raise self.fault
-        if self.together is not None:
-            self.together.wait(5)
-        self.slices.append(part)
-        return Commit(AppliedState("log", part.through_seq, part.through_record, frozenset(), 1, part.table_id))
+    def tidy(self, applied: AppliedState) -> None:
+        self.tidied.append(applied)
 
-    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
-        return self.missing
 
-    def compact(self, target: LakeTable, layout: Layout, applied: AppliedState) -> int:
-        self.compacted.append(applied)
-        return 0
+class Target:
+    """A `TargetTable` that remembers what it has applied and fails as told."""
+
+    def __init__(self, *faults: Exception, work: Work | None = None) -> None:
+        self.faults = list(faults)
+        self.work = work or Work()
+        self.applied: list[AppliedState] = []
+        self.opened = 0
+        self.tidied: list[tuple[float, bool]] = []
+        """When, and whether a snapshot was under way."""
+
+    def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
+        self.opened += 1
+        return self.applied[-1] if self.applied else AppliedState(log_id)
+
+    def apply(self, part: TableSlice) -> AppliedState:
+        if lost := set(self.work.missing) & set(part.chunks):
+            raise ChunkLost("chunk files are gone", "", tuple(lost))
+        if self.work.together is not None:
+            self.work.together.wait(5)
+        self.work.slices.append(part)
+        if self.faults:
+            raise self.faults.pop(0)
+        self.applied.append(AppliedState("log", part.through_seq, part.through_record, frozenset(), 1, part.table_id))
+        return self.applied[-1]
+
+    def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
+        return cast(ChunkWriter, None)
+
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        self.work.tidy(applied)
+        self.tidied.append((now, needed.reading))
 
 
 class Journal:

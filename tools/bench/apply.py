@@ -8,6 +8,7 @@ Iceberg no redistribution of written rows and a hash join.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.contract.resources import Target
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable
+from tailrace.targets.lake.engine.spread import spread
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import Commit, LakeTable
-from tailrace.targets.lake.open import LakeEngine
+from tailrace.targets.lake.model import Commit, FormatTable
+from tailrace.targets.lake.table import LakeTable
 
 from .measure import Result, Watch
 from .session import ICEBERG
@@ -77,7 +79,7 @@ class Side:
     """One format: Tailrace's table and the copy that MERGE works on."""
 
     format: str
-    table: LakeTable
+    table: FormatTable
     ours: str
     """As Spark's SQL names it."""
     copy: str
@@ -148,8 +150,7 @@ class Bench:
         )  # fmt: skip
 
     def mark(self, side: Side, part: TableSlice) -> None:
-        engine = LakeEngine(self.spark, self.log, self.lake)
-        side.table.commit(engine.build(part, side.table, self.layout(side)))
+        LakeTable(side.table, self.log, self.lake, partial(spread, self.spark)).apply(part)
 
     def merge(self, side: Side, part: TableSlice) -> None:
         (segment,) = part.segments

@@ -19,6 +19,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.reading.task import ChunkTask, perform
 from tailrace.sources.api import KeyRange
 from tailrace.storage.store import Storage
+from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.files.layout import Layout, physical_field
 
 from . import source
@@ -37,13 +38,10 @@ def tasks(replicator: Replicator, folder: Path, rows: int) -> list[ChunkTask]:
         (table,) = session.tables(replicator.spec.tables, ())
     schema = table.schema
     layout = Layout(schema, pa.schema([physical_field(f"c{c.id}", c.type, c.id) for c in schema.columns]))
-    storage, location = Storage.open(replicator.spec.target), (folder / "chunks").as_uri()
+    writer = LakeChunkWriter(layout, (folder / "chunks").as_uri(), Storage.open(replicator.spec.target))
     ends = [*range(CHUNK_ROWS, rows, CHUNK_ROWS), rows]
     parts = [KeyRange((str(low),), (str(high),)) for low, high in zip([0, *ends], ends, strict=False)]
-    return [
-        ChunkTask(opened.reader(), table, part, None, layout, storage, location, "bench", number)
-        for number, part in enumerate(parts)
-    ]
+    return [ChunkTask(opened.reader(), table, part, None, writer, "bench", number) for number, part in enumerate(parts)]
 
 
 def read(task: ChunkTask) -> int:

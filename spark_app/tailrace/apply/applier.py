@@ -17,7 +17,7 @@ from threading import Lock
 
 from tailrace import foreign, privacy
 from tailrace.apply.progress import Progress, TableProgress
-from tailrace.apply.table_worker import ChunkLost, TableWorker
+from tailrace.apply.table_worker import TableWorker
 from tailrace.batch.slice import last_record
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.shared_journal import SharedJournal
@@ -25,6 +25,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract.status import Fault
 from tailrace.errors import MAKE_ROOM, CorruptLog, Fenced, LogTrimmed, Stop, StorageFull, TableStop, TailraceError
 from tailrace.snapshot.planner import still_needed
+from tailrace.targets.api import ChunkLost
 
 log = logging.getLogger(__name__)
 

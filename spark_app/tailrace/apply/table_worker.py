@@ -12,7 +12,6 @@ from heapq import merge
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from threading import RLock
-from typing import Protocol
 
 from tailrace.apply.progress import Progress, TableProgress, add
 from tailrace.batch.applied import AppliedState, Generation
@@ -20,19 +19,11 @@ from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Counters
-from tailrace.errors import Retry
-from tailrace.seams import seam
 from tailrace.snapshot.planner import made_up
-from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks, names_of
-from tailrace.targets.lake.model import Commit, LakeTable
+from tailrace.targets.api import ChunkWriter, NeededChunks, TargetTable
 
 log = logging.getLogger(__name__)
 
-SWEEP_RECORDS = 20_000
-"""Records of the log after which a changed table's folder is listed for files that nobody names: hours when busy."""
-SWEEP_SECONDS = 24 * 3600.0
-"""The same by time, for tables that rarely change."""
 MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
 MAX_BYTES = 128 << 20
@@ -43,52 +34,20 @@ MAX_CHUNKS = 400
 """The same for their files: each is looked at before it is adopted."""
 
 
-READ_AGAIN = "They are read again."
-
-
-class Engine(Protocol):
-    """`engine.build` and `lake.files.compact`, with the storages and sessions that they need."""
-
-    def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
-        """A slice becomes one commit."""
-        ...
-
-    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
-        """The chunks that the slice needs and whose file is gone."""
-        ...
-
-    def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
-        """Rewrite files if it is worth it; the number of files replaced."""
-        ...
-
-
-class ChunkLost(Retry):
-    """Files of registered chunks are gone (a clean-up of the table's folder took them): they are read again."""
-
-    def __init__(self, message: str, fix: str = "", chunks: tuple[ChunkRegistered, ...] = ()) -> None:
-        super().__init__(message, fix)
-        self.chunks = chunks
-
-
 class TableWorker:
-    """`table` is the target; the worker opens it."""
+    """`target` is the table's copy; the worker opens it."""
 
-    def __init__(
-        self, table_id: int, table: LakeTable, engine: Engine, progress: Progress, generation: int = 0
-    ) -> None:
+    def __init__(self, table_id: int, target: TargetTable, progress: Progress, generation: int = 0) -> None:
         self.table_id = table_id
         self.generation = generation
         """Of the journal's table that this worker brings forward; it is over with it."""
-        self.table = table
-        self._engine = engine
+        self._target = target
         self._progress = progress
         self._lock = RLock()
         self._applied: AppliedState | None = None
         self.found_record: int | None = None
         """The applied record of the target when this worker first opened it; None: it has not yet."""
-        self._layouts: dict[int, Layout] = {}
-        self._swept: tuple[int, float] | None = None
-        """Part of the log and time of the last sweep."""
+        self._writers: dict[int, ChunkWriter] = {}
 
     def advance(self, state: LogState, through: int) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
@@ -114,19 +73,19 @@ class TableWorker:
         applied = self._applied
         return applied is not None and applied.gap is None
 
-    def layout(self, schema: TableSchema) -> Layout | None:
-        """How chunk files of this schema version must look; None: the target is not open, or does not have this
-        version yet (its columns' ids are known only once it does). Waits for no batch once it is known."""
-        known, applied = self._layouts.get(schema.version), self._applied
+    def chunk_writer(self, schema: TableSchema) -> ChunkWriter | None:
+        """For chunks of this schema version; None: the target is not open, or does not have this version yet (its
+        columns' ids are known only once it does). Waits for no batch once it is known."""
+        known, applied = self._writers.get(schema.version), self._applied
         if known is not None or applied is None or schema.version > applied.schema_version:
             return known
         with self._lock:
             if self._applied is None:
                 return None
-            return self._layouts.setdefault(schema.version, Layout(schema, self.table.arrow_schema(schema)))
+            return self._writers.setdefault(schema.version, self._target.chunk_writer(schema))
 
     def tidy(self, state: LogState, now: float) -> None:
-        """Compact the table and forget old versions if it is worth it; only between batches."""
+        """Upkeep of the target; only between batches."""
         with self._lock:
             applied, log_table = self._applied, state.tables.get(self.table_id)
             if log_table is None or log_table.generation != self.generation:
@@ -134,33 +93,12 @@ class TableWorker:
             schemas = {logged.table.version: logged.table for logged in log_table.schemas}
             if applied is None or applied.schema_version not in schemas:
                 return  # not open, or the table has come back with a version that the target lacks
-            schema = schemas[applied.schema_version]
-            chunks = kept_chunks(log_table, state, applied)
             try:
-                files = self._engine.compact(self.table, Layout(schema, self.table.arrow_schema(schema)), applied)
-                forgot = self.table.expire(now - HISTORY_SECONDS, chunks)
-                swept = self._sweep(applied, now, chunks)
+                needed = needed_chunks(log_table, state, applied)
+                self._target.tidy(schemas[applied.schema_version], applied, needed, now)
             except BaseException:
                 self._applied = None
                 raise
-            if files:
-                log.info("compacted %d files", files, extra={"table": log_table.schema.name})
-            if forgot:
-                log.debug("expired versions older than %d s", HISTORY_SECONDS, extra={"table": log_table.schema.name})
-            if swept:
-                log.info("deleted %d files that no version needs", swept, extra={"table": log_table.schema.name})
-
-    def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
-        """Now and then; tables that are opened together take turns by their ids."""
-        turn = (self.table_id * 7919) % 1000 / 1000
-        part = int(applied.applied_record / SWEEP_RECORDS + turn)
-        if self._swept is None:
-            self._swept = (part, now - SWEEP_SECONDS + HISTORY_SECONDS * (1 + turn))
-        before, when = self._swept
-        if part == before and now - when < SWEEP_SECONDS:
-            return 0
-        self._swept = (part, now)
-        return self.table.sweep(now - HISTORY_SECONDS, chunks)
 
     def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
         applied = self._applied or self._open(state, log_table)
@@ -171,46 +109,17 @@ class TableWorker:
         end = batch_end(log_table, covered, through)
         part = without_lost(state, cut(state, self.table_id, applied, end))
         if part is not None:
-            layout = Layout(part.schema, self.table.arrow_schema(part.schema))
-            self._check_layouts(part)
-            change = self._build(part, layout)
-            seam("apply.before-commit")
-            self.table.commit(change)
-            # Dying here loses nothing: A and R moved with the data; status and retention hear of it next time.
-            seam("apply.after-commit")
-            applied = self._applied = change.applied
+            applied = self._applied = self._target.apply(part)
             log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
         self._put(applied, end, Counters() if part is None else counted(part))
         return end < through
 
-    def _check_layouts(self, part: TableSlice) -> None:
-        """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made
-        again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
-        asked = {chunk.schema_version for chunk in part.chunks if chunk.path is not None and chunk.layout}
-        schemas = {version: part.versions[version] for version in asked}
-        digests = {v: Layout(s, self.table.arrow_schema(s)).digest for v, s in schemas.items()}
-        written = (c for c in part.chunks if c.schema_version in asked and c.path is not None and c.layout)
-        strange = tuple(c for c in written if c.layout != digests[c.schema_version])
-        if strange:
-            names = ", ".join(str(chunk.path) for chunk in strange)
-            raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
-
-    def _build(self, part: TableSlice, layout: Layout) -> Commit:
-        try:
-            return self._engine.build(part, self.table, layout)
-        except Exception as error:  # Spark's own, if a task met the missing file
-            lost = self._engine.lost(part)
-            if not lost:
-                raise
-            names = ", ".join(str(chunk.path) for chunk in lost)
-            raise ChunkLost(f"chunk files are gone: {names}", READ_AGAIN, lost) from error
-
     def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
         assert state.origin is not None
         first = log_table.schemas[0].table
-        self._layouts = {}
+        self._writers = {}
         generation = Generation(log_table.generation, log_table.begin_seq)
-        applied = self.table.ensure(first, state.origin.log_id, generation)
+        applied = self._target.open(first, state.origin.log_id, generation)
         # A target from before generations were counted hears of its own with the next commit.
         self._applied = replace(applied, generation=generation.number)
         if self.found_record is None:
@@ -237,14 +146,12 @@ def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bo
     return running or any(finish.record > applied.applied_record for finish in table.finishes)
 
 
-def kept_chunks(table: TableLog, state: LogState, applied: AppliedState) -> KeptChunks:
-    """Chunk files that the table's clean-up must leave alone: those that a batch will still adopt, and all of them
-    until the target holds the end of their snapshot, which reads their keys once more."""
+def needed_chunks(table: TableLog, state: LogState, applied: AppliedState) -> NeededChunks:
+    """Chunks that the target's upkeep must leave alone: those that a batch will still take, and all of them until the
+    target holds the end of their snapshot, which reads their keys once more."""
     named = [*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)]
     paths = (logged.chunk.path for logged in named)
-    return KeptChunks(
-        frozenset(names_of(path for path in paths if path is not None)), snapshot_open(table, state, applied)
-    )
+    return NeededChunks(frozenset(path for path in paths if path is not None), snapshot_open(table, state, applied))
 
 
 def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.stream import ApplyStream
@@ -31,8 +32,7 @@ from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.sources.api import Source
 from tailrace.storage.store import Storage
-from tailrace.targets.lake import open as targets
-from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.api import ChunkWriter
 
 log = logging.getLogger(__name__)
 
@@ -151,15 +151,13 @@ def parts(
 ) -> Parts:
     """All that needs the session and the journal."""
     spec, folder = settings.replicator.spec, settings.folder
-    lake = Storage.open(spec.target)
-    engine = targets.LakeEngine(spark, Storage.open(spec.storage), lake)
     ownership = Ownership(journal, lambda: _claimed(folder.socket))
-    open_table = targets.opener(spec, spark, lake, ownership.check)
+    target = targets.open(spec.target).tables(spark, Storage.open(spec.storage), ownership.check)
     retry = seconds(spec.retry.time)
     applier = Applier(
         journal,
         progress,
-        lambda table: TableWorker(table.table_id, open_table(table), engine, progress, table.generation),
+        lambda table: TableWorker(table.table_id, target(table), progress, table.generation),
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
         retry_seconds=retry,
     )
@@ -168,11 +166,10 @@ def parts(
     tools = Tools(
         source=source.bound_to(origin),
         options=spec.options,
-        storage=lake,
         socket=folder.socket,
         spark=spark,
         journal=journal,
-        layouts=lambda table_id, schema: _layout(applier, table_id, schema),
+        writers=lambda table_id, schema: _writer(applier, table_id, schema),
         lost=applier.lost_chunks,
         opened=lambda table_id: (worker := applier.worker(table_id)) is not None and worker.opened,
     )
@@ -186,7 +183,6 @@ def parts(
     return Parts(capture, applier, runner, stream, journal, spark)
 
 
-def _layout(applier: Applier, table_id: int, schema: TableSchema) -> tuple[Layout, str] | None:
+def _writer(applier: Applier, table_id: int, schema: TableSchema) -> ChunkWriter | None:
     worker = applier.worker(table_id)
-    layout = worker.layout(schema) if worker is not None else None
-    return None if worker is None or layout is None else (layout, worker.table.location)
+    return None if worker is None else worker.chunk_writer(schema)

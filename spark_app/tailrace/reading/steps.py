@@ -24,14 +24,12 @@ from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.api import KeyList, KeyRange, Session, Source, Table
 from tailrace.sources.patterns import options_of
-from tailrace.storage.store import Storage
-from tailrace.targets.lake.engine.keys import readable
-from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.api import ChunkWriter
 
 log = logging.getLogger(__name__)
 
-Layouts = Callable[[int, TableSchema], tuple[Layout, str] | None]
-"""(table id, schema version) -> layout of its files and the table's location; None: the target is not open yet."""
+ChunkWriters = Callable[[int, TableSchema], ChunkWriter | None]
+"""(table id, schema version) -> what writes its chunks; None: the target is not open yet."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,10 @@ class Tools:
 
     source: Source
     options: Sequence[TableOptions]
-    storage: Storage
     socket: Path
     spark: SparkSession
     journal: SharedJournal
-    layouts: Layouts
+    writers: ChunkWriters
     opened: Callable[[int], bool]
     """Whether the table's target is open; without waiting."""
     lost: Callable[[], Iterable[ChunkRegistered]]
@@ -118,16 +115,13 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
     if known is not None:
         return ChunkFile(known.path, known.rows, known.size, "", known.high, ())
     schema = _version(tools.journal.state.tables[run.table_id], table)
-    found = tools.layouts(run.table_id, schema)
-    if found is None:
+    writer = tools.writers(run.table_id, schema)
+    if writer is None:
         raise Retry(f"the target of {table.name} is not open yet")
-    layout, location = found
     if part.keys is not None:
-        part = replace(part, keys=_keys(tools, table, layout, part.keys))
+        part = replace(part, keys=_keys(tools, table, writer, part.keys))
     asked = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
-    task = ChunkTask(
-        tools.source.reader(), table, asked, run.where, layout, tools.storage, location, run.snapshot_id, part.ordinal
-    )
+    task = ChunkTask(tools.source.reader(), table, asked, run.where, writer, run.snapshot_id, part.ordinal)
     client = CaptureClient(tools.socket)
     try:
         client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
@@ -135,7 +129,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
         file = chunk_task.run(tools.spark, task)
         # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
         seam("snapshot.before-register")
-        _register(client, run, part, file, layout)
+        _register(client, run, part, file, writer)
         seam("snapshot.after-register")
         seconds = time.monotonic() - begun
         extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
@@ -145,15 +139,15 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
         client.close()  # a chunk that is not registered no longer holds the log back
 
 
-def _keys(tools: Tools, table: Table, layout: Layout, asked: Sequence[Key]) -> tuple[Key, ...]:
+def _keys(tools: Tools, table: Table, writer: ChunkWriter, asked: Sequence[Key]) -> tuple[Key, ...]:
     """A list of keys as the log writes them, or what a person wrote would miss the target's rows; without those that
     the target cannot hold."""
     with tools.source.session() as session:
         normal = session.normal_keys(table, asked)
-    return readable(normal, [layout.fields[name].type for name in layout.key])
+    return writer.possible(normal)
 
 
-def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, layout: Layout) -> None:
+def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, writer: ChunkWriter) -> None:
     chunk = ChunkRegistered(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
@@ -164,10 +158,10 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
         path=file.path,
         rows=file.rows,
         size=file.size,
-        schema_version=layout.schema.version,
+        schema_version=writer.schema.version,
         replay_point=0,
         high=file.high,
-        layout=layout.digest,
+        layout=writer.form,
     )
     client.register_chunk(chunk, file.snapshot, file.columns)
 

@@ -1,4 +1,4 @@
-"""What an executor does for one chunk: read it from the source and write it as a file in the target's layout.
+"""What an executor does for one chunk: read it from the source and write it where the target wants it.
 
 Sent by the snapshot runner as a one-task Spark job; everything it needs travels in `ChunkTask`, everything it found
 comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
@@ -6,8 +6,7 @@ comes back in `ChunkFile`. Errors come back as values, so that they keep their n
 
 import queue
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +16,10 @@ from pyspark.sql import SparkSession
 from tailrace import privacy
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
-from tailrace.storage.store import Storage
-from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.files.write import chunk_path, write_file
+from tailrace.targets.api import ChunkWriter
 
 WAITING_BATCHES = 4
-"""Batches read ahead of the Parquet writer."""
+"""Batches read ahead of the writer."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +28,7 @@ class ChunkTask:
     table: Table
     part: KeyRange | KeyList
     where: str | None
-    layout: Layout
-    storage: Storage
-    """Of the target."""
-    location: str
-    """The table's folder, absolute URI."""
+    writer: ChunkWriter
     snapshot_id: str
     ordinal: int
 
@@ -43,7 +36,7 @@ class ChunkTask:
 @dataclass(frozen=True)
 class ChunkFile:
     path: str | None
-    """None: no row was found, no file was written."""
+    """None: no row was found, nothing was written."""
     rows: int
     size: int
     snapshot: str
@@ -77,14 +70,13 @@ class _Feed:
             raise self.error
 
 
-def perform(task: ChunkTask, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> ChunkFile:
-    """Read and write side by side: the file is compressed while the next rows arrive."""
+def perform(task: ChunkTask) -> ChunkFile:
+    """Read and write side by side: rows are compressed while the next ones arrive."""
     feed = _Feed()
     reader = threading.Thread(target=_read, args=(task, feed), name="chunk-read", daemon=True)
     reader.start()
-    path = chunk_path(task.location, task.snapshot_id, task.ordinal, new_id())
     try:
-        written = write_file(task.storage, path, task.layout, feed.tables())
+        written = task.writer.write(task.snapshot_id, task.ordinal, feed.tables())
     finally:
         feed.abandoned.set()
         reader.join()
@@ -92,7 +84,7 @@ def perform(task: ChunkTask, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Ch
     assert found is not None
     if written is None:
         return ChunkFile(None, 0, 0, found.snapshot, found.high, found.columns)
-    return ChunkFile(path, written.file.rows, written.file.size, found.snapshot, found.high, found.columns)
+    return ChunkFile(written.path, written.rows, written.size, found.snapshot, found.high, found.columns)
 
 
 def _read(task: ChunkTask, feed: _Feed) -> None:

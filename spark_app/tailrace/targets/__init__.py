@@ -1,1 +1,11 @@
-"""Target tables."""
+"""Targets, one folder each, behind the protocols of `tailrace.targets.api`. This registry alone knows them."""
+
+from tailrace.contract import resources
+from tailrace.targets.api import Target
+
+
+def open(spec: resources.Target) -> Target:
+    """The target that the manifest names."""
+    from tailrace.targets.lake.target import LakeTarget  # brings both table formats
+
+    return LakeTarget(spec)

@@ -1,6 +1,7 @@
 """Large batches as Spark tasks: the same commit as in the driver, and every file of the log read once."""
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -11,16 +12,15 @@ from pyspark.sql import SparkSession
 
 from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
-from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import ChunkLost, TableWorker
 from tailrace.batch.slice import cut
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.storage.store import Storage
+from tailrace.targets.api import ChunkLost
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.spread import spread
-from tailrace.targets.lake.model import DataFile, LakeTable
-from tailrace.targets.lake.open import LakeEngine
+from tailrace.targets.lake.model import DataFile, FormatTable
+from tailrace.targets.lake.table import LakeTable
 
 # PySpark leaves the socket of an RDD's collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -83,10 +83,10 @@ def test_a_chunk_file_that_only_a_task_misses_is_named(
     assert batch is not None and lost in batch.chunks
     Path(str(lost.path).removeprefix("file://")).unlink()
     storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
-    target = cast(LakeTable, Empty(f"{tmp_path.as_uri()}/table"))
-    worker = TableWorker(TABLE, target, LakeEngine(spark, storage, storage), Progress())
+    empty = cast(FormatTable, Empty(f"{tmp_path.as_uri()}/table"))
+    target = LakeTable(empty, storage, storage, partial(spread, spark))
     with pytest.raises(ChunkLost) as caught:
-        worker._build(batch, layout_of(batch.schema))
+        target._build(batch, layout_of(batch.schema))
     assert isinstance(caught.value.__cause__, PySparkException | Py4JError)
     assert caught.value.chunks == (lost,)
 

@@ -23,7 +23,7 @@ from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import Commit, LakeTable
+from tailrace.targets.lake.model import Commit, FormatTable
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
@@ -44,7 +44,7 @@ class Place:
 
     spark: SparkSession
     storage: Storage
-    open: Callable[[], LakeTable]
+    open: Callable[[], FormatTable]
     sql_name: str
 
     def rows(self) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def place(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -
 
 
 def write(
-    table: LakeTable, place: Place, schema: TableSchema, state: AppliedState, record: int
+    table: FormatTable, place: Place, schema: TableSchema, state: AppliedState, record: int
 ) -> list[dict[str, Any]]:
     """One commit with three rows; what a reader should see of it."""
     layout = Layout(schema, table.arrow_schema(schema))

@@ -1,6 +1,6 @@
 """Target tables without a format for the DDL fuzzer: Parquet files of a folder, everything else in memory.
 
-They keep the contract of `targets.lake.model.LakeTable` as Delta does: columns by name, added and never dropped, one
+They keep the contract of `targets.lake.model.FormatTable` as Delta does: columns by name, added and never dropped, one
 name never with two types. What a commit says is done at once or not at all; the harness may therefore drop everything
 above a table at any time, as a killed driver would. Used by `support.ddl.quick`.
 """
@@ -15,21 +15,20 @@ from pyroaring import BitMap64
 
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.records import TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage.store import Storage
-from tailrace.targets.lake.engine.build import build
-from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.api import NeededChunks
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.model import Commit, DataFile, LakeTable, belongs
+from tailrace.targets.lake.model import Commit, DataFile, belongs
+from tailrace.targets.lake.table import LakeTable
 
 
 @dataclass
 class QuickTable:
-    """A `LakeTable`."""
+    """A `FormatTable`."""
 
     location: str
     access: FolderAccess
@@ -125,19 +124,11 @@ class QuickLake:
         return self.tables[schema, name]
 
 
-class QuickEngine:
-    """`apply.table_worker.Engine` without Spark."""
+class QuickTarget(LakeTable):
+    """A table as apply meets it, without Spark."""
 
-    def __init__(self, log: Storage, lake: QuickLake) -> None:
-        self._log = log
-        self._lake = lake
+    def __init__(self, table: QuickTable, log: Storage) -> None:
+        super().__init__(table, log, table.access, None)
 
-    def build(self, part: TableSlice, table: LakeTable, layout: Layout) -> Commit:
-        files = () if part.clear else tuple(table.files())
-        return build(PartInput(part, layout, self._log, self._lake.access, table.location, files), None)
-
-    def lost(self, part: TableSlice) -> tuple[ChunkRegistered, ...]:
-        return ()
-
-    def compact(self, table: LakeTable, layout: Layout, applied: AppliedState) -> int:
-        return 0
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        """Not here."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 import psycopg
 
 from support.capture import lsn
-from support.ddl.lake import QuickEngine, QuickLake
+from support.ddl.lake import QuickLake, QuickTarget
 from support.ddl.nursery import GATE, LOOKS, Nursery
 from support.postgres import PostgresServer
 from tailrace import sources
@@ -36,7 +36,7 @@ from tailrace.errors import Retry
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.storage.store import NotFound, Storage
-from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.api import ChunkWriter
 
 PATIENCE = 240.0
 """Seconds after which something that must happen counts as never happening."""
@@ -98,19 +98,17 @@ class _Driver:
         spec = quick.replicator.spec
         storage = Storage.open(spec.storage)
         journal, progress = SharedJournal(JournalReader.open(storage)), Progress()
-        engine = QuickEngine(storage, quick.lake)
 
         def worker(table: Any) -> TableWorker:
             first = table.schemas[0].table
-            target = quick.lake.table(first.schema_name, first.table_name)
-            return TableWorker(table.table_id, target, engine, progress, table.generation)
+            target = QuickTarget(quick.lake.table(first.schema_name, first.table_name), storage)
+            return TableWorker(table.table_id, target, progress, table.generation)
 
         applier = Applier(journal, progress, worker, lambda: None, retry_seconds=RETRY_SECONDS, threads=2)
 
-        def layouts(table_id: int, schema: TableSchema) -> tuple[Layout, str] | None:
+        def writers(table_id: int, schema: TableSchema) -> ChunkWriter | None:
             known = applier.worker(table_id)
-            layout = None if known is None else known.layout(schema)
-            return None if known is None or layout is None else (layout, known.table.location)
+            return None if known is None else known.chunk_writer(schema)
 
         def opened(table_id: int) -> bool:
             known = applier.worker(table_id)
@@ -119,11 +117,10 @@ class _Driver:
         tools = Tools(
             source=sources.open(spec.source, "driver"),
             options=spec.options,
-            storage=cast(Storage, quick.lake.access),
             socket=quick.socket,
             spark=cast(Any, _NoSpark()),
             journal=journal,
-            layouts=layouts,
+            writers=writers,
             opened=opened,
             lost=list,
         )

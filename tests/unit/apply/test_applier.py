@@ -1,4 +1,4 @@
-"""The apply loop around the engine: isolation, back-off and tidying, with a target in memory."""
+"""The apply loop around targets: isolation, back-off and tidying, with a target in memory."""
 
 import time
 from collections.abc import Callable
@@ -8,16 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from support.apply_loop import CHUNK, Engine, Journal, Target, log, table
+from support.apply_loop import CHUNK, Journal, Target, Work, log, table
 from tailrace.apply import table_worker
 from tailrace.apply.applier import TIDY_SECONDS, Applier
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import SWEEP_SECONDS, TableWorker, batch_end
+from tailrace.apply.table_worker import TableWorker, batch_end
 from tailrace.changelog.records import SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
 from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
-from tailrace.targets.lake.kept import HISTORY_SECONDS
 
 
 def applier(
@@ -25,13 +24,14 @@ def applier(
     targets: dict[int, Target],
     clock: Callable[[], float] = time.time,
     retry: float = 60.0,
-    engine: Engine | None = None,
+    work: Work | None = None,
 ) -> tuple[Applier, Progress]:
     progress = Progress()
-    engine = engine or Engine()
 
     def make(log_table: TableLog) -> TableWorker:
-        return TableWorker(log_table.table_id, targets[log_table.table_id], engine, progress)
+        target = targets[log_table.table_id]
+        target.work = work or target.work
+        return TableWorker(log_table.table_id, target, progress)
 
     journal = cast(SharedJournal, Journal(state))
     return Applier(journal, progress, make, lambda: None, retry_seconds=retry, clock=clock, monotonic=clock), progress
@@ -41,9 +41,9 @@ def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covere
     target = Target()
     loop, progress = applier(log(table(7, 3, 5)), {7: target})
     loop.offer(9, patience=5)
-    assert [c.applied.applied_record for c in target.commits] == [9]
+    assert [c.applied_record for c in target.applied] == [9]
     loop.offer(9, patience=5)
-    assert len(target.commits) == 1
+    assert len(target.applied) == 1
     found = progress.of(7)
     assert (found.applied_record, found.committed_record, found.counters.inserts) == (9, 9, 2)
     loop.stop()
@@ -56,7 +56,7 @@ def test_a_batch_is_bounded_in_rows_but_takes_at_least_one_record(monkeypatch: p
     target = Target()
     loop, _ = applier(log(big), {7: target})
     loop.offer(9, patience=5)
-    assert [c.applied.applied_record for c in target.commits] == [4, 5, 9]
+    assert [c.applied_record for c in target.applied] == [4, 5, 9]
     loop.stop()
 
 
@@ -65,7 +65,7 @@ def test_one_table_that_fails_is_named_and_retried_and_the_other_goes_on() -> No
     bad, good = Target(ForeignChange("s.t7", "rows changed"), Retry("away")), Target()
     loop, progress = applier(log(table(7, 3), table(8, 3)), {7: bad, 8: good}, lambda: now[0])
     loop.offer(9, patience=5)
-    assert len(good.commits) == 1
+    assert len(good.applied) == 1
     fault = progress.of(7).fault
     assert fault is not None
     assert (fault.name, progress.of(7).stopped) == ("ForeignChange", True)
@@ -74,18 +74,18 @@ def test_one_table_that_fails_is_named_and_retried_and_the_other_goes_on() -> No
     for _ in range(2):
         now[0] += 10
         loop.offer(9, patience=5)
-    assert [c.applied.applied_record for c in bad.commits] == [9]
+    assert [c.applied_record for c in bad.applied] == [9]
     assert progress.of(7).fault is None
     assert bad.opened == 3, "the target is read anew after every failure"
     loop.stop()
 
 
 def test_tables_are_worked_side_by_side() -> None:
-    engine, targets = Engine(), {number: Target() for number in (7, 8)}
-    engine.together = Barrier(2)
-    loop, _ = applier(log(table(7, 3), table(8, 3)), targets, engine=engine)
+    work, targets = Work(), {number: Target() for number in (7, 8)}
+    work.together = Barrier(2)
+    loop, _ = applier(log(table(7, 3), table(8, 3)), targets, work=work)
     loop.offer(9, patience=10)
-    assert [len(target.commits) for target in targets.values()] == [1, 1], "each waits for the other"
+    assert [len(target.applied) for target in targets.values()] == [1, 1], "each waits for the other"
     loop.stop()
 
 
@@ -94,11 +94,12 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     running = SnapshotState(
         plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=9, tables={7: SnapshotTable(table_id=7)}
     )
-    engine, target = Engine(), Target()
+    target = Target()
+    work = target.work
     state = log(table(7, 3))
     journal = Journal(state.model_copy(update={"snapshots": {"r": running}}))
     progress = Progress()
-    worker = TableWorker(7, target, engine, progress)
+    worker = TableWorker(7, target, progress)
     loop = Applier(
         cast(SharedJournal, journal), progress, lambda _: worker, lambda: None,
         retry_seconds=60, clock=lambda: now[0], monotonic=lambda: now[0],
@@ -106,24 +107,19 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     loop.offer(9, patience=5)
     loop.offer(9, patience=5)
     loop.tidy_up(5)
-    assert [a.applied_record for a in engine.compacted] == [9], "after the batch"
-    assert target.expired == [(now[0] - HISTORY_SECONDS, True)]
+    assert [a.applied_record for a in work.tidied] == [9], "after the batch"
+    assert target.tidied == [(now[0], True)]
     journal.state = log(table(7, 3, 12), number=14)
     now[0] += TIDY_SECONDS - 1
     for _ in range(2):
         loop.offer(14, patience=5)
         loop.tidy_up(5)
-    assert len(engine.compacted) == 1
+    assert len(work.tidied) == 1
     now[0] += 1
     loop.offer(14, patience=5)
     loop.tidy_up(5)
-    assert len(engine.compacted) == 2
-    assert target.expired[1:] == [(now[0] - HISTORY_SECONDS, False)]
-    assert target.swept == [], "a folder is listed now and then"
-    now[0] += SWEEP_SECONDS
-    loop.offer(14, patience=5)
-    loop.tidy_up(5)
-    assert target.swept == [now[0] - HISTORY_SECONDS]
+    assert len(work.tidied) == 2
+    assert target.tidied[1:] == [(now[0], False)]
     loop.stop()
 
 
@@ -154,7 +150,7 @@ def test_a_target_that_refuses_one_table_stops_that_table_alone_until_it_is_put_
     loop.offer(9, patience=5)
     fault = progress.of(7).fault
     assert fault is not None and fault.name == "TargetRefused" and progress.of(7).stopped
-    assert len(good.commits) == 1
+    assert len(good.applied) == 1
     now[0] += 60
     loop.offer(9, patience=5)
     assert progress.of(7).fault is None
@@ -167,13 +163,13 @@ def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> 
     def make(log_table: TableLog) -> TableWorker:
         if log_table.table_id == 7:
             raise InvalidManifest("table s.a/b cannot be a folder's name")
-        return TableWorker(8, good, Engine(), progress)
+        return TableWorker(8, good, progress)
 
     journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
     loop = Applier(journal, progress, make, lambda: None, retry_seconds=60)
     for _ in range(2):
         loop.offer(9, patience=5)
-    assert len(good.commits) == 1
+    assert len(good.applied) == 1
     fault = progress.of(7).fault
     assert fault is not None and "a/b" in fault.message
     assert loop.worker(7) is None
@@ -222,7 +218,7 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     assert entered == [8]
     assert [progress.of(number).applied_record for number in targets] == [14, 14]
     assert [progress.of(number).committed_record for number in targets] == [9, 14]
-    gap = targets[7].commits[-1].applied
+    gap = targets[7].applied[-1]
     assert loop.worker(7) is not None
     cast(Any, loop.worker(7))._applied = replace(gap, gap=3)
     cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=16)
@@ -245,7 +241,7 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
 
 def test_a_lost_chunk_file_is_named_until_no_batch_needs_it_and_forgotten_then() -> None:
     state = log(table(7, 3, chunk=True))
-    loop, progress = applier(state, {7: Target()}, engine=Engine(missing=(CHUNK,)))
+    loop, progress = applier(state, {7: Target()}, work=Work(missing=(CHUNK,)))
     loop.offer(9, patience=5)
     assert progress.of(7).fault is not None
     assert loop.lost_chunks() == [CHUNK] == loop.lost_chunks()
@@ -267,7 +263,7 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
     progress = Progress()
     loop = Applier(
         cast(SharedJournal, Journal(log(table(7, 3)))), progress,
-        lambda t: TableWorker(t.table_id, bad, Engine(), progress), lambda: None,
+        lambda t: TableWorker(t.table_id, bad, progress), lambda: None,
         retry_seconds=60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],
     )  # fmt: skip
     loop.offer(9, patience=5)
@@ -276,5 +272,5 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
     wall[0] -= 86_400
     monotonic[0] += 10
     loop.offer(9, patience=5)
-    assert [c.applied.applied_record for c in bad.commits] == [9]
+    assert [c.applied_record for c in bad.applied] == [9]
     loop.stop()

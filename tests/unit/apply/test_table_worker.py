@@ -1,57 +1,44 @@
 """One table's worker: chunk files that are lost, and versions that must stay."""
 
-from pathlib import Path
-from typing import Any, cast
-
 import pytest
-from pyspark.errors import PySparkException
 
-from support.apply_loop import CHUNK, Engine, Target, log, table
+from support.apply_loop import CHUNK, Target, Work, log, table
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import ChunkLost, TableWorker, snapshot_open, without_lost
+from tailrace.apply.table_worker import TableWorker, snapshot_open, without_lost
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
 from tailrace.changelog.records import SnapshotPlanned
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSchema, SnapshotState, SnapshotTable
-from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.snapshot.planner import rereads_of_lost
-from tailrace.storage.store import NotFound, Storage
-from tailrace.targets.lake.open import LakeEngine
+from tailrace.targets.api import ChunkLost
 
 
-@pytest.mark.parametrize("fault", [NotFound("file:///c"), PySparkException("NotFound: in a task")])
-def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again(fault: Exception) -> None:
-    """A large batch is worked by tasks: what is missing there comes back as Spark's error."""
+def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again() -> None:
     state = log(table(7, 3, chunk=True))
-    engine, progress = Engine(missing=(CHUNK,), fault=fault), Progress()
-    target = Target()
-    worker = TableWorker(7, target, engine, progress)
+    target = Target(work=Work(missing=(CHUNK,)))
+    worker = TableWorker(7, target, Progress())
     with pytest.raises(ChunkLost) as caught:
         worker.advance(state, 9)
     assert caught.value.chunks == (CHUNK,)
     (plan,) = rereads_of_lost(state, caught.value.chunks)
     ordered = SnapshotState(plan=plan, record=8, tables={7: SnapshotTable(table_id=7)})
     assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), 9)
-    assert engine.slices[0].chunks == ()
-    assert engine.slices[0].gap_left == 0, "until the end of the snapshot that makes up for it"
-    assert len(target.commits) == 1
+    assert target.work.slices[0].chunks == ()
+    assert target.work.slices[0].gap_left == 0, "until the end of the snapshot that makes up for it"
+    assert len(target.applied) == 1
 
 
-def test_lost_files_of_a_snapshot_that_ends_are_found_among_those_adopted_before(tmp_path: Path) -> None:
-    """They were compacted away, and somebody's clean-up took them: the snapshot's end still reads their keys."""
-    kept = CHUNK.model_copy(update={"chunk": 1, "path": (tmp_path / "kept").as_uri()})
-    gone = CHUNK.model_copy(update={"chunk": 2, "path": (tmp_path / "gone").as_uri()})
-    (tmp_path / "kept").write_bytes(b"x")
+def test_the_end_of_a_snapshot_one_of_whose_files_is_lost_is_left_out() -> None:
+    """They were compacted away, and somebody's clean-up took one: the snapshot's end still reads their keys."""
+    chunks = [CHUNK.model_copy(update={"chunk": number, "path": f"file:///c{number}"}) for number in range(3)]
     ends = LoggedFinish(
         record=8, snapshot_id="s", complete=True, replay_point=1,
-        chunks=tuple(LoggedChunk(record=2, chunk=c) for c in (kept, gone, CHUNK.model_copy(update={"path": None}))),
+        chunks=tuple(LoggedChunk(record=2, chunk=chunk) for chunk in chunks),
     )  # fmt: skip
     state = log(table(7, 3).model_copy(update={"finishes": (ends,)}))
     part = cut(state, 7, AppliedState("log", 3, 3, schema_version=1, table_id=7), 9)
     assert part is not None
-    lake = Storage.open(StorageConfig(location=tmp_path.as_uri()))
-    assert LakeEngine(cast(Any, None), lake, lake).lost(part) == (gone,)
-    (plan,) = rereads_of_lost(state, [gone])
+    (plan,) = rereads_of_lost(state, [chunks[1]])
     ordered = SnapshotState(plan=plan, record=8, tables={7: SnapshotTable(table_id=7)})
     left = without_lost(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
@@ -71,8 +58,8 @@ def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> Non
 
 def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> None:
     """The journal may be read on while an older record is still the end of the batch."""
-    engine, target, progress = Engine(), Target(), Progress()
-    worker = TableWorker(7, target, engine, progress)
+    target, progress = Target(), Progress()
+    worker = TableWorker(7, target, progress)
     before = log(table(7, 3))
     assert not worker.advance(before, 5)
     again = table(7)
@@ -80,14 +67,7 @@ def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> 
     back = again.model_copy(update={"added_record": 8, "removed_through": 7, "schemas": (newer,)})
     assert not worker.advance(log(back), 7)
     worker.tidy(log(back), 1e9)
-    assert (len(target.commits), progress.of(7).applied_record, engine.compacted) == (1, 7, [])
-
-
-def test_what_fails_while_no_chunk_file_is_gone_is_told_as_it_is() -> None:
-    engine = Engine(missing=(CHUNK,), fault=PySparkException("out of memory"))
-    engine.lost = lambda part: ()  # type: ignore[method-assign]
-    with pytest.raises(PySparkException, match="out of memory"):
-        TableWorker(7, Target(), engine, Progress()).advance(log(table(7, 3, chunk=True)), 9)
+    assert (len(target.applied), progress.of(7).applied_record, target.tidied) == (1, 7, [])
 
 
 def test_nothing_is_left_out_while_nothing_is_lost() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any, cast
 
-from support.apply_loop import Engine, Journal, Target, log, table
+from support.apply_loop import Journal, Target, Work, log, table
 from tailrace.apply.applier import TIDY_SECONDS, Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker
@@ -13,17 +13,17 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import Retry
-from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.model import Commit, LakeTable
 
 
 def applier(
-    state: LogState, targets: dict[int, Target], clock: Callable[[], float] = time.time, engine: Engine | None = None
+    state: LogState, targets: dict[int, Target], clock: Callable[[], float] = time.time, work: Work | None = None
 ) -> tuple[Applier, Progress]:
-    progress, engine = Progress(), engine or Engine()
+    progress = Progress()
 
     def make(log_table: TableLog) -> TableWorker:
-        return TableWorker(log_table.table_id, targets[log_table.table_id], engine, progress)
+        target = targets[log_table.table_id]
+        target.work = work or target.work
+        return TableWorker(log_table.table_id, target, progress)
 
     journal = cast(SharedJournal, Journal(state))
     return Applier(journal, progress, make, lambda: None, retry_seconds=60, clock=clock, monotonic=clock), progress
@@ -38,35 +38,35 @@ def test_idle_tables_are_tidied_once_more_and_then_daily() -> None:
     now = [10_000.0]
     count, hours = 40, 30
     targets = {number: Target() for number in range(100, 100 + count)}
-    engine = Engine()
-    loop, _ = applier(log(*(table(number, 3) for number in targets)), targets, lambda: now[0], engine=engine)
+    work = Work()
+    loop, _ = applier(log(*(table(number, 3) for number in targets)), targets, lambda: now[0], work=work)
     loop.offer(9, patience=5)
     loop.offer(9)
     tidied(loop)
-    assert len(engine.compacted) == count, "what was just written, at once"
+    assert len(work.tidied) == count, "what was just written, at once"
     for _ in range(hours * 60):
         now[0] += 60.0
         loop.offer(9)
         tidied(loop)
-    assert len(engine.compacted) == 3 * count, "after an hour or two, and after a day"
+    assert len(work.tidied) == 3 * count, "after an hour or two, and after a day"
     assert sum(target.opened for target in targets.values()) == count
     loop.stop()
 
 
 def test_a_start_looks_at_what_it_finds_no_sooner_than_after_an_hour() -> None:
     now = [10_000.0]
-    target, engine = Target(), Engine()
-    target.commits.append(Commit(AppliedState("log", 9, 9, frozenset(), 1, 7)))
-    loop, _ = applier(log(table(7, 3)), {7: target}, lambda: now[0], engine=engine)
+    target, work = Target(), Work()
+    target.applied.append(AppliedState("log", 9, 9, frozenset(), 1, 7))
+    loop, _ = applier(log(table(7, 3)), {7: target}, lambda: now[0], work=work)
     for seconds in (0.0, 60.0, 3000.0):
         now[0] += seconds
         loop.offer(9, patience=5)
         tidied(loop)
-    assert (target.opened, len(engine.compacted)) == (1, 0)
+    assert (target.opened, len(work.tidied)) == (1, 0)
     now[0] += 7200.0
     loop.offer(9, patience=5)
     tidied(loop)
-    assert len(engine.compacted) == 1
+    assert len(work.tidied) == 1
     loop.stop()
 
 
@@ -74,16 +74,16 @@ def test_a_change_waits_for_no_other_tables_tidying() -> None:
     """With as many tables in front of it as there are threads, it waited for all of them."""
     release, begun = Event(), Event()
 
-    class Slow(Engine):
-        def compact(self, target: LakeTable, layout: Layout, applied: AppliedState) -> int:
+    class Slow(Work):
+        def tidy(self, applied: AppliedState) -> None:
             begun.set()
             assert release.wait(20)
-            return super().compact(target, layout, applied)
+            super().tidy(applied)
 
     now = [10_000.0]
     targets = {number: Target() for number in range(1, 13)}
     state = log(*(table(number, 3) for number in targets))
-    loop, _ = applier(state, targets, lambda: now[0], engine=Slow())
+    loop, _ = applier(state, targets, lambda: now[0], work=Slow())
     loop.offer(9, patience=5)
     loop.offer(9, patience=5)
     assert begun.wait(10)
@@ -91,7 +91,7 @@ def test_a_change_waits_for_no_other_tables_tidying() -> None:
     cast(Any, loop)._journal.state = log(*(table(n, 3) for n in range(1, 12)), table(12, 3, 12), number=14)
     loop.offer(14, patience=5)
     loop.offer(14, patience=5)
-    assert [c.applied.applied_record for c in targets[12].commits] == [9, 14]
+    assert [c.applied_record for c in targets[12].applied] == [9, 14]
     release.set()
     loop.stop()
 
@@ -99,17 +99,17 @@ def test_a_change_waits_for_no_other_tables_tidying() -> None:
 def test_a_table_that_cannot_be_tidied_is_named_until_it_can_and_goes_on_meanwhile() -> None:
     now = [10_000.0]
 
-    class Failing(Engine):
+    class Failing(Work):
         faults = 1
 
-        def compact(self, target: LakeTable, layout: Layout, applied: AppliedState) -> int:
+        def tidy(self, applied: AppliedState) -> None:
             if self.faults:
                 self.faults -= 1
                 raise Retry("away")
-            return super().compact(target, layout, applied)
+            super().tidy(applied)
 
-    target, engine = Target(), Failing()
-    loop, progress = applier(log(table(7, 3)), {7: target}, lambda: now[0], engine=engine)
+    target, work = Target(), Failing()
+    loop, progress = applier(log(table(7, 3)), {7: target}, lambda: now[0], work=work)
     for _ in range(2):
         loop.offer(9, patience=5)
         tidied(loop)
@@ -120,5 +120,5 @@ def test_a_table_that_cannot_be_tidied_is_named_until_it_can_and_goes_on_meanwhi
         loop.offer(9, patience=5)
         tidied(loop)
     assert progress.of(7).fault is None
-    assert len(engine.compacted) == 1
+    assert len(work.tidied) == 1
     loop.stop()

@@ -121,9 +121,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
         monkeypatch.setattr(steps, "find_cut", lambda tools, table, work, rows: None)
         monkeypatch.setattr(snapshots, "CaptureClient", lambda path: around)
-        tools = cast(Any, Tools)(
-            None, (), None, tmp_path, None, around, lambda *_: None, lambda table_id: True, lambda: ()
-        )
+        tools = cast(Any, Tools)(None, (), tmp_path, None, around, lambda *_: None, lambda table_id: True, lambda: ())
         runner = SnapshotRunner(tools, Progress(), Snapshot(parallelism=PARALLELISM), retry_seconds=60)
         return runner, around
 

@@ -200,7 +200,7 @@ def runner_over(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(snapshots, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(snapshots, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(edge, "SECONDS", 0.001)
-    tools = cast(Any, Tools)(None, (), None, folder, None, world, lambda *_: None, lambda _: True, lambda: ())
+    tools = cast(Any, Tools)(None, (), folder, None, world, lambda *_: None, lambda _: True, lambda: ())
     return SnapshotRunner(tools, Progress(), Snapshot(parallelism=2), retry_seconds=60)
 
 

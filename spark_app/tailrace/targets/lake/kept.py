@@ -1,11 +1,13 @@
 """What stays of a target table whatever its versions say: for how long, and which chunk files. Pure.
 
-Apply tells a table's clean-up (`LakeTable.expire`, `sweep`) by these; `cleanup` and the formats go by them.
+`LakeTable` tells a table's clean-up (`FormatTable.expire`, `sweep`) by these; `cleanup` and the formats go by them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote
+
+from tailrace.targets.api import NeededChunks
 
 HISTORY_SECONDS = 3600.0
 """A version stays readable for so long after another has replaced it; longer where the table's own property says so."""
@@ -33,6 +35,10 @@ class KeptChunks:
     """Names of those that the change log names: not adopted yet, or read again at their snapshot's end."""
     reading: bool = False
     """A snapshot of the table is under way: any chunk file may be one that is about to be registered."""
+
+    @classmethod
+    def of(cls, needed: NeededChunks) -> "KeptChunks":
+        return cls(frozenset(names_of(needed.paths)), needed.reading)
 
     def keeps(self, path: str) -> bool:
         name = name_of(path)

@@ -4,7 +4,7 @@ A lake table is a set of immutable Parquet data files, each with an optional del
 from 0, in file order). Paths are absolute URIs (`file:///…`, `s3://…`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,9 +15,6 @@ from tailrace.changelog.records import TableSchema
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.storage.path_names import ESCAPE, table_folder
 from tailrace.targets.lake.kept import KeptChunks
-
-Admit = Callable[[], None]
-"""Called right before whatever changes a table durably: raises `Fenced` when another driver owns the change log."""
 
 
 def always() -> None:
@@ -103,9 +100,9 @@ class Commit:
     """Evolve the table to this schema in the same commit or durably before it (adding columns is idempotent)."""
 
 
-class LakeTable(Protocol):
-    """One target table, opened by its single writer. Methods raise `Retry`, `OutcomeUnknown`, `TargetRefused`,
-    `ForeignChange` or `TargetChanged`."""
+class FormatTable(Protocol):
+    """One target table in its format, opened by its single writer. Methods raise `Retry`, `OutcomeUnknown`,
+    `TargetRefused`, `ForeignChange` or `TargetChanged`."""
 
     location: str
     """The table's folder, absolute URI without a trailing slash."""

@@ -1,6 +1,6 @@
 """A Delta table as a target: opened, read and committed to by its single writer, Tailrace's apply.
 
-Implements `model.LakeTable`. State that matters lies in the table (`delta_state`); this object only remembers
+Implements `model.FormatTable`. State that matters lies in the table (`delta_state`); this object only remembers
 the version it last read or wrote and that version's files, which its own commits carry forward without listing.
 
 Between writing files and the commit, dying leaves files that the next sweep removes. After the commit, dying loses
@@ -23,6 +23,7 @@ from tailrace.changelog.records import TableSchema
 from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TargetChanged, TargetRefused
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
+from tailrace.targets.api import Admit
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
@@ -36,7 +37,7 @@ from tailrace.targets.lake.delta.stats import INDEXED_COLUMNS, file_stats
 from tailrace.targets.lake.files.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.files.vectors import DeltaVector, read_delta
 from tailrace.targets.lake.kept import NO_CHUNKS, SKEW_SECONDS, KeptChunks, names_of
-from tailrace.targets.lake.model import OTHERS, Admit, Commit, DataFile, always, belongs
+from tailrace.targets.lake.model import OTHERS, Commit, DataFile, always, belongs
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class DeltaTable:
         self._at: _Version | None = None
         self._files: list[DataFile] | None = None
 
-    # --- LakeTable ---------------------------------------------------------------------------------------------------
+    # ---- FormatTable ----
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         self._schema, self._log_id = schema, log_id
@@ -180,7 +181,7 @@ class DeltaTable:
         changed = at.stored.holes_file != stored.holes_file
         self._cleaner.committed(removed, at.stored.holes_file if changed else None, self._clock())
 
-    # --- Reading -----------------------------------------------------------------------------------------------------
+    # ---- Reading ----
 
     @property
     def _version(self) -> _Version:
@@ -255,7 +256,7 @@ class DeltaTable:
             return BitMap64()
         return read_delta(DeltaVector.from_json(vector), self.location, lambda *at: read_range(self._access, *at))
 
-    # --- Writing -----------------------------------------------------------------------------------------------------
+    # ---- Writing ----
 
     @property
     def _now_ms(self) -> int:

@@ -15,7 +15,7 @@ from tailrace.seams import seam
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
-from tailrace.targets.lake.model import Commit, DataFile, LakeTable
+from tailrace.targets.lake.model import Commit, DataFile, FormatTable
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def pick(files: Sequence[DataFile], limits: Limits) -> list[DataFile]:
     return out
 
 
-def compact(table: LakeTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: Limits) -> int:
+def compact(table: FormatTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: Limits) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
     chosen = pick(table.files(), limits)
     if not chosen:

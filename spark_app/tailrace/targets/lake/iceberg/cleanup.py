@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.seams import seam
+from tailrace.targets.api import Admit
 from tailrace.targets.lake.files import cleanup
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.iceberg.files import absolute
@@ -18,7 +19,6 @@ from tailrace.targets.lake.iceberg.history import History, Kept
 from tailrace.targets.lake.iceberg.java import guarded
 from tailrace.targets.lake.iceberg.read import Reader
 from tailrace.targets.lake.kept import CHUNK, KeptChunks, name_of, names_of
-from tailrace.targets.lake.model import Admit
 
 AT_ONCE = 20
 """So many versions must be too old: forgetting them is a commit of its own."""

@@ -1,4 +1,4 @@
-"""`LakeTable` on Apache Iceberg format 3: one target table, written by its single writer through Iceberg's Java API.
+"""`FormatTable` on Apache Iceberg format 3: one target table, written by its single writer through Iceberg's Java API.
 
 Apply opens one per source table. Rows are changed by deletion vectors and new files, never by a Spark job; the state
 (A, R, H, the log's id) is in each commit. See docs/dev/design.md#the-commit, and `iceberg_state` for how it is
@@ -18,6 +18,7 @@ from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TargetChanged, TargetRefused
 from tailrace.seams import seam
+from tailrace.targets.api import Admit
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.vectors import puffin_file
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
@@ -33,7 +34,7 @@ from tailrace.targets.lake.iceberg.replace import replace as replace_table
 from tailrace.targets.lake.iceberg.schema import Columns
 from tailrace.targets.lake.iceberg.state import Mirror, Snapshot, Stored
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
-from tailrace.targets.lake.model import OTHERS, Admit, Commit, DataFile, always, belongs
+from tailrace.targets.lake.model import OTHERS, Commit, DataFile, always, belongs
 
 
 def _random_id() -> str:
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class IcebergTable:
-    """See `LakeTable`. Not shared between threads. `new_id` names vector files and commits."""
+    """See `FormatTable`. Not shared between threads. `new_id` names vector files and commits."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.model import belongs
-from tailrace.targets.lake.open import location, require_no_former_place
+from tailrace.targets.lake.target import location, require_no_former_place
 
 ORIGIN = Origin(
     log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True

@@ -1,0 +1,105 @@
+"""What Tailrace asks of a target, the place where the copies go. Whoever adds a product implements these protocols.
+
+    Target ── tables() ──> TargetTable    one table's copy: opened, brought forward by one atomic commit a batch, tidied
+                               └── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
+
+`tailrace.targets.open` finds the product of a manifest; no other room knows one. What a target stores of Tailrace is
+the applied state (`tailrace.batch.applied`), in the same commit as the rows. Two things are opaque outside of the
+target's folder: the path of a chunk, and the form in which it was written.
+
+Every error is one of `tailrace.errors`: `Retry` where trying again may help, `TableStop` for what concerns one table,
+`TargetRefused` or another `Stop` for what a person must put right.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.slice import TableSlice
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.state import TableLog
+from tailrace.errors import Retry
+from tailrace.storage.store import Storage
+
+Admit = Callable[[], None]
+"""Called right before whatever changes a table durably: raises `Fenced` when another driver owns the change log."""
+
+
+class ChunkLost(Retry):
+    """The target can no longer take these registered chunks: their files are gone, or of another form. They are read
+    again."""
+
+    def __init__(self, message: str, fix: str = "", chunks: tuple[ChunkRegistered, ...] = ()) -> None:
+        super().__init__(message, fix)
+        self.chunks = chunks
+
+
+@dataclass(frozen=True)
+class NeededChunks:
+    """Chunks of a table that the change log still needs, whatever the target has taken of them."""
+
+    paths: frozenset[str] = frozenset()
+    """Not applied yet, or read again at their snapshot's end."""
+    reading: bool = False
+    """A snapshot of the table is under way: others may be about to be registered."""
+
+
+@dataclass(frozen=True)
+class WrittenChunk:
+    path: str
+    """Where it lies, in the target's words: `ChunkRegistered.path`."""
+    rows: int
+    size: int
+    """Bytes."""
+
+
+class ChunkWriter(Protocol):
+    """Puts chunks of one schema version of one table where the target wants them. Picklable; holds no connection."""
+
+    @property
+    def schema(self) -> TableSchema:
+        """Of the rows that it takes."""
+
+    @property
+    def form(self) -> str:
+        """What the chunks are written for: `ChunkRegistered.layout`. A target whose form has changed since does not
+        take them any more."""
+
+    def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
+        """Without the keys of which the target cannot hold a row."""
+
+    def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
+        """All rows, under source column names; None: there were none. No reader of the target sees them before a batch
+        brings the chunk."""
+
+
+class TargetTable(Protocol):
+    """The copy of one table. Its single writer, entered by one thread at a time."""
+
+    def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
+        """Make the target table for `schema` if there is none, replace one of another generation; what the present
+        one has applied. Called again after any error: what did happen counts then. A table of another log, or one that
+        is not Tailrace's, is refused, and so is one of a later generation: this writer's table is over."""
+
+    def apply(self, part: TableSlice) -> AppliedState:
+        """Bring the batch in one atomic commit, and with it the state that it leaves; refused (`Retry`) if anybody has
+        changed the table since. `ChunkLost`: the batch needs chunks that the target cannot take."""
+
+    def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
+        """For this schema version, which the opened table has."""
+
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        """Upkeep that changes no row, between batches and not too long: compaction, old versions, left files. Cheap
+        where nothing is to be done. `schema`, `applied`: of the opened table. `now`: seconds since the Unix epoch."""
+
+
+class Target(Protocol):
+    """The place that the manifest names. Holds no connection; made without a JVM."""
+
+    def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
+        """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments lie."""

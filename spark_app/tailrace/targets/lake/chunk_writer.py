@@ -1,0 +1,44 @@
+"""Writes chunks as Parquet files in the target's layout, into the table's own folder, to be adopted as they are.
+
+Made by `LakeTable`, used on executors by `reading.task`.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import TableSchema
+from tailrace.targets.api import WrittenChunk
+from tailrace.targets.lake.engine.keys import readable
+from tailrace.targets.lake.files.access import FileAccess
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.write import chunk_path, write_file
+
+
+@dataclass(frozen=True)
+class LakeChunkWriter:
+    """See `targets.api.ChunkWriter`."""
+
+    layout: Layout
+    location: str
+    """The table's folder, absolute URI."""
+    lake: FileAccess
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.layout.schema
+
+    @property
+    def form(self) -> str:
+        return self.layout.digest
+
+    def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
+        return readable(keys, [self.layout.fields[name].type for name in self.layout.key])
+
+    def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
+        path = chunk_path(self.location, snapshot_id, chunk, uuid.uuid4())
+        written = write_file(self.lake, path, self.layout, rows)
+        return None if written is None else WrittenChunk(path, written.file.rows, written.file.size)

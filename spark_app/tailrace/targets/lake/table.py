@@ -1,0 +1,115 @@
+"""One table of the lake, whatever its format: a slice of the log becomes one commit, chunks become files, files rest.
+
+Made by `LakeTarget`, driven by `apply.table_worker`. The format's table (`model.FormatTable`) commits; the engine says
+what.
+"""
+
+import logging
+
+from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.slice import TableSlice
+from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.seams import seam
+from tailrace.targets.api import ChunkLost, NeededChunks
+from tailrace.targets.lake.chunk_writer import LakeChunkWriter
+from tailrace.targets.lake.engine.build import Spread, build
+from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.files.access import FileAccess
+from tailrace.targets.lake.files.compact import Limits, compact
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
+from tailrace.targets.lake.model import Commit, FormatTable
+
+log = logging.getLogger(__name__)
+
+SWEEP_RECORDS = 20_000
+"""Records of the log after which a changed table's folder is listed for files that nobody names: hours when busy."""
+SWEEP_SECONDS = 24 * 3600.0
+"""The same by time, for tables that rarely change."""
+READ_AGAIN = "They are read again."
+
+
+class LakeTable:
+    """See `targets.api.TargetTable`."""
+
+    def __init__(self, table: FormatTable, log: FileAccess, lake: FileAccess, spread: Spread | None) -> None:
+        """`log`: the change log's root. `spread` works large batches elsewhere; None: here."""
+        self._table = table
+        self._log, self._lake = log, lake
+        self._spread = spread
+        self._swept: tuple[int, float] | None = None
+        """Part of the log and time of the last sweep."""
+
+    def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
+        return self._table.ensure(schema, log_id, generation)
+
+    def apply(self, part: TableSlice) -> AppliedState:
+        layout = self._layout(part.schema)
+        self._check_forms(part)
+        change = self._build(part, layout)
+        seam("apply.before-commit")
+        self._table.commit(change)
+        # Dying here loses nothing: the applied state moved with the data; status and retention hear of it next time.
+        seam("apply.after-commit")
+        return change.applied
+
+    def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
+        return LakeChunkWriter(self._layout(schema), self._table.location, self._lake)
+
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        chunks, extra = KeptChunks.of(needed), {"table": schema.name}
+        files = compact(self._table, self._lake, self._layout(schema), applied, Limits())
+        expired = self._table.expire(now - HISTORY_SECONDS, chunks)
+        swept = self._sweep(applied, now, chunks)
+        if files:
+            log.info("compacted %d files", files, extra=extra)
+        if expired:
+            log.debug("expired versions older than %d s", HISTORY_SECONDS, extra=extra)
+        if swept:
+            log.info("deleted %d files that no version needs", swept, extra=extra)
+
+    def _layout(self, schema: TableSchema) -> Layout:
+        return Layout(schema, self._table.arrow_schema(schema))
+
+    def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
+        """Now and then; tables that are opened together take turns by their ids."""
+        turn = (applied.table_id * 7919) % 1000 / 1000
+        part = int(applied.applied_record / SWEEP_RECORDS + turn)
+        if self._swept is None:
+            self._swept = (part, now - SWEEP_SECONDS + HISTORY_SECONDS * (1 + turn))
+        before, when = self._swept
+        if part == before and now - when < SWEEP_SECONDS:
+            return 0
+        self._swept = (part, now)
+        return self._table.sweep(now - HISTORY_SECONDS, chunks)
+
+    def _check_forms(self, part: TableSlice) -> None:
+        """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made
+        again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
+        asked = {chunk.schema_version for chunk in part.chunks if chunk.path is not None and chunk.layout}
+        digests = {version: self._layout(part.versions[version]).digest for version in asked}
+        written = (c for c in part.chunks if c.schema_version in asked and c.path is not None and c.layout)
+        strange = tuple(c for c in written if c.layout != digests[c.schema_version])
+        if strange:
+            names = ", ".join(str(chunk.path) for chunk in strange)
+            raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
+
+    def _build(self, part: TableSlice, layout: Layout) -> Commit:
+        files = () if part.clear else tuple(self._table.files())
+        work = PartInput(part, layout, self._log, self._lake, self._table.location, files)
+        try:
+            return build(work, self._spread)
+        except Exception as error:  # Spark's own, if a task met the missing file
+            lost = lost_chunks(part, self._lake)
+            if not lost:
+                raise
+            names = ", ".join(str(chunk.path) for chunk in lost)
+            raise ChunkLost(f"chunk files are gone: {names}", READ_AGAIN, lost) from error
+
+
+def lost_chunks(part: TableSlice, lake: FileAccess) -> tuple[ChunkRegistered, ...]:
+    """The chunks that the slice needs and whose file is gone."""
+    # The end of a snapshot reads the keys of files, too, that were adopted before, and compacted away since.
+    needed = [*part.chunks, *(chunk for finish in part.finished for chunk in finish.chunks)]
+    files = {chunk.path: chunk for chunk in needed if chunk.path is not None}
+    return tuple(chunk for path, chunk in files.items() if not lake.exists(path))

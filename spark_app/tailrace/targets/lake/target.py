@@ -1,0 +1,79 @@
+"""The lake as a target: opens its tables in the format of the manifest. The only module that knows both formats."""
+
+import uuid
+from collections.abc import Callable
+from functools import cache, partial
+
+from pyspark.sql import SparkSession
+
+from tailrace.changelog.state import TableLog
+from tailrace.contract import resources
+from tailrace.errors import TargetRefused
+from tailrace.storage.path_names import former_folder, table_folder
+from tailrace.storage.store import Storage
+from tailrace.targets.api import Admit
+from tailrace.targets.lake.delta.table import DeltaTable
+from tailrace.targets.lake.engine.spread import spread
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg.java import Java
+from tailrace.targets.lake.iceberg.table import IcebergTable
+from tailrace.targets.lake.model import FormatTable
+from tailrace.targets.lake.table import LakeTable
+
+
+class LakeTarget:
+    """See `targets.api.Target`."""
+
+    def __init__(self, spec: resources.Target) -> None:
+        self._spec = spec
+
+    def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], LakeTable]:
+        lake = Storage.open(self._spec)
+        make = self._opener(spark, lake, admit)
+        return lambda table: LakeTable(make(table), log, lake, partial(spread, spark))
+
+    def _opener(self, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableLog], FormatTable]:
+        """The first name stays: a renamed table keeps its place."""
+        if self._spec.type == "delta":
+
+            @cache
+            def prove_exclusive() -> None:
+                """Once: a store that does not keep its word is refused before the first version."""
+                lake.require_exclusive(f"_tailrace_probe-{uuid.uuid4().hex}")
+
+            def delta(table: TableLog) -> FormatTable:
+                prove_exclusive()
+                require_no_former_place(lake, table, "_delta_log/", literal=lake.local)
+                return DeltaTable(spark, lake, location(lake.root, table), admit=admit)
+
+            return delta
+        catalog = IcebergCatalog.open(Java.of(spark), self._spec)
+
+        def iceberg(table: TableLog) -> FormatTable:
+            if catalog.folder:  # any other catalog knows where its tables are
+                require_no_former_place(lake, table, "metadata/", literal=True)
+            first = table.schemas[0].table
+            return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)
+
+        return iceberg
+
+
+def location(root: str, table: TableLog) -> str:
+    """`<location>/<schema>/<table>`, see `storage.path_names`."""
+    first = table.schemas[0].table
+    return f"{root}/{table_folder(first.schema_name, first.table_name)}"
+
+
+def require_no_former_place(lake: Storage, table: TableLog, mark: str, *, literal: bool) -> None:
+    """`TargetRefused` for a table that an older version wrote to another folder: two copies would both look alive.
+    `mark`: the folder that a table of the format has."""
+    first = table.schemas[0].table
+    former = former_folder(first.schema_name, first.table_name, literal=literal)
+    now = table_folder(first.schema_name, first.table_name)
+    if former == now or {".", ".."} & set(former.split("/")):
+        return  # no version has written to a folder of dots
+    if next(lake.list(f"{former}/{mark}"), None) is not None:
+        raise TargetRefused(
+            f"{first.name} was written to {lake.root}/{former} by an older version, its folder is now {now}",
+            "Delete the old folder, or move it out of the target's location, and order a snapshot of the table.",
+        )

@@ -1,0 +1,102 @@
+"""A lake table around its format: chunk files that are gone, and when its folder is tidied."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from support.apply_loop import CHUNK, log, table
+from support.ddl.lake import QuickTable
+from support.folder_lake import FolderAccess
+from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.state import LoggedChunk, LoggedFinish
+from tailrace.storage.store import NotFound
+from tailrace.targets.api import ChunkLost, NeededChunks
+from tailrace.targets.lake import table as lake_table
+from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
+from tailrace.targets.lake.table import SWEEP_RECORDS, SWEEP_SECONDS, LakeTable, lost_chunks
+
+
+def batch() -> TableSlice:
+    part = cut(log(table(7, 3, chunk=True)), 7, AppliedState("log", 0, 0, schema_version=1, table_id=7), 9)
+    assert part is not None and part.chunks == (CHUNK,)
+    return part
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, folder: Path, fault: Exception) -> LakeTable:
+    def build(work: object, spread: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(lake_table, "build", build)
+    target = QuickTable(folder.as_uri(), FolderAccess(str(folder)))
+    return LakeTable(target, target.access, target.access, None)
+
+
+@pytest.mark.parametrize("fault", [NotFound("file:///c"), PySparkException("NotFound: in a task")])
+def test_chunks_whose_files_are_gone_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Exception
+) -> None:
+    """A large batch is worked by tasks: what is missing there comes back as Spark's error."""
+    with pytest.raises(ChunkLost) as caught:
+        failing(monkeypatch, tmp_path, fault).apply(batch())
+    assert caught.value.chunks == (CHUNK,)
+
+
+def test_what_fails_while_no_chunk_file_is_gone_is_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lake_table, "lost_chunks", lambda part, lake: ())
+    with pytest.raises(PySparkException, match="out of memory"):
+        failing(monkeypatch, tmp_path, PySparkException("out of memory")).apply(batch())
+
+
+def test_lost_files_of_a_snapshot_that_ends_are_found_among_those_adopted_before(tmp_path: Path) -> None:
+    kept = CHUNK.model_copy(update={"chunk": 1, "path": (tmp_path / "kept").as_uri()})
+    gone = CHUNK.model_copy(update={"chunk": 2, "path": (tmp_path / "gone").as_uri()})
+    (tmp_path / "kept").write_bytes(b"x")
+    ends = LoggedFinish(
+        record=8, snapshot_id="s", complete=True, replay_point=1,
+        chunks=tuple(LoggedChunk(record=2, chunk=c) for c in (kept, gone, CHUNK.model_copy(update={"path": None}))),
+    )  # fmt: skip
+    state = log(table(7, 3).model_copy(update={"finishes": (ends,)}))
+    part = cut(state, 7, AppliedState("log", 3, 3, schema_version=1, table_id=7), 9)
+    assert part is not None
+    assert lost_chunks(part, FolderAccess(str(tmp_path))) == (gone,)
+
+
+@dataclass
+class Tidied(QuickTable):
+    """Notes when it was tidied, and what was to stay."""
+
+    expired: list[tuple[float, KeptChunks]] = field(default_factory=list)
+    swept: list[float] = field(default_factory=list)
+
+    def expire(self, older_than: float, chunks: KeptChunks) -> bool:
+        self.expired.append((older_than, chunks))
+        return True
+
+    def sweep(self, older_than: float, chunks: KeptChunks) -> int:
+        self.swept.append(older_than)
+        return 0
+
+
+def test_old_versions_go_at_each_look_and_the_folder_is_listed_now_and_then(tmp_path: Path) -> None:
+    schema = batch().schema
+    target = Tidied(tmp_path.as_uri(), FolderAccess(str(tmp_path)))
+    lake = LakeTable(target, target.access, target.access, None)
+    needed = NeededChunks(frozenset({"s3://lake/t/data/chunk%201.parquet"}), True)
+
+    def tidy(now: float, record: int = 9) -> None:
+        lake.tidy(schema, AppliedState("log", record, record, schema_version=1, table_id=7), needed, now)
+
+    tidy(1e6)
+    tidy(1e6 + 60)
+    assert target.expired[1] == (1e6 + 60 - HISTORY_SECONDS, KeptChunks(frozenset({"chunk 1.parquet"}), True))
+    assert target.swept == [], "not at every start"
+    tidy(1e6 + SWEEP_SECONDS)
+    tidy(1e6 + SWEEP_SECONDS + 60)
+    assert target.swept == [1e6 + SWEEP_SECONDS - HISTORY_SECONDS]
+    tidy(1e6 + SWEEP_SECONDS + 120, record=2 * SWEEP_RECORDS)
+    assert len(target.swept) == 2, "sooner in a busy table"
