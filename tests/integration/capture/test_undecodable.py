@@ -8,6 +8,9 @@ import pytest
 
 from support.capture import CaptureRun, eventually, refused
 from support.postgres import PostgresServer
+from tailrace.capture.renewal import Renewal
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.storage.store import Storage
 
 WAITS = "SELECT transactionid::text FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"
 STALLED = "SELECT backend_xid::text FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -68,4 +71,18 @@ def test_a_slot_made_beside_a_truncate_that_the_server_then_forgets_is_a_lost_po
         young.commit()
     capture.source = {"postgresql": {"slot": "given", "publication": "given"}}
     refused(capture, 12, "PositionLost", "cannot decode its log", "could not map file")
-    assert "resync" in capture.fault()["fix"]
+    repaired(capture)
+
+
+def repaired(capture: CaptureRun) -> None:
+    """As the error says: a resync alone begins with the same slot, which the manifest names."""
+    fix, server = capture.fault()["fix"], capture.server
+    first, _, then = fix.partition(". Run ")
+    assert then.startswith("`tailrace resync -f <manifest> --all`"), fix
+    for statement in first.partition(": ")[2].split("; "):
+        server.execute(statement)
+    Renewal(id="again").write(Storage.open(StorageConfig(location=(capture.folder / "log").as_uri())))
+    capture.start()
+    server.execute("INSERT INTO t VALUES (2)")
+    capture.catch_up()
+    assert [row["id"] for row in capture.rows("public.t")] == [2]

@@ -82,7 +82,7 @@ def check_slot(slot: slots.Slot | None, name: str, database: str, position: int)
     if slot is None:
         raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")
     if slot.wal_status == "lost":
-        raise lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)")
+        raise lost(f"slot {name!r} has lost its log (max_slot_wal_keep_size)", name)
     if slot.plugin != slots.PLUGIN or slot.database != database or slot.confirmed is None:
         raise lost(f"slot {name!r} is another one: plugin {slot.plugin!r}, database {slot.database!r}")
     if slot.confirmed > position:

@@ -36,6 +36,7 @@ _UNDECODABLE = "could not map filen"
 """("filenode" in PostgreSQL 14 and 15, then "filenumber"; never translated.) The server's picture of its catalog lacks
 a TRUNCATE or rewrite whose commit was logged, and not yet visible, when the slot was made: however often it is asked,
 it fails at the same transaction."""
+CREATE_SLOT = "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')"
 _KEEPALIVE = struct.Struct(">BQqB")
 _STATUS = struct.Struct(">BQQQqB")
 
@@ -47,6 +48,7 @@ class LogConnection:
         """`position`: the journal's; the server sends every commit that ends behind it."""
         self.durable = position
         """What status updates acknowledge; raised by capture after each durable record."""
+        self._slot = slot
         self._heard = self._told = time.monotonic()
         self._reply_wanted = False
         self._connection = connect(config, replication=True)
@@ -129,7 +131,7 @@ class LogConnection:
         if "publication" in message and "does not exist" in message:
             raise lost(f"the log stream ended: {message}")
         if _UNDECODABLE in message:
-            raise lost(f"the server cannot decode its log from where the slot begins ({message})")
+            raise lost(f"the server cannot decode its log from where the slot begins ({message})", self._slot)
         raise Retry(f"the server ended the log stream: {message or 'no reason given'}")
 
     def acknowledge(self, position: int | None = None) -> None:
@@ -167,11 +169,16 @@ def _broken(error: psycopg.Error) -> Retry:
     return Retry(f"the log connection broke: {error_text(error)}")
 
 
-def lost(seen: str) -> PositionLost:
-    """With the guided way back."""
+def lost(seen: str, useless: str | None = None) -> PositionLost:
+    """With the guided way back. `useless`: a slot that never gives the changes again. A resync replaces one of ours;
+    one that the manifest names is not ours to drop."""
+    first = ""
+    if useless is not None:
+        again = f"SELECT pg_drop_replication_slot('{useless}'); {CREATE_SLOT.format(useless)}"
+        first = f"If source.slot of the manifest names the slot, first re-create it: {again}. "
     return PositionLost(
         f"{seen}; the changes in between can no longer be recovered",
-        "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
+        f"{first}Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
         " resync: true and tables: ['*.*']. With a new slot every table is read again (docs/operations.md).",
     )
 
