@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
+
+import psycopg
 
 from support.ddl import more_kinds
 from support.ddl.kinds import KINDS, change, pick
@@ -127,7 +130,13 @@ def fuzz(one: Quick, seed: int, operations: int) -> Round:
     return done
 
 
-def lines(one: Quick, rnd: Random, operations: int, done: Round) -> Iterator[str]:
+class Clients(Protocol):
+    """Of one database: each name is a session of its own."""
+
+    def session(self, name: str = "") -> psycopg.Connection: ...
+
+
+def lines(source: Clients, rnd: Random, operations: int, done: Round) -> Iterator[str]:
     """The random part. DDL comes in bursts: between two looks, over several, or while everything is stopped."""
     names = sorted(KINDS)
     left = operations
@@ -139,7 +148,7 @@ def lines(one: Quick, rnd: Random, operations: int, done: Round) -> Iterator[str
             before = ""  # it would read whatever was missed until then
         yield from filter(None, [before])
         for _ in range(burst):
-            yield from operation(Catalog.of(one.session("catalog")), rnd, names, done.kinds)
+            yield from operation(Catalog.of(source.session("catalog")), rnd, names, done.kinds)
             yield from filter(None, [between])
         yield from filter(None, [after])
 

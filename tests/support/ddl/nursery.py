@@ -9,9 +9,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 LOOKS = "looks"
@@ -19,6 +21,8 @@ LOOKS = "looks"
 GATE = "no-looks"
 """While the file is there, capture looks at the catalog only when a chunk needs it: what is written then stands between
 two looks."""
+PAUSES = "pauses"
+"""Of a run folder: the longest random pause, in seconds, between any two steps of a look at the catalog."""
 POLL_SECONDS = 0.15
 
 
@@ -117,7 +121,32 @@ def _capture(folder: Path, arguments: list[str]) -> int:
     process.__dict__["Timing"] = quicker
     looks = _Looks(folder, CatalogPoll.poll)
     CatalogPoll.poll = looks.poll()  # type: ignore[method-assign]
+    if (folder / PAUSES).exists():
+        _pause_between_steps(float((folder / PAUSES).read_text()))
     return process.main(arguments)
+
+
+def _pause_between_steps(longest: float) -> None:
+    """A look is several statements, each a transaction of its own: others may act between any two of them."""
+    from tailrace.sources.postgresql import fingerprint, objects
+    from tailrace.sources.postgresql.log import catalog_poll
+
+    rnd = Random(os.getpid())
+
+    def slower(function: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*arguments: Any, **options: Any) -> Any:
+            time.sleep(rnd.choice((0, rnd.random() * longest)))
+            return function(*arguments, **options)
+
+        return slow
+
+    for module, names in (
+        (objects, ("emit", "edge", "ensure_publication", "unpublishable")),
+        (fingerprint, ("look_at_publication", "_parts")),
+        (catalog_poll, ("look", "empty")),
+    ):
+        for name in names:
+            module.__dict__[name] = slower(module.__dict__[name])
 
 
 class _Looks:

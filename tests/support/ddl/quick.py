@@ -149,7 +149,9 @@ class _Driver:
             mine = known.get(table.table_id)
             if table.removed or (mine is not None and mine.stopped):
                 continue
-            if mine is None or mine.holes or mine.fault is not None or mine.applied_record < state.number:
+            # Rows that a stopped table withholds come with its repair: nothing of it is read until then.
+            holes = mine is not None and mine.holes and table.stopped is None
+            if mine is None or holes or mine.fault is not None or mine.applied_record < state.number:
                 at = "nothing" if mine is None else f"record {mine.applied_record}, {len(mine.holes)} holes"
                 yield f"{table.schema.name} ({'stopped' if table.stopped else 'captured'}) is at {at}"
 

@@ -114,7 +114,7 @@ class Writer:
         if verdict.stopped and not verdict.wrong:
             self._fix(fix)
             outcome.repaired = True
-            again = _repaired(self.quick, verdict, self._repair)
+            again = repaired(self.quick, verdict, self._repair)
             outcome.wrong = tuple(f"after the repair ({self._repair}): {w}" for w in again)
         return outcome
 
@@ -197,8 +197,9 @@ REPAIRS: Mapping[str, Callable[[Quick, Sequence[str]], None]] = {
 """What the documents tell to do when the cause is removed, after `docs/operations.md`."""
 
 
-def _repaired(quick: Quick, verdict: Verdict, how: str) -> tuple[str, ...]:
-    """What is wrong after it. What the source itself does not let be copied may stay stopped."""
+def repaired(quick: Quick, verdict: Verdict, how: str, more: int = 1) -> tuple[str, ...]:
+    """What is wrong after it. What the source itself does not let be copied may stay stopped; and what a person did at
+    the source for it (`fix`) may have stopped others, which are repaired in turn, `more` times."""
     try:
         REPAIRS[how](quick, sorted(verdict.stopped))
     except InvalidManifest as refused:
@@ -206,5 +207,8 @@ def _repaired(quick: Quick, verdict: Verdict, how: str) -> tuple[str, ...]:
     after = judge(quick, _settle(quick))
     spec = quick.replicator.spec
     unfit = {t.name for t in discover(quick.session("judge"), spec.tables, spec.options) if t.stop is not None}
-    again = {n: why for n, why in after.stopped.items() if n not in unfit}
-    return (*after.wrong, *(f"{n} is stopped again: {why}" for n, why in again.items()))
+    stopped = {n: why for n, why in after.stopped.items() if n not in unfit}
+    others = {n: why for n, why in stopped.items() if n not in verdict.stopped}
+    if others == stopped != {} and not after.wrong and more > 0:
+        return repaired(quick, Verdict((), others), how, more - 1)
+    return (*after.wrong, *(f"{n} is stopped again: {why}" for n, why in stopped.items()))
