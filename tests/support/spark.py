@@ -10,9 +10,8 @@ import tailrace
 from support.s3 import S3Server
 from tailrace.spark import artifacts
 from tailrace.spark.session import SMALL_STEPS
+from tailrace.targets.lake import spark as lake
 from tailrace.targets.lake.delta import log_store as delta_log_store
-
-EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -32,17 +31,13 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.sql.catalog.iceberg.cache-enabled": "false",
         "spark.sql.catalog.iceberg.type": "hadoop",
         "spark.sql.catalog.iceberg.warehouse": str(folder / "iceberg"),
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.extensions": EXTENSIONS,
         "spark.sql.session.timeZone": "UTC",
         # VACUUM lists a table's folder with so many tasks, and Spark's default is ten thousand.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         **SMALL_STEPS,
-        **delta_log_store.SETTINGS,
+        **lake.SETTINGS,
     }
 
 

@@ -164,7 +164,7 @@ def _change_log(replicator: Replicator, log: _Log, connection: Connection) -> It
 
 def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
     try:
-        same = places.probe(config)
+        same = places.examine(config)
     except TailraceError as error:
         yield _failure(subject, error)
         return

@@ -22,13 +22,11 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tailrace import privacy
+from tailrace import privacy, targets
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.spark import artifacts
-from tailrace.storage.access import hadoop_options
-from tailrace.targets.lake.delta import log_store as delta_log_store
 
 STOP_SECONDS = 10.0
 """A JVM that has not ended by then, with its session stopped, is killed: it holds nothing that is not committed."""
@@ -53,9 +51,6 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 1
 """
 """Two files of bounded size: a driver runs for years."""
-EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-
-
 KUBERNETES = "k8s://"
 PREFIX = "TAILRACE_SPARK_CONF_"
 RPC_PORT, BLOCK_PORT = "7078", "7079"
@@ -82,8 +77,6 @@ SECRET_FILE = "spark.authenticate.secret.file"
 SMALL_STEPS = {
     # Otherwise a worker reads the directory of Spark's jar before each task, see there.
     "spark.python.daemon.module": "tailrace.spark.worker_daemon",
-    # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
-    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # Otherwise Hadoop starts chmod and readlink as processes, six times and more for each small file on a local disk.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -97,11 +90,11 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     (`TAILRACE_SPARK_MASTER`, `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`); they win. `boot` is new with every start
     of the driver: on Kubernetes its executors carry it in their names."""
     memory = max(size(spec.driver.memory) >> 20, 512)
-    master = _master(spec, environment)
+    master, needs = _master(spec, environment), targets.open(spec.target).spark()
     values = {
         "spark.master": master,
         "spark.app.name": "tailrace",
-        "spark.jars": artifacts.spark_jars(*jar_sets(spec)),
+        "spark.jars": artifacts.spark_jars(*needs.jars),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -119,13 +112,8 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{run_dir}/warehouse",
-        "spark.sql.extensions": EXTENSIONS,
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        **needs.settings,
         **SMALL_STEPS,
-        **delta_log_store.SETTINGS,
         **AUTHENTICATED,
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -133,7 +121,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     if environment.get(privacy.VARIABLE):
         values[f"spark.executorEnv.{privacy.VARIABLE}"] = environment[privacy.VARIABLE]
     if master.startswith(KUBERNETES):
-        values |= _on_kubernetes(spec, environment, boot)
+        values |= _on_kubernetes(spec, environment, boot, values["spark.jars"])
     values |= {k[len(PREFIX) :].replace("_", "."): v for k, v in environment.items() if k.startswith(PREFIX)}
     if master.startswith(KUBERNETES) and values["spark.authenticate"] == "true" and SECRET_FILE not in values:
         raise InvalidManifest(
@@ -143,14 +131,13 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     return values
 
 
-def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str) -> dict[str, str]:
+def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str, jars: str) -> dict[str, str]:
     """Client mode: this pod is the driver, executors are pods that it owns and that come back to its address."""
     pod = environment.get("POD_NAME", "tailrace")
     executors = spec.executors
-    jars = artifacts.spark_jars(*jar_sets(spec)).split(",")
     return {
         # In the image, so on every executor's disk too: nobody has to ask the driver for a copy.
-        "spark.jars": ",".join(f"local://{path}" for path in jars),
+        "spark.jars": ",".join(f"local://{path}" for path in jars.split(",")),
         "spark.driver.host": environment.get("POD_IP", "127.0.0.1"),
         "spark.driver.bindAddress": environment.get("POD_IP", "127.0.0.1"),
         "spark.driver.port": RPC_PORT,
@@ -173,13 +160,6 @@ def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: s
 
 PREFIX_CHARACTERS = 38
 """Spark allows 47 for an executor's name before `-exec-<number>`; the boot takes nine of them."""
-
-
-def jar_sets(spec: ReplicatorSpec) -> list[str]:
-    """Only what the target needs: object storage and database drivers are large."""
-    catalog = spec.target.catalog
-    s3 = ["s3"] if spec.target.location.startswith("s3://") else []
-    return ["lake", *s3, *(["jdbc"] if catalog is not None and catalog.type == "jdbc" else [])]
 
 
 def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
@@ -233,13 +213,8 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
             ) from error
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("WARN")
-    hadoop = context._jsc.hadoopConfiguration()
-    for name, value in hadoop_options(spec.target, os.environ).items():
-        hadoop.set(name, value)  # not in the configuration above: that is the JVM's command line, for all to see
-    session = SparkSession(context)
-    if spec.target.type == "delta":
-        delta_log_store.install(session._jvm, run_dir / "spark" / "classes")
-    return session
+    targets.open(spec.target).prepare(context, run_dir / "spark" / "classes")
+    return SparkSession(context)
 
 
 class Starting:

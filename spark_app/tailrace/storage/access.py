@@ -1,4 +1,4 @@
-"""Who may reach a place and how: one resolver of `Storage` blocks for obstore, Arrow, Hadoop and Iceberg.
+"""Who may reach a place and how: one resolver of `Storage` blocks for obstore, Arrow and Hadoop.
 
 `resolve` reads the credentials; the functions below turn the result into what each library wants. A result travels to
 executors inside pickles, so it holds the key itself; its text never shows it.
@@ -45,7 +45,7 @@ class Access:
 
     @property
     def root(self) -> str:
-        """Absolute URI without a trailing slash, its path literal: Hadoop, S3, Iceberg and `Storage` decode nothing."""
+        """Absolute URI without a trailing slash, its path literal: Hadoop, S3 and `Storage` decode nothing."""
         if self.scheme == "file":
             return f"file://{self.prefix}"
         return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
@@ -254,20 +254,3 @@ def _hadoop_provider(access: Access) -> str | None:
         return None
     kind = "TemporaryAWSCredentialsProvider" if access.session_token else "SimpleAWSCredentialsProvider"
     return f"org.apache.hadoop.fs.s3a.{kind}"
-
-
-def iceberg_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """Properties of an Iceberg catalog whose tables lie here, for Iceberg's own S3 file access. Empty if local."""
-    access = resolve(config, environment)
-    if access.scheme != "s3":
-        return {}
-    values = {
-        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        "s3.endpoint": access.endpoint,
-        "s3.path-style-access": "true" if access.path_style else None,
-        "s3.access-key-id": access.access_key,
-        "s3.secret-access-key": access.secret_key,
-        "s3.session-token": access.session_token,
-        "client.region": access.region or ("us-east-1" if access.endpoint else None),
-    }
-    return {name: value for name, value in values.items() if value is not None}

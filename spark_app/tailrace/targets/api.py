@@ -1,7 +1,8 @@
 """What Tailrace asks of a target, the place where the copies go. Whoever adds a product implements these protocols.
 
     Target ── tables() ──> TargetTable    one table's copy: opened, brought forward by one atomic commit a batch, tidied
-                               └── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
+       │                       └── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
+       └───── removal() ───> Removal      the tables of a Replicator that goes for good
 
 `tailrace.targets.open` finds the product of a manifest; no other room knows one. What a target stores of Tailrace is
 the applied state (`tailrace.batch.applied`), in the same commit as the rows. Two things are opaque outside of the
@@ -11,11 +12,13 @@ Every error is one of `tailrace.errors`: `Retry` where trying again may help, `T
 `TargetRefused` or another `Stop` for what a person must put right.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import AppliedState, Generation
@@ -24,10 +27,14 @@ from tailrace.changelog.keys import Key
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry
+from tailrace.storage.access import Access
 from tailrace.storage.store import Storage
 
 Admit = Callable[[], None]
 """Called right before whatever changes a table durably: raises `Fenced` when another driver owns the change log."""
+
+TableName = tuple[str, str]
+"""Schema and name of the source table when it was first captured."""
 
 
 class ChunkLost(Retry):
@@ -98,8 +105,59 @@ class TargetTable(Protocol):
         where nothing is to be done. `schema`, `applied`: of the opened table. `now`: seconds since the Unix epoch."""
 
 
+class Removal(Protocol):
+    """Whole tables of the target go, by the names that their source tables had first."""
+
+    def what(self, name: TableName) -> str:
+        """The table's place, for messages."""
+
+    def holds(self, name: TableName) -> bool:
+        """Whether anything lies there."""
+
+    def lists(self, name: TableName) -> bool:
+        """Whether the target knows a table of this name; what `holds` finds may be in use under another one."""
+
+    def log_id(self, name: TableName) -> str | None:
+        """Of the change log whose state the table carries; None: of none that can be read."""
+
+    def drop(self, name: TableName) -> None:
+        """Delete the table; what says whose it is goes last, so that the next call can finish an interrupted one."""
+
+    def finish(self) -> None:
+        """After the last table: an empty place goes, too."""
+
+
+@dataclass(frozen=True)
+class SparkNeeds:
+    """What a session must be started with."""
+
+    jars: tuple[str, ...]
+    """Names of sets, see `tailrace.spark.artifacts`."""
+    settings: Mapping[str, str]
+
+
 class Target(Protocol):
     """The place that the manifest names. Holds no connection; made without a JVM."""
 
+    @property
+    def place(self) -> str:
+        """For messages."""
+
+    @property
+    def folder(self) -> Access | None:
+        """The part of a storage that is the target's alone; None: it lies on no storage."""
+
+    def examine(self) -> bool:
+        """Whether a small thing that is written comes back the same, and goes again. Without a JVM: what Spark will be
+        told is checked, but not tried."""
+
+    def spark(self) -> SparkNeeds: ...
+
+    def prepare(self, context: SparkContext, classes: Path) -> None:
+        """Once in each JVM, before a table is opened: secrets, and classes that are made in this folder."""
+
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
         """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments lie."""
+
+    def removal(self, session: Callable[[], SparkSession]) -> Removal:
+        """`session` starts Spark, where the target can be spoken to in no other way."""

@@ -16,6 +16,7 @@ from tailrace.removal import data
 from tailrace.removal.claims import Known
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.state import STATE
+from tailrace.targets.lake.removal import LakeRemoval
 
 ORIGIN = Origin(
     log_id="log",
@@ -34,11 +35,11 @@ NAMES = ("orders", "items")
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Known:
     """A change log of two tables whose files lie in the lake. The catalog, which takes a JVM, has neither name."""
 
-    def nothing(lake: data.Lake, name: tuple[str, str]) -> Any:
+    def nothing(lake: LakeRemoval, name: tuple[str, str]) -> Any:
         return None
 
-    monkeypatch.setattr(data.Lake, "_entry", nothing)
-    monkeypatch.setattr(data.Lake, "_drop_from_catalog", nothing)
+    monkeypatch.setattr(LakeRemoval, "_entry", nothing)
+    monkeypatch.setattr(LakeRemoval, "_drop_from_catalog", nothing)
     for name in NAMES:
         metadata = tmp_path / "lake/public" / name / "metadata/00003-aa.metadata.json"
         metadata.parent.mkdir(parents=True)

@@ -12,8 +12,9 @@ from tailrace.contract.resources import Credentials
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import InvalidManifest
 from tailrace.storage import local
-from tailrace.storage.access import StorageRefused, hadoop_options, iceberg_options, resolve
+from tailrace.storage.access import StorageRefused, hadoop_options, resolve
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
+from tailrace.targets.lake.iceberg.catalog import file_options
 
 
 @pytest.fixture
@@ -170,7 +171,7 @@ def test_one_block_gives_hadoop_and_iceberg_the_same_place(tmp_path: Path) -> No
     keys = tmp_path / "keys"
     keys.write_text("accessKeyId=me\nsecretAccessKey=hush\n")
     config = s3_config(keys, path_style=True, region="eu-1")
-    hadoop, iceberg = hadoop_options(config, {}), iceberg_options(config, {})
+    hadoop, iceberg = hadoop_options(config, {}), file_options(config, {})
     assert hadoop["fs.s3a.bucket.lake.endpoint"] == iceberg["s3.endpoint"] == "http://127.0.0.1:1"
     assert hadoop["fs.s3a.bucket.lake.secret.key"] == iceberg["s3.secret-access-key"] == "hush"
     assert hadoop["fs.s3a.bucket.lake.path.style.access"] == iceberg["s3.path-style-access"] == "true"

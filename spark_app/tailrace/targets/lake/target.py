@@ -1,23 +1,30 @@
 """The lake as a target: opens its tables in the format of the manifest. The only module that knows both formats."""
 
+import os
 import uuid
 from collections.abc import Callable
 from functools import cache, partial
+from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.changelog.state import TableLog
 from tailrace.contract import resources
 from tailrace.errors import TargetRefused
+from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import former_folder, table_folder
+from tailrace.storage.probe import probe
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Admit
+from tailrace.targets.api import Admit, SparkNeeds
+from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.engine.spread import spread
-from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options
 from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import FormatTable
+from tailrace.targets.lake.removal import LakeRemoval
 from tailrace.targets.lake.table import LakeTable
 
 
@@ -26,6 +33,29 @@ class LakeTarget:
 
     def __init__(self, spec: resources.Target) -> None:
         self._spec = spec
+
+    @property
+    def place(self) -> str:
+        return self._spec.location
+
+    @property
+    def folder(self) -> Access:
+        return resolve(self._spec, os.environ)
+
+    def examine(self) -> bool:
+        hadoop_options(self._spec, os.environ)
+        if self._spec.type == "iceberg":
+            catalog_options(self._spec, os.environ)
+        return probe(self._spec, exclusive=False)
+
+    def spark(self) -> SparkNeeds:
+        return lake_spark.needs(self._spec)
+
+    def prepare(self, context: SparkContext, classes: Path) -> None:
+        lake_spark.prepare(self._spec, context, classes)
+
+    def removal(self, session: Callable[[], SparkSession]) -> LakeRemoval:
+        return LakeRemoval(self._spec, session)
 
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], LakeTable]:
         lake = Storage.open(self._spec)

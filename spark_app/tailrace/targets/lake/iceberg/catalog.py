@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.contract.resources import Credentials, Target
+from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import InvalidManifest, TargetRefused
-from tailrace.storage.access import DEFAULT_SECRETS, SECRETS_VARIABLE, iceberg_options, resolve
+from tailrace.storage.access import DEFAULT_SECRETS, SECRETS_VARIABLE, resolve
 from tailrace.storage.path_names import encode, table_folder
 from tailrace.targets.lake.iceberg.java import Java, guarded
 
@@ -31,7 +32,7 @@ def catalog_options(target: Target, environment: Mapping[str, str]) -> dict[str,
     if catalog.uri is None:
         raise InvalidManifest(f"target.catalog.uri is missing for catalog type {kind}", "Set the catalog's address.")
     options = {"type": kind, "uri": catalog.uri, "warehouse": catalog.warehouse or location}
-    options |= iceberg_options(target, environment)
+    options |= file_options(target, environment)
     if location.startswith("file:"):
         options["io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
     if kind == "jdbc":
@@ -39,6 +40,23 @@ def catalog_options(target: Target, environment: Mapping[str, str]) -> dict[str,
     if catalog.credentials is not None:
         options |= _secrets(catalog.credentials, _JDBC_NAMES if kind == "jdbc" else _REST_NAMES, environment)
     return options
+
+
+def file_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[str, str]:
+    """Properties for Iceberg's own access to files on S3. Empty if local."""
+    access = resolve(config, environment)
+    if access.scheme != "s3":
+        return {}
+    values = {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": access.endpoint,
+        "s3.path-style-access": "true" if access.path_style else None,
+        "s3.access-key-id": access.access_key,
+        "s3.secret-access-key": access.secret_key,
+        "s3.session-token": access.session_token,
+        "client.region": access.region or ("us-east-1" if access.endpoint else None),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _secrets(credentials: Credentials, names: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:

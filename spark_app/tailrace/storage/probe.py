@@ -1,0 +1,48 @@
+"""Tries a place on a storage: a file is written, read and removed. Nothing is left behind, no folder either."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.storage.access import StorageRefused
+from tailrace.storage.store import NotFound, Storage
+
+PROBES = "_tailrace_doctor/"
+"""Folder of the files that are written to see whether it can be done."""
+ROOM = 1 << 20
+"""Bytes of such a file on a local file system, where a disk or a quota that is full takes a small one now and then."""
+
+
+def probe(config: StorageConfig, *, exclusive: bool) -> bool:
+    """Whether the file came back as it was written. `StorageRefused`: it cannot be written. `exclusive`: creation must
+    be exclusive, too."""
+    name = f"{PROBES}{uuid.uuid4().hex}"
+    storage = Storage.open(config, os.environ)
+    content = os.urandom(ROOM) if storage.local else b"tailrace"  # zeros may take no room
+    with _tidy(storage):
+        try:
+            storage.create(name, content)
+        except NotFound as error:
+            raise StorageRefused(f"{storage.root}: no folder can be made there", "Correct the location.") from error
+        same = storage.get(name) == content
+        storage.delete(name)
+        if exclusive:
+            storage.require_exclusive(name)
+    return same
+
+
+@contextmanager
+def _tidy(storage: Storage) -> Iterator[None]:
+    """The folders that had to be made go again."""
+    folder = Path(storage.access.prefix) / PROBES
+    with storage.errors(PROBES, writing=True):
+        made = [path for path in (folder, *folder.parents) if not path.exists()] if storage.local else []
+    try:
+        yield
+    finally:
+        for path in made:
+            with suppress(OSError):  # somebody else has put something there
+                path.rmdir()

@@ -1,0 +1,97 @@
+"""What goes of the lake when a Replicator goes for good: whole tables. A catalog that is no folder is spoken to through
+a JVM, for which a session is asked when it is first needed.
+
+Driven by `removal.data`, which decides what goes.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tailrace.contract import resources
+from tailrace.errors import TargetRefused
+from tailrace.storage.path_names import table_folder
+from tailrace.storage.store import Storage
+from tailrace.targets.api import TableName
+from tailrace.targets.lake import log_of_table
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg.java import Java, guarded
+from tailrace.targets.lake.iceberg.state import STATE
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+"""Whatever lies there: no state that can be read."""
+
+
+class LakeRemoval:
+    """See `targets.api.Removal`."""
+
+    def __init__(self, spec: resources.Target, session: Callable[[], SparkSession]) -> None:
+        self._spec, self._session = spec, session
+        self._lake = Storage.open(spec)
+        catalog = spec.catalog
+        self._iceberg = spec.type == "iceberg"
+        self._by_catalog = self._iceberg and catalog is not None and catalog.type != "folder"
+        self._opened: IcebergCatalog | None = None
+
+    def what(self, name: TableName) -> str:
+        return f"table {self._lake.root}/{table_folder(*name)}"
+
+    def holds(self, name: TableName) -> bool:
+        return next(self._lake.list(table_folder(*name) + "/"), None) is not None
+
+    def lists(self, name: TableName) -> bool:
+        """In a folder catalog, and for Delta, the files are the entry."""
+        return not self._by_catalog or self._entry(name) is not None
+
+    def log_id(self, name: TableName) -> str | None:
+        try:
+            if self._by_catalog and (entry := self._entry(name)) is not None:
+                return log_of_table.iceberg_property(entry.properties().get(STATE))
+        except _UNREADABLE:
+            return None
+        # Half deleted it has lost its entry in the catalog, if it had one: the files say whose they are.
+        proof = self._proof(name)
+        return None if proof is None else proof.log_id
+
+    def drop(self, name: TableName) -> None:
+        """The catalog's entry first; the files are deleted like any others, the newest state last. What else makes a
+        table of them goes before its data: half deleted, it cannot be read as one with fewer rows."""
+        if self._by_catalog:
+            self._drop_from_catalog(name)
+        proof, folder = self._proof(name), table_folder(*name) + "/"
+        last = None if proof is None else proof.path
+        metadata = (folder + "_delta_log/", folder + "metadata/")
+        paths = [path for path, _ in self._lake.list(folder)]
+        for path in sorted(paths, key=lambda path: (path == last, not path.startswith(metadata), path)):
+            # Dying here leaves the state: the next call finds it and goes on.
+            self._lake.delete(path)
+        self._lake.prune(table_folder(*name))
+
+    def finish(self) -> None:
+        self._lake.prune_root()
+
+    def _proof(self, name: TableName) -> log_of_table.Proof | None:
+        read = log_of_table.iceberg_folder if self._iceberg else log_of_table.delta
+        try:
+            return read(self._lake, table_folder(*name))
+        except _UNREADABLE:
+            return None
+
+    def _entry(self, name: TableName) -> Any:
+        """The catalog's table; None: it has none of this name."""
+        catalog, identifier = self._catalog(), self._catalog().identifier(*name)
+        with guarded(".".join(name), "looking at"):
+            return catalog.catalog.loadTable(identifier) if catalog.catalog.tableExists(identifier) else None
+
+    def _drop_from_catalog(self, name: TableName) -> None:
+        catalog, identifier = self._catalog(), self._catalog().identifier(*name)
+        with guarded(".".join(name), "dropping"):
+            if catalog.catalog.tableExists(identifier) and not catalog.catalog.dropTable(identifier, False):
+                raise TargetRefused(f"the catalog does not drop {'.'.join(name)}", "Drop it by hand.")
+
+    def _catalog(self) -> IcebergCatalog:
+        if self._opened is None:
+            self._opened = IcebergCatalog.open(Java.of(self._session()), self._spec, os.environ)
+        return self._opened

@@ -1,0 +1,43 @@
+"""What Spark must bring for the lake: jars, settings, access to the bucket, the log store of Delta.
+
+`spark.session` asks for it through `LakeTarget`.
+"""
+
+import os
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from tailrace.contract import resources
+from tailrace.storage.access import hadoop_options
+from tailrace.targets.api import SparkNeeds
+from tailrace.targets.lake.delta import log_store
+
+SETTINGS = {
+    "spark.sql.extensions": (
+        "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    ),
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    **log_store.SETTINGS,
+}
+"""The same for both formats: one archive of classes serves them."""
+
+
+def needs(target: resources.Target) -> SparkNeeds:
+    """Only what the target needs: object storage and database drivers are large."""
+    s3 = ["s3"] if target.location.startswith("s3://") else []
+    jdbc = ["jdbc"] if target.catalog is not None and target.catalog.type == "jdbc" else []
+    return SparkNeeds(("lake", *s3, *jdbc), SETTINGS)
+
+
+def prepare(target: resources.Target, context: SparkContext, classes: Path) -> None:
+    hadoop = context._jsc.hadoopConfiguration()
+    for name, value in hadoop_options(target, os.environ).items():
+        hadoop.set(name, value)  # not in the session's settings: they are the JVM's command line, for all to see
+    if target.type == "delta":
+        log_store.install(context._jvm, classes)
