@@ -5,11 +5,21 @@
 the error's public name (logs, status, docs/operations.md). All are picklable: Spark ships them between processes.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Where = Literal["source", "target", "storage", "capture", "driver"]
+"""Which part met an error. `storage`: the change log's place. The others: the database that is read, the tables that
+are written, Tailrace's own two processes."""
+
 
 class TailraceError(Exception):
     """Base: `message` names the value at fault, `fix` says what the reader can do about it."""
 
     exit_code = 1
+    where: Where | None = None
+    """Set by the block that it leaves first (`met_at`); None: nobody has said yet."""
 
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message, fix)
@@ -24,6 +34,28 @@ class TailraceError(Exception):
         return error_line(self.name, self.message, self.fix)
 
 
+@contextmanager
+def met_at(where: Where) -> Iterator[None]:
+    """What leaves this block happened there, unless a block inside it has said otherwise. Others' exceptions too."""
+    try:
+        yield
+    except Exception as error:
+        if where_of(error) is None:
+            error.where = where  # type: ignore[attr-defined]
+        raise
+
+
+def where_of(error: BaseException) -> Where | None:
+    """Where it, or what it was made of, happened."""
+    at: BaseException | None = error
+    while at is not None:
+        found: Where | None = getattr(at, "where", None)
+        if found in ("source", "target", "storage", "capture", "driver"):
+            return found
+        at = at.__cause__
+    return None
+
+
 RESYNC = "resync the table (`tailrace resync`, or a SnapshotRequest with resync: true)"
 """For fixes: what brings a table back that is stopped, or whose target cannot be continued. A snapshot does not: it
 neither captures a stopped table again nor replaces its target."""
@@ -34,7 +66,7 @@ FIX = ". Fix: "
 
 
 def error_line(name: str, message: str, fix: str) -> str:
-    """`Name: message. Fix: fix`, as logs and the command line say it and the operator reads it back."""
+    """`Name: message. Fix: fix`, as logs and the command line say it."""
     return f"{name}: {message.rstrip('.')}" + (f"{FIX}{fix}" if fix else "")
 
 
@@ -52,34 +84,41 @@ class SourceRefused(Stop):
     """The source lacks a setting, a right or a feature."""
 
     exit_code = 10
+    where = "source"
 
 
 class TargetRefused(Stop):
     """The target cannot be used as configured, or carries the state of another change log."""
 
     exit_code = 10
+    where = "target"
 
 
 class AuthenticationFailed(Stop):
     """The source refused the user name or the password."""
 
     exit_code = 11
+    where = "source"
 
 
 class PositionLost(Stop):
     """The source can no longer give the changes after the journal's position, or cannot prove that it can."""
 
     exit_code = 12
+    where = "source"
 
 
 class Fenced(Stop):
     """Another writer with a higher epoch owns the journal."""
 
     exit_code = 13
+    where = "storage"
 
 
 class CorruptLog(Stop):
     """The change log has a gap, an unknown record or a record that does not fit its predecessor."""
+
+    where = "storage"
 
 
 class Retry(TailraceError):
@@ -122,19 +161,29 @@ class ValueUnsupported(TableStop):
 class ForeignChange(TableStop):
     """Somebody else changed rows of the target table."""
 
+    where = "target"
+
 
 class TargetChanged(TableStop):
     """The target table was replaced, emptied or put back to a state that the change log can no longer bring forward."""
 
+    where = "target"
+
 
 class LogTrimmed(TableStop):
     """The change log no longer holds what the table lacks: it needs a snapshot."""
+
+    where = "storage"
 
 
 class ReadRefused(TableStop):
     """The source does not give the table as the manifest wants it: a right or its place in the publication is missing,
     it is unlogged, or a row filter, a key or a column named for it is not valid there."""
 
+    where = "source"
+
 
 class TableGone(TableStop):
     """The source table was dropped, renamed or re-created under the same name."""
+
+    where = "source"

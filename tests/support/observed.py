@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tailrace.contract.status import Status
+from tailrace.contract.status import Fault, Status
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import Action, Apply, Decision, Limits
 from tailrace_operator.observe.model import (
@@ -82,8 +82,8 @@ def pod(**change: Any) -> ObservedPod:
     return replace(plain, **change)
 
 
-def ended(code: int, message: str = "", at: float = NOW - 5, reason: str = "Error") -> Ended:
-    return Ended(code, reason, message, at)
+def ended(code: int, fault: Fault | None = None, at: float = NOW - 5, reason: str = "Error") -> Ended:
+    return Ended(code, reason, fault, at)
 
 
 def reported(**change: Any) -> Status:

@@ -11,8 +11,8 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 import tailrace
 from tailrace import privacy
-from tailrace.apply.applier import fault_of
 from tailrace.errors import TailraceError
+from tailrace.faults import fault_of
 from tailrace.targets.lake.delta.log import DeltaLog, Snapshot
 from tailrace.targets.lake.iceberg.java import guarded
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from tailrace import privacy
-from tailrace.apply.applier import fault_of
 from tailrace.errors import CorruptLog, Retry, ValueUnsupported
+from tailrace.faults import fault_of
 from tailrace.logs import JsonFormatter, TextFormatter
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql import codec

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
+from tailrace.errors import error_line
 from tailrace_operator.decide.model import (
     Action,
     Apply,
@@ -103,7 +104,7 @@ def _report(observed: ObservedReplicator) -> DropReport | None:
         if observed.dropping is not None and observed.dropping.answer is not None
         else None
     )
-    found = [answered, *(DropReport.of_message(words) for words in observed.last_words)]
+    found = [answered, *observed.reports]
     owner = owner_of(observed.meta.namespace, observed.meta.name, observed.meta.uid)
     of_this = [report for report in found if report is not None and report.owner == owner]
     return max(of_this, key=lambda report: report.complete, default=None)
@@ -155,7 +156,7 @@ def _hindrance(observed: ObservedReplicator) -> str:
         if pod.waiting is not None and pod.waiting != "ContainerCreating":
             return f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}"
     halt = observed.status.halt
-    return _last_line(observed) or (f"the driver was stopped by {halt.message}" if halt is not None else "")
+    return _last_error(observed) or (f"the driver was stopped by {halt.message}" if halt is not None else "")
 
 
 def _until(observed: ObservedReplicator, limits: Limits) -> str:
@@ -174,14 +175,14 @@ def _drop_events(report: DropReport, desired: Desired) -> tuple[EmitEvent, ...]:
 
 
 def _why(observed: ObservedReplicator) -> str:
-    last = _last_line(observed)
+    last = _last_error(observed)
     return f"the clean-up failed: {last}" if last else "the clean-up failed"
 
 
-def _last_line(observed: ObservedReplicator) -> str:
+def _last_error(observed: ObservedReplicator) -> str:
     """Of the Job's newest pod that ended and said why; empty: none did."""
-    ends = [p.ended.message.strip() for p in observed.cleaners if p.ended is not None]
-    return next((text.splitlines()[-1] for text in reversed(ends) if text), "")
+    faults = [p.ended.fault for p in observed.cleaners if p.ended is not None and p.ended.fault is not None]
+    return error_line(faults[-1].name, faults[-1].message, faults[-1].fix) if faults else ""
 
 
 def _late(observed: ObservedReplicator, desired: Desired, limits: Limits) -> str:

@@ -8,11 +8,12 @@ again.
 from dataclasses import dataclass
 
 from tailrace.contract.units import seconds
+from tailrace.errors import error_line
+from tailrace_operator.decide import summary
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
-from tailrace_operator.observe.parse import last_words
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Reason, bounded, short
+from tailrace_operator.status.conditions import Reason, bounded
 from tailrace_operator.status.models import DriverSummary, Failures, FaultStatus, Halt
 
 STOPPING: dict[int, tuple[Reason, str]] = {
@@ -162,7 +163,7 @@ def _words(pod: ObservedPod) -> str:
     error = error_of(pod)
     if error is None:
         return ""
-    return bounded(f"{error.name}: {error.message.rstrip('.')}" + (f". Fix: {error.fix}" if error.fix else ""))
+    return bounded(error_line(error.name, error.message, error.fix))
 
 
 def error_of(pod: ObservedPod) -> FaultStatus | None:
@@ -170,9 +171,8 @@ def error_of(pod: ObservedPod) -> FaultStatus | None:
     ended = pod.ended
     if ended is None:
         return None
-    words = last_words(ended.message)
-    if words is not None:
-        return FaultStatus(name=short(words[0]), message=bounded(words[1]), fix=bounded(words[2]))
+    if ended.fault is not None:
+        return summary.fault(ended.fault)
     if ended.reason == "OOMKilled":
         fix = "Raise spec.driver.memoryOverhead, or memory."
         return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit.", fix=fix)

@@ -1,6 +1,7 @@
 """How ready a Replicator is: a list of checks, the first that has something to say decides. Pure."""
 
 from tailrace.contract.status import Status
+from tailrace.errors import Where
 from tailrace_operator.decide.driver_history import DriverHistory, error_of
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
@@ -143,12 +144,17 @@ def _as_reported(status: Status, pod: str) -> Assessed:
             return "Failing", Readiness("False", _why(status), status.message)
 
 
+_BY_PLACE: dict[Where | None, Reason] = {
+    "source": Reason.SOURCE_UNREACHABLE,
+    "target": Reason.TARGET_UNREACHABLE,
+    "storage": Reason.STORAGE_UNREACHABLE,
+    "capture": Reason.CAPTURE_ENDED,
+}
+
+
 def _why(status: Status) -> Reason:
-    name = status.fault.name if status.fault is not None else ""
-    if status.tables_failing and status.fault is None:
-        return Reason.TABLES_FAILING
-    if name.startswith("Source") or name == "CaptureEnded":
-        return Reason.SOURCE_UNREACHABLE
-    if name.startswith(("Target", "Storage")):
-        return Reason.TARGET_UNREACHABLE
-    return Reason.FAILING
+    """By the part that met the fault. Where every table is retried because of one part, it is that part, too."""
+    if status.fault is not None:
+        return _BY_PLACE.get(status.fault.where, Reason.FAILING)
+    parts = {t.fault.where if t.fault is not None and t.state == "FAILING" else None for t in status.tables}
+    return _BY_PLACE.get(parts.pop(), Reason.TABLES_FAILING) if len(parts) == 1 else Reason.TABLES_FAILING

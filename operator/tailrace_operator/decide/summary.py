@@ -77,6 +77,7 @@ def fault(found: Fault | None) -> FaultStatus | None:
         name=short(found.name),
         message=bounded(found.message),
         fix=bounded(found.fix),
+        where=found.where,
         count=count(found.count),
         since=times.text(found.since) if found.since > 0 else None,
     )

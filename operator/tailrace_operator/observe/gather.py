@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.kube import Kube, NotFound, Where
 from tailrace_operator.observe import parse
@@ -71,7 +72,7 @@ class Gatherer:
             requests=tuple(r["metadata"]["uid"] for r in requests),
             resyncs=tuple(found for r in requests if (found := parse.resync(r)) is not None),
             dropping=self._memory.drops.get(meta.uid),
-            last_words=self._last_words(key),
+            reports=self._reports(key),
             refusal=self._memory.refusal(key),
             namespace_ends=meta.uid in self._memory.ending,
         )
@@ -84,10 +85,10 @@ class Gatherer:
                 found[component].append(parse.pod(document))
         return {component: tuple(sorted(pods, key=lambda p: p.name)) for component, pods in found.items()}
 
-    def _last_words(self, key: Key) -> tuple[str, ...]:
+    def _reports(self, key: Key) -> tuple[DropReport, ...]:
         owned = self._index.owned(key.namespace, key.name)
         found = [parse.report(document) for (kind, _), document in owned.items() if kind == "Pod"]
-        return tuple(words for words in (*found, self._index.last_words(key.namespace, key.name)) if words is not None)
+        return tuple(r for r in (*found, self._index.report(key.namespace, key.name)) if r is not None)
 
     def _children(self, meta: Meta, owned: Any) -> dict[str, Child]:
         """Only those of this very Replicator: one of the same name may have left some that are on their way out."""

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tailrace.contract.driver import DropReport
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import Key
 from tailrace_operator.resources import names
@@ -29,7 +30,7 @@ class Index:
         self._users: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
         self._uses: dict[Key, set[tuple[str, str]]] = {}
         self._requests: dict[Address, set[Address]] = defaultdict(set)
-        self._last_words: dict[Address, str] = {}
+        self._reports: dict[Address, DropReport] = {}
 
     # ---- our resources ----
 
@@ -57,7 +58,7 @@ class Index:
         del self._objects[kind][namespace, name]
         self._on_change(Key(kind, namespace, name))
         if kind == "Replicator":
-            self._last_words.pop((namespace, name), None)
+            self._reports.pop((namespace, name), None)
             self._tell_requests((namespace, name))
             self.use_data(Key(kind, namespace, name), set())
         else:
@@ -107,18 +108,18 @@ class Index:
             return
         owned = self._owned[head["namespace"], replicator]
         known = owned.get((kind, head["name"]))
-        words = parse.report(document) if kind == "Pod" else None
-        if words is not None and (head["namespace"], replicator) in self._objects["Replicator"]:
-            self._last_words[head["namespace"], replicator] = words
+        report = parse.report(document) if kind == "Pod" else None
+        if report is not None and (head["namespace"], replicator) in self._objects["Replicator"]:
+            self._reports[head["namespace"], replicator] = report
         if known is not None and known["metadata"]["uid"] == head["uid"]:
             del owned[kind, head["name"]]
         if not owned:
             del self._owned[head["namespace"], replicator]
         self._on_change(Key("Replicator", head["namespace"], replicator))
 
-    def last_words(self, namespace: str, replicator: str) -> str | None:
-        """Report of the newest of its pods that is gone and left one."""
-        return self._last_words.get((namespace, replicator))
+    def report(self, namespace: str, replicator: str) -> DropReport | None:
+        """Of the newest of its pods that is gone and left one."""
+        return self._reports.get((namespace, replicator))
 
     def owned(self, namespace: str, replicator: str) -> Mapping[tuple[str, str], Document]:
         """By kind and name."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.contract.driver import DropAnswer, Problem
+from tailrace.contract.driver import DropAnswer, DropReport, Problem
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace.contract.status import SnapshotStatus, Status
+from tailrace.contract.status import Fault, SnapshotStatus, Status
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
 REQUESTED_AT = "reconcile.fluxcd.io/requestedAt"
@@ -49,7 +49,8 @@ class Ended:
 
     code: int
     reason: str
-    message: str
+    fault: Fault | None
+    """What ended it, as its last words have it; None: it left none."""
     at: float
 
 
@@ -164,8 +165,8 @@ class ObservedReplicator:
     """Those of them that ask for every table to start over and have not ended, oldest first."""
     dropping: ObservedDrop | None = None
     """The driver's last answer to the order to drop."""
-    last_words: tuple[str, ...] = ()
-    """Termination messages of pods of this name that ended: drivers and clean-ups, gone ones too."""
+    reports: tuple[DropReport, ...] = ()
+    """Of pods of this name that dropped something and ended: drivers and clean-ups, gone ones too."""
     refusal: Refusal | None = None
     namespace_ends: bool = False
     """The namespace is being deleted: nothing new can be made in it."""

@@ -1,16 +1,17 @@
 """Turns documents of the API server into the views that decisions take. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from tailrace.contract.driver import DropReport
+from tailrace.contract.driver import DropReport, LastWords
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, ObservedPod, ObservedResync
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
-from tailrace_operator.status.load import load
+from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import FINAL, SnapshotRequestStatus
 
 Document = Mapping[str, Any]
@@ -76,21 +77,31 @@ def _container(statuses: Sequence[Document]) -> Document:
 def _ended(terminated: Document | None) -> Ended | None:
     if not terminated:
         return None
+    words = _last_words(terminated)
     return Ended(
         code=int(terminated.get("exitCode", 1)),
         reason=terminated.get("reason", ""),
-        message=terminated.get("message", ""),
+        fault=words.fault if words is not None else None,
         at=times.seconds(terminated.get("finishedAt")) or 0.0,
     )
 
 
-def report(document: Document) -> str | None:
-    """The last words of a pod that dropped what its Replicator had made; None: it did not."""
+def _last_words(terminated: Document) -> LastWords | None:
+    """None: the container left none, or the kubelet took the end of its log instead."""
+    try:
+        found = json.loads(terminated.get("message", ""))
+        return known(LastWords, found) if isinstance(found, dict) and found.get("kind") == "last-words" else None
+    except ValueError:
+        return None
+
+
+def report(document: Document) -> DropReport | None:
+    """Of a pod that dropped what its Replicator had made, from its last words; None: it did not."""
     container = _container(document.get("status", {}).get("containerStatuses", ()))
     for state in (container.get("state", {}), container.get("lastState", {})):
-        message = state.get("terminated", {}).get("message", "")
-        if DropReport.of_message(message) is not None:
-            return str(message)
+        words = _last_words(state.get("terminated", {}))
+        if words is not None and words.drop is not None:
+            return words.drop
     return None
 
 
@@ -115,14 +126,3 @@ def version(kind: str, document: Document) -> str:
     """What changes when somebody changes what we applied; status writes of controllers do not count."""
     head = document["metadata"]
     return str(head["generation"]) if kind in ("StatefulSet", "Job") else str(head.get("resourceVersion", ""))
-
-
-def last_words(message: str) -> tuple[str, str, str] | None:
-    """Name, message and fix out of a driver's last lines: `tailrace: Name: message. Fix: fix`."""
-    for line in reversed(message.splitlines()):
-        if line.startswith("tailrace: "):
-            name, found, rest = line.removeprefix("tailrace: ").partition(": ")
-            if found and name.isidentifier():
-                text, _, fix = rest.partition(" Fix: ")
-                return name, text.strip().rstrip("."), fix.strip()
-    return None

@@ -36,6 +36,8 @@ class Reason(Enum):
     CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
     SOURCE_UNREACHABLE = "SourceUnreachable"
     TARGET_UNREACHABLE = "TargetUnreachable"
+    STORAGE_UNREACHABLE = "StorageUnreachable"
+    CAPTURE_ENDED = "CaptureEnded"
     TABLES_FAILING = "TablesFailing"
     FAILING = "Failing"
     INVALID_MANIFEST = "InvalidManifest"

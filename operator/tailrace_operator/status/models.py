@@ -53,6 +53,8 @@ class FaultStatus(Model):
     """The value at fault."""
     fix: Text = ""
     """What the reader can do about it."""
+    where: Literal["source", "target", "storage", "capture", "driver"] | None = None
+    """The part that met it; `storage` is the change log's place."""
     count: Count = 1
     """How often it happened in a row."""
     since: Time | None = None

@@ -15,15 +15,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from tailrace import foreign, privacy
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.table_worker import TableWorker
 from tailrace.batch.slice import last_record
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
-from tailrace.contract.status import Fault
-from tailrace.errors import MAKE_ROOM, CorruptLog, Fenced, LogTrimmed, Stop, StorageFull, TableStop, TailraceError
+from tailrace.errors import CorruptLog, Fenced, Stop, TableStop, TailraceError
+from tailrace.faults import fault_of
 from tailrace.snapshot.planner import still_needed
 from tailrace.targets.api import ChunkLost
 
@@ -263,17 +262,3 @@ def _passes_by(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
     healthy = entry.worker is not None and entry.worker.settled and progress.fault is None
     kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record
-
-
-def fault_of(error: Exception, now: float) -> Fault:
-    """What the status says of an error."""
-    if isinstance(error, LogTrimmed) and not error.fix:
-        return Fault(name=error.name, message=error.message, fix="Order a snapshot of the table.", since=now)
-    if not isinstance(error, TableStop | Stop) and foreign.full(error):
-        text = error.message if isinstance(error, TailraceError) else privacy.error_text(error)
-        return Fault(name=StorageFull.__name__, message=text, fix=MAKE_ROOM, since=now)
-    if isinstance(error, TailraceError):
-        return Fault(name=error.name, message=error.message, fix=error.fix, since=now)
-    at = foreign.place(error)
-    text = privacy.error_text(error) + (f" at {at}" if at else "")
-    return Fault(name="InternalError", message=text, fix="See the log; report it if it stays.", since=now)

@@ -19,6 +19,7 @@ from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Counters
+from tailrace.errors import met_at
 from tailrace.snapshot.planner import made_up
 from tailrace.targets.api import ChunkWriter, NeededChunks, TargetTable
 
@@ -57,7 +58,8 @@ class TableWorker:
             if log_table is None or log_table.generation != self.generation:
                 return False
             try:
-                return self._step(state, log_table, through)
+                with met_at("target"):  # what the change log's storage does not say of itself
+                    return self._step(state, log_table, through)
             except BaseException:
                 self._applied = None
                 raise
@@ -95,7 +97,8 @@ class TableWorker:
                 return  # not open, or the table has come back with a version that the target lacks
             try:
                 needed = needed_chunks(log_table, state, applied)
-                self._target.tidy(schemas[applied.schema_version], applied, needed, now)
+                with met_at("target"):
+                    self._target.tidy(schemas[applied.schema_version], applied, needed, now)
             except BaseException:
                 self._applied = None
                 raise

@@ -33,6 +33,8 @@ CONNECT_TIMEOUT = 5.0
 class CaptureGone(OutcomeUnknown):
     """Capture does not answer, or died before it did: what was asked for may or may not be recorded."""
 
+    where = "capture"
+
 
 class CaptureClient:
     """`connect` happens at the first request, and again after a failure."""
@@ -133,6 +135,12 @@ class CaptureClient:
 
 def _error(answer: ErrorAnswer) -> TailraceError:
     """The error under its own name, where it has one here."""
+    error = _named(answer)
+    error.where = answer.where or "capture"
+    return error
+
+
+def _named(answer: ErrorAnswer) -> TailraceError:
     if answer.name == ChunkTooOld.__name__:
         return ChunkTooOld(answer.message, answer.fix)
     kind = getattr(errors, answer.name, None)

@@ -7,7 +7,6 @@ storage, trimmed by nobody, so after an hour without one it ends in the same way
 """
 
 import argparse
-import json
 import logging
 import signal
 import sys
@@ -26,7 +25,8 @@ from tailrace.capture.server import Server
 from tailrace.contract import manifest
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator
-from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError
+from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
+from tailrace.faults import fault_of
 from tailrace.sources.postgresql.connect import PgConfig, connect
 from tailrace.sources.postgresql.names import Names
 from tailrace.storage.store import Storage
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TailraceError, OSError) as met:
         error = _named(met, run_dir)
         log.error("%s", error)
-        fault.write_text(json.dumps({"name": error.name, "message": error.message, "fix": error.fix}))
+        fault.write_text(fault_of(error, time.time(), "capture").model_dump_json(), encoding="utf-8")
         return error.exit_code
     log.info("capture shut down cleanly")
     return 0
@@ -72,7 +72,9 @@ def _named(error: TailraceError | OSError, run_dir: Path) -> TailraceError:
         return error
     if not foreign.full(error):
         raise error
-    return StorageFull(f"{error.filename or run_dir}: {error.strerror}", MAKE_ROOM)
+    full = StorageFull(f"{error.filename or run_dir}: {error.strerror}", MAKE_ROOM)
+    full.where = "capture"
+    return full
 
 
 def capture(
@@ -88,7 +90,8 @@ def capture(
     try:
         catalog = f"tailrace catalog {replicator.metadata.name}"[:MAX_IDENTIFIER]
         config = PgConfig.of(replicator.spec.source, catalog, options.secrets)
-        with connect(config) as connection:
+        # What neither the storage nor this process's own parts say of themselves, the source's log brought.
+        with met_at("source"), connect(config) as connection:
             storage = Storage.open(replicator.spec.storage)
             place = startup.Place(replicator, config, storage, connection, Names.of(replicator))
             ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)

@@ -19,6 +19,7 @@ from tailrace.changelog.records import (
     SnapshotTableFinished,
     SnapshotTableStarted,
 )
+from tailrace.errors import Where
 
 
 class GetState(Closed):
@@ -77,6 +78,7 @@ class ErrorAnswer(Closed):
     name: str
     message: str
     fix: str = ""
+    where: Where | None = None
 
 
 class StateAnswer(Closed):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tailrace.capture.inbox import Board, Call, Gone, Inbox
 from tailrace.capture.protocol import REQUEST, Answer, ErrorAnswer, GetState
-from tailrace.errors import TailraceError
+from tailrace.errors import TailraceError, where_of
 
 log = logging.getLogger(__name__)
 MAX_LINE = 64 << 20
@@ -84,7 +84,11 @@ class Server:
         try:
             return Answer(recorded=call.reply.result())
         except TailraceError as error:
-            return Answer(error=ErrorAnswer(name=error.name, message=error.message, fix=error.fix))
+            return Answer(error=_refusal(error))
+
+
+def _refusal(error: TailraceError) -> ErrorAnswer:
+    return ErrorAnswer(name=error.name, message=error.message, fix=error.fix, where=where_of(error))
 
 
 def refuse_all(inbox: Inbox, error: TailraceError) -> None:

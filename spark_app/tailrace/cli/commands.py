@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from rich.console import Console
 
-from tailrace import privacy
+from tailrace import faults, privacy
 from tailrace.cli.client import DriverClient
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.manifest import Manifest, invalid, load
@@ -249,7 +249,7 @@ def drop(options: argparse.Namespace) -> int:
                 time.sleep(DROP_PAUSE)
     finally:
         folder.release()
-    dropping.leave(dropping.report_of(replicator, steps, complete=True))
+    faults.leave_report(dropping.report_of(replicator, steps, complete=True))
     return 0
 
 

@@ -9,10 +9,11 @@ import argparse
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace import __version__, logs, privacy
+from tailrace import __version__, faults, logs, privacy
 from tailrace.cli import commands
 from tailrace.errors import TailraceError
 
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.act(options))
     except TailraceError as error:
         print(f"tailrace: {error}", file=sys.stderr)
+        faults.leave_fault(error, time.time())
         return error.exit_code
     except BrokenPipeError:
         return 1
@@ -63,6 +65,7 @@ def entry() -> None:
         code = main()
     except Exception as error:
         print(privacy.traceback_text(error), file=sys.stderr)
+        faults.leave_fault(error, time.time())
         code = 1
     logging.shutdown()
     try:

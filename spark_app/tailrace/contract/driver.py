@@ -14,12 +14,14 @@
 All but GET need `Authorization: Bearer <token>`; 401 without. Errors are `Problem` documents.
 """
 
+import json
 from typing import Literal
 
 from pydantic import ValidationError
 
 from tailrace.contract.base import Model
 from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace.contract.status import Fault
 
 STATUS = "/status"
 METRICS = "/metrics"
@@ -29,6 +31,8 @@ DROP = "/drop"
 MAX_MESSAGE = 4000
 """Bytes: Kubernetes cuts a termination message at 4096."""
 MAX_LINES = 40
+MAX_TEXT = 1500
+"""Characters, once written as JSON, of a fault's message and of its fix in `LastWords`."""
 
 
 class SnapshotBody(Model):
@@ -54,9 +58,8 @@ class DropBody(Model):
 
 
 class DropReport(Model):
-    """What `tailrace drop` did. A pod's termination message has it, too: a pod's end outlives its answers."""
+    """What `tailrace drop` did. A pod's `LastWords` have it, too: a pod's end outlives its answers."""
 
-    kind: Literal["drop-report"]
     owner: str
     """The Replicator that was dropped (`tailrace.contract.ownership`)."""
     complete: bool
@@ -67,23 +70,49 @@ class DropReport(Model):
     more: int = 0
     """Lines that were left out because there are too many."""
 
+    def at_most(self, lines: int) -> "DropReport":
+        """So many lines of each kind; the others are counted."""
+        kept, dropped = self.kept[:lines], self.dropped[:lines]
+        more = self.more + len(self.kept) + len(self.dropped) - len(kept) - len(dropped)
+        return self.model_copy(update={"kept": kept, "dropped": dropped, "more": more})
+
+
+class LastWords(Model):
+    """A container's termination message: what ended it, and what it dropped before."""
+
+    kind: Literal["last-words"] = "last-words"
+    fault: Fault | None = None
+    """None: no error ended it."""
+    drop: DropReport | None = None
+
     def to_message(self) -> str:
-        """As JSON, short enough for a termination message; what does not fit is counted."""
-        kept, dropped = self.kept[:MAX_LINES], self.dropped[:MAX_LINES]
-        while True:
-            more = len(self.kept) + len(self.dropped) - len(kept) - len(dropped)
-            text = self.model_copy(update={"kept": kept, "dropped": dropped, "more": more}).model_dump_json()
-            if len(text.encode()) <= MAX_MESSAGE or not (kept or dropped):
-                return text
-            kept, dropped = (kept, dropped[:-1]) if dropped else (kept[:-1], ())
+        """As JSON, short enough for a termination message: of a fault's texts the beginning, of a report the first
+        lines; the others are counted."""
+        short = self
+        if self.fault is not None:
+            texts = {"message": _cut(self.fault.message), "fix": _cut(self.fault.fix)}
+            short = self.model_copy(update={"fault": self.fault.model_copy(update=texts)})
+        for lines in range(MAX_LINES, -1, -1):
+            drop = self.drop.at_most(lines) if self.drop is not None else None
+            text = short.model_copy(update={"drop": drop}).model_dump_json()
+            if len(text.encode()) <= MAX_MESSAGE:
+                break
+        return text
 
     @staticmethod
-    def of_message(text: str) -> "DropReport | None":
-        """None: the message is about something else."""
+    def of_message(text: str) -> "LastWords | None":
+        """None: the message is about something else (a log's end, an older image)."""
         try:
-            return DropReport.model_validate_json(text)
+            return LastWords.model_validate_json(text)
         except ValidationError:
             return None
+
+
+def _cut(text: str) -> str:
+    """By what JSON makes of it: a character may become six."""
+    while len(json.dumps(text)) > MAX_TEXT:
+        text = text[: len(text) * 9 // 10] + "…"
+    return text
 
 
 class DropAnswer(Model):

@@ -6,6 +6,7 @@ Times are seconds since the Unix epoch, lags seconds or bytes; None means not kn
 from typing import Literal
 
 from tailrace.contract.base import Model
+from tailrace.errors import Where
 
 State = Literal["Starting", "Running", "Suspended", "Failing", "Stopped"]
 TableState = Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]
@@ -18,6 +19,8 @@ class Fault(Model):
     name: str
     message: str
     fix: str = ""
+    where: Where | None = None
+    """The part that met it: `storage` is the change log's place. None: of an older record, which does not say."""
     since: float = 0.0
     count: int = 1
 

@@ -17,7 +17,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tailrace import privacy, sources
-from tailrace.apply.applier import fault_of
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.shared_journal import SharedJournal
@@ -33,6 +32,7 @@ from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.shutdown import Ending
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
+from tailrace.faults import fault_of
 from tailrace.sources.api import Source
 from tailrace.spark import class_archive, session
 from tailrace.storage.store import Storage

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tailrace import faults
 from tailrace.contract.driver import DropAnswer, DropReport
 from tailrace.contract.resources import Replicator
 from tailrace.driver.cluster import namespace_ends
@@ -83,7 +84,7 @@ class Farewell:
                 for step in drop.drop(self._replicator, self._secrets, self._folder.path, data=self._asked):
                     log.info("%s", step)
                     steps.append(step)
-                    drop.leave(drop.report_of(self._replicator, steps, complete=False))
+                    faults.leave_report(drop.report_of(self._replicator, steps, complete=False))
                 break
             except TailraceError as error:
                 self._message = f"{error.name}: {error.message}"
@@ -93,7 +94,7 @@ class Farewell:
             elif self._pause(PAUSE_SECONDS):
                 return  # told to end meanwhile: whoever asked has another way
         report = drop.report_of(self._replicator, steps, complete=True)
-        drop.leave(report)
+        faults.leave_report(report)
         self._report = report
         while not self._ending.signalled:  # the answer is fetched by whoever asked, who then ends this process
             self._pause(LINGER_TURN_SECONDS)

@@ -160,7 +160,7 @@ def _worst(met: Fault | None, stopped: Fault | None) -> Fault | None:
 
 def _stopped(log: TableLog) -> Fault | None:
     stop = log.stopped
-    return Fault(name=stop.error, message=stop.message, fix=stop.fix) if stop is not None else None
+    return Fault(name=stop.error, message=stop.message, fix=stop.fix, where="source") if stop is not None else None
 
 
 _AGAIN = f"Then take a snapshot of the table; should it be stopped by then (as asText does), {RESYNC}."

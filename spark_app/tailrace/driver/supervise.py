@@ -6,7 +6,6 @@ after a growing pause. A capture that already answers on the socket (the driver 
 """
 
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -128,7 +127,7 @@ class CaptureProcess:
 
     @property
     def fault_file(self) -> Path:
-        """Where capture leaves the error that ended it, as JSON {name, message, fix}."""
+        """Where capture leaves the error that ended it: a `Fault` as JSON."""
         return self._run_dir / "capture-fault.json"
 
     def _spawn(self) -> None:
@@ -163,35 +162,37 @@ class CaptureProcess:
         left = self._left()
         if left is None:
             return STOPPING[code](f"capture ended with code {code}.", "Its last lines in the log say why.")
-        return _named(STOPPING[code], *left)
+        return _named(STOPPING[code], left)
 
     def _ended_by(self, code: int) -> Fault:
         left = self._left()
-        because = f": {left[0]}: {left[1]}" if left is not None else ""
-        full = left is not None and left[0] == StorageFull.__name__  # the source has no part in it
-        fix = (left[2] if left is not None else "") or "It is started again; if this stays, see its lines in the log."
+        because = f": {left.name}: {left.message}" if left is not None else ""
+        full = left is not None and left.name == StorageFull.__name__
+        fix = (left.fix if left is not None else "") or "It is started again; if this stays, see its lines in the log."
         before = self.fault
         return Fault(
             name=StorageFull.__name__ if full else "CaptureEnded",
             message=f"capture ended with code {code}{because}",
             fix=fix,
+            where=(left.where if left is not None else None) or "capture",
             since=before.since if before is not None else self._now(),
             count=before.count + 1 if before is not None else 1,
         )
 
-    def _left(self) -> tuple[str, str, str] | None:
-        """Name, message and fix of the error that the child left; None: it left none."""
+    def _left(self) -> Fault | None:
+        """The error that the child left; None: it left none."""
         try:
-            fault = json.loads(self.fault_file.read_text())
-            return str(fault["name"]), str(fault["message"]), str(fault["fix"])
-        except (OSError, ValueError, KeyError):
+            return Fault.model_validate_json(self.fault_file.read_text("utf-8"))
+        except (OSError, ValueError):
             return None
 
 
-def _named(kind: type[Stop], name: str, message: str, fix: str) -> Stop:
+def _named(kind: type[Stop], left: Fault) -> Stop:
     """The error under the name that capture gave it, should that be a relative of the code's own class."""
-    found = next((k for k in Stop.__subclasses__() if k.__name__ == name and k.exit_code == kind.exit_code), kind)
-    return found(message, fix)
+    found = next((k for k in Stop.__subclasses__() if k.__name__ == left.name and k.exit_code == kind.exit_code), kind)
+    error = found(left.message, left.fix)
+    error.where = left.where
+    return error
 
 
 def is_capture(pid: int, run_dir: Path) -> bool:

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import cast
 
-from tailrace.apply.applier import fault_of
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import Snapshot
 from tailrace.errors import Locked, Stop, TableStop, TailraceError
+from tailrace.faults import fault_of
 from tailrace.reading import steps
 from tailrace.reading.steps import Tools
 from tailrace.seams import seam

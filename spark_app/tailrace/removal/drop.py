@@ -6,7 +6,6 @@ tables and change log go too (`removal.data`); without it the change log is left
 Every step may have been done before, by this command or by a person: it can be run again after it died anywhere.
 """
 
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -32,9 +31,6 @@ from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.first_start import FirstStart
 from tailrace.sources.postgresql.log.replication import release_slot
 from tailrace.storage.store import Storage
-
-TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
-"""Path of the container's termination message, in a pod of the operator's."""
 
 
 class _TakenOver(Exception):
@@ -88,19 +84,11 @@ def report_of(replicator: Replicator, steps: list[Step], complete: bool) -> Drop
     left = [step for step in steps if step.outcome == "kept" and step.why != claims.GIVEN]
     kept = {step.what: step.why for step in left if step.what not in dropped}
     return DropReport(
-        kind="drop-report",
         owner=ownership.owner(replicator),
         complete=complete,
         dropped=tuple(dropped),
         kept=tuple(f"{what}: {why}" for what, why in kept.items()),
     )
-
-
-def leave(report: DropReport) -> None:
-    """As the container's last words, which the operator reads from its pod when it answers no more."""
-    place = os.environ.get(TERMINATION_VARIABLE)
-    if place:
-        Path(place).write_text(report.to_message(), encoding="utf-8")
 
 
 def _read(storage: Storage, owner: str) -> tuple[LogState | None, FirstStart | None] | TailraceError:

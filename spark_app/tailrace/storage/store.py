@@ -22,7 +22,17 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from tailrace import foreign
 from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.errors import MAKE_ROOM, InvalidManifest, OutcomeUnknown, Retry, StorageFull, TailraceError
+from tailrace.contract.resources import Target
+from tailrace.errors import (
+    MAKE_ROOM,
+    InvalidManifest,
+    OutcomeUnknown,
+    Retry,
+    StorageFull,
+    TailraceError,
+    Where,
+    met_at,
+)
 from tailrace.storage import local
 from tailrace.storage.access import Access, StorageRefused, obstore_options, resolve
 from tailrace.storage.files import PART_SIZE, PARTS_AT_ONCE, LocalOutput, Output, RemoteInput, RemoteOutput
@@ -60,8 +70,10 @@ class AlreadyExists(TailraceError):
 class Storage:
     """A place with a root. Picklable: executors open their own connections."""
 
-    def __init__(self, access: Access, retry_seconds: float = RETRY_SECONDS) -> None:
+    def __init__(self, access: Access, retry_seconds: float = RETRY_SECONDS, part: Where = "storage") -> None:
+        """`part`: whose place it is, the change log's or the target's; its errors say so."""
         self.access = access
+        self.part = part
         self.retry_seconds = retry_seconds
         self._uploads: dict[int, Any] = {}
         """Clients by the power of two of the sizes that they send."""
@@ -74,10 +86,13 @@ class Storage:
         retry_seconds: float = RETRY_SECONDS,
     ) -> "Storage":
         """`environment` (default: the process's) names the folder of mounted Secrets, see `storage.access`."""
-        return cls(resolve(config, os.environ if environment is None else environment), retry_seconds)
+        part: Where = "target" if isinstance(config, Target) else "storage"
+        with met_at(part):
+            access = resolve(config, os.environ if environment is None else environment)
+        return cls(access, retry_seconds, part)
 
-    def __reduce__(self) -> tuple[type["Storage"], tuple[Access, float]]:
-        return Storage, (self.access, self.retry_seconds)
+    def __reduce__(self) -> tuple[type["Storage"], tuple[Access, float, Where]]:
+        return Storage, (self.access, self.retry_seconds, self.part)
 
     def __repr__(self) -> str:
         return f"Storage({self.root})"
@@ -113,10 +128,11 @@ class Storage:
             return
         finally:
             self.delete(path)
-        raise StorageRefused(
-            f"{self.root} creates an object that exists already (it ignores If-None-Match)",
-            "Use a store, or a version of it, with conditional writes.",
-        )
+        with met_at(self.part):
+            raise StorageRefused(
+                f"{self.root} creates an object that exists already (it ignores If-None-Match)",
+                "Use a store, or a version of it, with conditional writes.",
+            )
 
     def put(self, path: str, data: bytes) -> None:
         """Create or replace the object; on success it is durable."""
@@ -308,6 +324,11 @@ class Storage:
     @contextmanager
     def errors(self, path: str, writing: bool = False) -> Iterator[None]:
         """Turn foreign exceptions into ours. A write that failed otherwise than by refusal may have happened."""
+        with met_at(self.part), self._as_ours(path, writing):
+            yield
+
+    @contextmanager
+    def _as_ours(self, path: str, writing: bool) -> Iterator[None]:
         where = self.uri(path)
         try:
             yield

@@ -53,12 +53,14 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     assert found["public.keyless"]["fault"]["name"] == "NoKey"
     assert "PRIMARY KEY" in found["public.keyless"]["fault"]["fix"]
     assert found["public.taken"]["fault"]["name"] == "TargetRefused"
+    assert [found[name]["fault"]["where"] for name in ("public.keyless", "public.taken")] == ["source", "target"]
     assert DeltaTable(foreign).version() == 0
 
     postgres.stop("immediate")
     run.until(lambda: named(deployment) == "CaptureEnded", 60, "the end of capture to be told")
     run.until(lambda: f"cannot connect to {postgres.host}:{postgres.port}" in words(deployment), 60, "its reason")
-    assert (status(deployment) or {})["state"] == "Failing"
+    failing = status(deployment) or {}
+    assert (failing["state"], failing["fault"]["where"]) == ("Failing", "source")
     postgres.start()
     postgres.execute("INSERT INTO good VALUES (2, 2)")
     run.until(lambda: named(deployment) == "", 90, "capture to work again")

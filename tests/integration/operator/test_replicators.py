@@ -10,8 +10,8 @@ from support.kube import KubeApi
 from support.operator_process import IMAGE, DriverDouble, until
 from support.resources import SOURCE, replicator
 from support.team import CRDS, Team, install_crds, operator, team
-from tailrace.contract.driver import DropAnswer, DropReport
-from tailrace.contract.status import CaptureStatus
+from tailrace.contract.driver import DropAnswer, DropReport, LastWords
+from tailrace.contract.status import CaptureStatus, Fault
 from tailrace.driver.cluster import namespace_ends
 from tailrace_operator.resources import identity
 
@@ -138,7 +138,8 @@ def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_ap
         driver = stalled.driver("shop", "127.0.10.2")
         stalled.until_reason("repl/shop", "Streaming")
         driver.close()
-        words = "tailrace: PositionLost: slot tailrace_shop is gone. Fix: Take a new snapshot.\n"
+        fault = Fault(name="PositionLost", message="slot tailrace_shop is gone", fix="Take a new snapshot.")
+        words = LastWords(fault=fault).to_message()
         stalled.node.end_pod("shop", 12, words)
         ready = stalled.until_reason("repl/shop", "PositionLost", 30)
         assert "Take a new snapshot." in ready["message"]
@@ -177,7 +178,7 @@ def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: K
 def report(place: Team, name: str, *dropped: str) -> DropReport:
     """As the data plane says of a whole drop."""
     owner = f"{place.namespace}/{name}@{place.get(f'repl/{name}')['metadata']['uid']}"
-    return DropReport(kind="drop-report", owner=owner, complete=True, dropped=dropped)
+    return DropReport(owner=owner, complete=True, dropped=dropped)
 
 
 def events(place: Team, namespace: str | None = None) -> dict[str, str]:
@@ -255,7 +256,7 @@ def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
         driver.change(made=("replication slot tailrace_shop_1234abcd",))
         until(lambda: (ending.get("repl/shop").get("status") or {}).get("made"), "what its driver made is known")
         driver.close()
-        words = report(ending, "shop", "replication slot x").to_message() if told else "killed"
+        words = LastWords(drop=report(ending, "shop", "replication slot x")).to_message() if told else "killed"
         ending.node.end_pod("shop", 0, words)
         kube_api.kubectl("delete", "namespace", name, "--wait=false")
         ending.node.delete_pod("shop")

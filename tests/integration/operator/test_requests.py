@@ -10,8 +10,9 @@ from support.kube import KubeApi
 from support.operator_process import DriverDouble, until
 from support.resources import replicator, request
 from support.team import Team, install_crds, operator, team
+from tailrace.contract.driver import LastWords
 from tailrace.contract.manifest import parse
-from tailrace.contract.status import SnapshotStatus
+from tailrace.contract.status import Fault, SnapshotStatus
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -139,7 +140,8 @@ def test_a_resync_of_every_table_brings_back_a_replicator_whose_position_is_lost
 
 def lose_position(place: Team, driver: DriverDouble) -> None:
     driver.close()
-    place.node.end_pod("shop", 12, "tailrace: PositionLost: the slot is gone. Fix: Create a SnapshotRequest.\n")
+    fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
+    place.node.end_pod("shop", 12, LastWords(fault=fault).to_message())
     place.until_reason("repl/shop", "PositionLost", 30)
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
     place.node.delete_pod("shop")

@@ -332,7 +332,7 @@ def test_it_keeps_trying_for_as_long_as_it_is_told_and_leaves_its_last_words(
             "DO $$ BEGIN CREATE ROLE late SUPERUSER LOGIN; EXCEPTION WHEN duplicate_object THEN END $$"
         ))  # fmt: skip
         assert drop(path, "--wait", "30s") == 0
-    said = json.loads(words.read_text())
+    said = json.loads(words.read_text())["drop"]
     assert (said["owner"], said["complete"], said["kept"]) == (OWNER, True, [])
     assert said["dropped"] == [f"replication slot {MADE}", f"publication {MADE}"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.apply.applier import fault_of
 from tailrace.cli.doctor import _place
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import MAKE_ROOM, OutcomeUnknown, Retry, StorageFull
+from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
 
 

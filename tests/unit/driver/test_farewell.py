@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from support.resources import replicator
-from tailrace.contract.driver import MAX_MESSAGE, DropReport
+from tailrace import faults
+from tailrace.contract.driver import MAX_MESSAGE, DropReport, LastWords
 from tailrace.contract.resources import Replicator
+from tailrace.contract.status import Fault
 from tailrace.driver import cluster, farewell
 from tailrace.driver.farewell import Farewell
 from tailrace.driver.run_dir import RunFolder
@@ -88,8 +90,13 @@ def test_a_source_that_is_away_is_tried_again_and_told(
     threading.Timer(0.5, lambda: ending.on_signal(15, None)).start()
     made.carry_out()
     assert said == ["the driver ends its work first", "Retry: the source is away"]
-    report = DropReport.of_message(words.read_text())
-    assert report is not None and (report.complete, report.dropped) == (True, ("replication slot s",))
+    found = LastWords.of_message(words.read_text())
+    assert found is not None and found.drop is not None
+    assert (found.drop.complete, found.drop.dropped, found.fault) == (True, ("replication slot s",), None)
+    faults.leave_fault(Retry("the storage is away"), 7.0)
+    after = LastWords.of_message(words.read_text())
+    assert after is not None and after.fault is not None, "an error that came later takes nothing away"
+    assert (after.drop, after.fault.message) == (found.drop, "the storage is away")
 
 
 def test_whoever_ends_it_while_the_source_is_away_is_not_held_up(source: Source, tmp_path: Path) -> None:
@@ -116,12 +123,15 @@ def test_the_end_of_its_namespace_drops_without_being_asked_and_does_not_give_up
 
 def test_a_report_of_ten_thousand_tables_fits_a_termination_message() -> None:
     many = tuple(f"table s3://lake/{'x' * 60}/{n}" for n in range(10_000))
-    report = DropReport(kind="drop-report", owner="o", complete=True, dropped=many, kept=("slot s: given",))
-    read = DropReport.of_message(report.to_message())
-    assert len(report.to_message().encode()) <= MAX_MESSAGE
-    assert read is not None and read.kept == report.kept
-    assert len(read.dropped) + read.more == 10_000
-    assert DropReport.of_message("Traceback (most recent call last):") is None
+    report = DropReport(owner="o", complete=True, dropped=many, kept=("slot s: given",))
+    for fault in (None, Fault(name="Retry", message="\N{SNOWMAN}" * 5000, fix='"' * 5000, where="storage")):
+        words = LastWords(fault=fault, drop=report).to_message()
+        assert len(words.encode()) <= MAX_MESSAGE
+        read = LastWords.of_message(words)
+        assert read is not None and read.drop is not None and read.drop.kept == report.kept
+        assert len(read.drop.dropped) + read.drop.more == 10_000
+        assert (read.fault is not None) == (fault is not None)
+    assert LastWords.of_message("Traceback (most recent call last):") is None
 
 
 def test_outside_a_cluster_and_when_nobody_answers_no_namespace_ends(tmp_path: Path) -> None:

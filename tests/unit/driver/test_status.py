@@ -90,7 +90,8 @@ def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
     stop = TableStopped(table_id=7, seq=1, error="ValueUnsupported", message="numeric NaN", fix="use asText")
     status = assemble(moment(log(table(7, stopped=stop))))
     assert status.tables[0].state == "STOPPED"
-    assert status.tables[0].fault == Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText")
+    fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText", where="source")
+    assert status.tables[0].fault == fault
 
 
 def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:

@@ -66,7 +66,7 @@ def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path
 
 
 def test_why_capture_ended_is_told_until_another_one_works(tmp_path: Path) -> None:
-    fault = {"name": "Retry", "message": "cannot connect to db:5432", "fix": ""}
+    fault = {"name": "Retry", "message": "cannot connect to db:5432", "where": "source"}
     program = (
         f"import pathlib; pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})"
     )
@@ -80,12 +80,29 @@ def test_why_capture_ended_is_told_until_another_one_works(tmp_path: Path) -> No
         assert found is not None
         assert (found.name, found.count) == ("CaptureEnded", count)
         assert found.message == "capture ended with code 1: Retry: cannot connect to db:5432"
+        assert found.where == "source"
         now[0] += 5
         capture.check()
     assert capture.fault == found, "it has been started again, and nobody knows yet whether it works"
     capture.works()
     assert capture.fault is None
     capture.stop()
+
+
+def test_a_capture_that_was_killed_is_its_own_fault_and_a_storage_that_is_away_is_the_storages(tmp_path: Path) -> None:
+    for fault, where in (
+        (None, "capture"),
+        ({"name": "Retry", "message": "s3 is away", "where": "storage"}, "storage"),
+    ):
+        leave = (
+            f"pathlib.Path({str(tmp_path / 'capture-fault.json')!r}).write_text({json.dumps(fault)!r})" if fault else ""
+        )
+        capture = process(tmp_path, f"import os, pathlib; {leave or 0}; os.kill(os.getpid(), 9)")
+        capture.start()
+        until(lambda one=capture: ended(one))  # type: ignore[misc]
+        capture.check()
+        assert capture.fault is not None and capture.fault.where == where
+        capture.stop()
 
 
 def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: Path) -> None:

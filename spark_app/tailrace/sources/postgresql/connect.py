@@ -14,7 +14,7 @@ import psycopg
 
 from tailrace import privacy
 from tailrace.contract.resources import Source
-from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError
+from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -269,6 +269,12 @@ def _one_line(text: str) -> str:
 @contextmanager
 def source_errors(what: str) -> Iterator[None]:
     """Turn psycopg's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`."""
+    with met_at("source"), _as_ours(what):
+        yield
+
+
+@contextmanager
+def _as_ours(what: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:

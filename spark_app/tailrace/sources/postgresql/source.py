@@ -10,6 +10,7 @@ from tailrace.changelog.records import Origin
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import TableOptions, Tables
+from tailrace.errors import met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import catalog, chunks, objects, preflight
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
@@ -34,7 +35,7 @@ class PostgresSource:
 
     @contextmanager
     def session(self) -> Iterator["PostgresSession"]:
-        with connect(self.config) as connection:
+        with met_at("source"), connect(self.config) as connection:
             yield PostgresSession(connection)
 
     def reader(self) -> "PostgresReader":
@@ -49,7 +50,8 @@ class PostgresReader:
     config: PgConfig
 
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
-        return chunks.read_chunk(self.config, _own(table), part, where, write)
+        with met_at("source"):
+            return chunks.read_chunk(self.config, _own(table), part, where, write)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 from support.observed import LIMITS, NOW, SPEC, applied, ended, meta, pod, reported, running
 from tailrace.contract.driver import DropAnswer, DropReport, Problem
 from tailrace.contract.ownership import made_name
+from tailrace.contract.status import Fault
 from tailrace_operator.decide.model import Delete, DropSource, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import Child, ObservedDriver, ObservedDrop, ObservedReplicator
@@ -21,7 +22,7 @@ MADE = (f"replication slot {NAME}", f"publication {NAME}")
 
 
 def report(**change: Any) -> DropReport:
-    plain = DropReport(kind="drop-report", owner=f"team/shop@{UID}", complete=True, dropped=MADE)
+    plain = DropReport(owner=f"team/shop@{UID}", complete=True, dropped=MADE)
     return plain.model_copy(update=change)
 
 
@@ -106,7 +107,7 @@ def test_the_job_tries_for_the_whole_time_that_a_deletion_waits(spent: int) -> N
 
 def test_what_was_kept_because_nothing_proves_it_is_told_in_an_event() -> None:
     kept = report(dropped=(), kept=("replication slot x: the change log at s3://l belongs to team/other@1",))
-    observed = replace(without_driver(deleting(begun=5)), last_words=(kept.to_message(),))
+    observed = replace(without_driver(deleting(begun=5)), reports=(kept,))
     decision = decide(observed, LIMITS)
     assert decision.actions == (SetFinalizers(()),)
     assert [(s.type, s.reason) for s in decision.events] == [("Normal", "CleanedUp"), ("Warning", "Kept")]
@@ -114,13 +115,13 @@ def test_what_was_kept_because_nothing_proves_it_is_told_in_an_event() -> None:
 
 
 def test_the_last_words_of_a_namesake_or_of_an_unfinished_drop_release_nothing() -> None:
-    words = (report(owner="team/shop@another").to_message(), report(complete=False).to_message(), "Traceback: …")
-    observed = replace(without_driver(deleting(begun=5)), last_words=words)
+    others = (report(owner="team/shop@another"), report(complete=False))
+    observed = replace(without_driver(deleting(begun=5)), reports=others)
     assert "Job" in applied(decide(observed, LIMITS).actions)
 
 
 def test_the_last_words_of_a_driver_whose_namespace_ends_are_enough() -> None:
-    observed = replace(without_driver(deleting()), namespace_ends=True, last_words=(report().to_message(),))
+    observed = replace(without_driver(deleting()), namespace_ends=True, reports=(report(),))
     assert [s.reason for s in decide(observed, LIMITS).events] == ["CleanedUp"]
 
 
@@ -135,7 +136,7 @@ def stays(how: str, observed: ObservedReplicator) -> ObservedReplicator:
     match how:
         case "failed":
             job = Child("Job", "shop-drop", "j", "1", "", failed=True)
-            dead = pod(name="shop-drop-x", ended=ended(1, "noise\ntailrace: Retry: no route to host"))
+            dead = pod(name="shop-drop-x", ended=ended(1, Fault(name="Retry", message="no route to host")))
             return replace(observed, children={"Job/shop-drop": job}, cleaners=(dead,))
         case "late":
             begun = observed.status.model_copy(update={"deletion_started_at": "2027-01-01T00:00:00Z"})
@@ -203,7 +204,7 @@ def with_job(begun: float, **change: Any) -> ObservedReplicator:
     [
         ({"unscheduled": 'persistentvolumeclaim "shop-data" not found'}, 'claim "shop-data" not found'),
         ({"waiting": "ImagePullBackOff", "waiting_message": "no such image"}, "ImagePullBackOff: no such image"),
-        ({"ended": ended(11, "noise\ntailrace: AuthenticationFailed: wrong password")}, "wrong password"),
+        ({"ended": ended(11, Fault(name="AuthenticationFailed", message="wrong password"))}, "wrong password"),
     ],
 )
 def test_what_the_clean_up_waits_for_is_named_and_until_when(change: dict[str, Any], why: str) -> None:

@@ -23,6 +23,7 @@ from support.observed import (
     with_driver,
 )
 from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
+from tailrace.errors import Where
 from tailrace_operator.decide.model import Apply, Cancel, Delete, MakeSecret, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver, Refusal
@@ -118,6 +119,39 @@ def test_a_fault_of_the_spec_shows_a_value_but_no_block_and_nothing_of_the_envir
     message = decide(observed(spec=odd), LIMITS).status.message
     assert "found 'soon'" in message and "driver.env.0" in message and "source.credentials" in message
     assert "hush" not in message
+
+
+@pytest.mark.parametrize(
+    ("where", "word"),
+    [
+        ("source", "SourceUnreachable"),
+        ("target", "TargetUnreachable"),
+        ("storage", "StorageUnreachable"),
+        ("capture", "CaptureEnded"),
+        ("driver", "Failing"),
+        (None, "Failing"),
+    ],
+)
+def test_the_reason_of_a_fault_is_where_it_happened_whatever_its_name(where: Where | None, word: str) -> None:
+    for name in ("SourceRefused", "TargetRefused", "StorageFull", "CaptureEnded", "Retry"):
+        fault = Fault(name=name, message="away", where=where)
+        decision = decide(running(reported(state="Failing", fault=fault)), LIMITS)
+        assert reason(decision) == word
+        assert decision.status.last_error is not None and decision.status.last_error.where == where
+
+
+def test_tables_that_all_fail_at_one_part_name_it_and_others_are_counted() -> None:
+    away = Fault(name="Retry", message="503", where="target")
+    failing = [TableStatus(name=f"public.{name}", state="FAILING", fault=away) for name in "ab"]
+    healthy = TableStatus(name="public.c", state="REPLICATING")
+    stopped = TableStatus(name="public.d", state="STOPPED", fault=away.model_copy(update={"name": "TargetRefused"}))
+    for tables, word in (
+        (failing, "TargetUnreachable"),
+        ([*failing, healthy], "TablesFailing"),
+        ([stopped], "TablesFailing"),
+    ):
+        status = reported(state="Failing", tables_failing=len(tables), tables=tuple(tables))
+        assert reason(decide(running(status), LIMITS)) == word
 
 
 def test_a_name_that_kubernetes_cannot_use_for_a_driver_is_refused_before_anything_is_made() -> None:

@@ -23,6 +23,7 @@ from support.observed import (
 )
 from tailrace.contract.manifest import parse as parse_manifest
 from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace.contract.status import Fault
 from tailrace_operator.decide.model import Apply, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
@@ -42,8 +43,8 @@ from tailrace_operator.status.models import Failures, Halt, ReplicatorStatus
 )
 def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, word: str) -> None:
     observed = with_driver(running())
-    words = "noise\ntailrace: SourceRefused: wal_level is replica. Fix: Set wal_level = logical.\n"
-    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(code, words))
+    fault = Fault(name="SourceRefused", message="wal_level is replica", fix="Set wal_level = logical.", where="source")
+    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(code, fault))
     decision = decide(replace(observed, pods=(dead,), driver=ObservedDriver()), LIMITS)
     stalled = condition(decision, "Stalled")
     assert stalled is not None and stalled.reason == word
@@ -248,12 +249,12 @@ def test_a_driver_that_another_version_stopped_for_a_reason_of_its_own_stays_sto
     assert decision.status.halt == newer.halt
 
 
-def test_the_last_words_of_a_driver_stay_told_while_it_waits_to_be_started_again() -> None:
-    words = "tailrace: SourceUnreachable: shop-db refuses connections. Fix: Start it.\n"
+def test_the_last_words_of_a_driver_stay_in_the_status_while_it_waits_to_be_started_again() -> None:
+    fault = Fault(name="Retry", message="shop-db refuses connections", fix="Start it.", where="source")
     observed = with_driver(running())
-    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(1, words))
+    dead = pod(template_hash=template(observed), running_since=None, ready=False, ended=ended(1, fault))
     observed = replace(observed, pods=(dead,), driver=ObservedDriver())
     first = decide(observed, LIMITS)
     second = decide(replace(observed, status=first.status), LIMITS)
-    assert "SourceUnreachable: shop-db refuses connections" in second.status.message
+    assert "Retry: shop-db refuses connections" in second.status.message
     assert second.status == first.status

@@ -199,7 +199,7 @@ def test_whatever_a_driver_says_of_a_snapshot_becomes_a_status_that_can_be_writt
 
 
 def test_a_drivers_last_words_may_be_any() -> None:
-    end = world.ended(1, f"tailrace: {'E' * 3000}: message Fix: fix")
+    end = world.ended(1, Fault(name="E" * 3000, message="message" * 3000, fix="fix" * 3000, count=10**30, since=1e300))
     dead = pod(running_since=None, ready=False, ended=end)
     decision = replicator.decide(replace(running(), pods=(dead,), driver=ObservedDriver()), LIMITS)
     ReplicatorStatus.model_validate(dump(decision.status))

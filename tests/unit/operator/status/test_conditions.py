@@ -17,6 +17,7 @@ from tailrace_operator.observe.model import FINALIZER, Answer, Child, ObservedDr
 from tailrace_operator.status.conditions import bounded, violations
 from tailrace_operator.status.models import FINAL, ReplicatorStatus
 
+WHERE = st.sampled_from([None, "source", "target", "storage", "capture", "driver"])
 CODES = st.sampled_from([0, 1, 2, 10, 11, 12, 13, 137, 143])
 faults = st.none() | st.builds(Fault, name=st.sampled_from(["SourceGone", "TargetSlow", "Odd"]), message=st.text())
 
@@ -55,7 +56,8 @@ def worlds(draw: st.DrawFn, generation: int, now: float) -> ObservedReplicator:
 @st.composite
 def pods_of(draw: st.DrawFn, template_hash: str, now: float) -> Any:
     runs = draw(st.booleans())
-    end = draw(st.none() | st.builds(ended, CODES, st.text(max_size=100), st.just(now - 3)))
+    faults = st.none() | st.builds(Fault, name=st.text(max_size=300), message=st.text(max_size=100), where=WHERE)
+    end = draw(st.none() | st.builds(ended, CODES, faults, st.just(now - 3)))
     return pod(
         uid=draw(st.sampled_from(["p1", "p2"])),
         template_hash=template_hash,

@@ -1,0 +1,53 @@
+"""What a process says of the error that it met: the fault in its status, and its last words when it ends.
+
+Called by every part that goes on after an error, and by the command line for one that ended it. In a pod of the
+operator's the container's termination message holds `LastWords` as JSON, so that nobody has to read a log's text.
+"""
+
+import os
+from pathlib import Path
+
+from tailrace import foreign, privacy
+from tailrace.contract.driver import DropReport, LastWords
+from tailrace.contract.status import Fault
+from tailrace.errors import MAKE_ROOM, LogTrimmed, Stop, StorageFull, TableStop, TailraceError, Where, where_of
+
+TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
+"""Environment variable: path of the container's termination message, in a pod of the operator's."""
+
+
+def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault:
+    """What the status says of an error. `where`: of one that does not say it itself."""
+    place = where_of(error) or where
+    if isinstance(error, LogTrimmed) and not error.fix:
+        fix = "Order a snapshot of the table."
+        return Fault(name=error.name, message=error.message, fix=fix, where=place, since=now)
+    if not isinstance(error, TableStop | Stop) and foreign.full(error):
+        text = error.message if isinstance(error, TailraceError) else privacy.error_text(error)
+        return Fault(name=StorageFull.__name__, message=text, fix=MAKE_ROOM, where=place, since=now)
+    if isinstance(error, TailraceError):
+        return Fault(name=error.name, message=error.message, fix=error.fix, where=place, since=now)
+    at = foreign.place(error)
+    text = privacy.error_text(error) + (f" at {at}" if at else "")
+    fix = "See the log; report it if it stays."
+    return Fault(name="InternalError", message=text, fix=fix, where=place, since=now)
+
+
+def leave_fault(error: BaseException, now: float) -> None:
+    """As the container's last words: what ended it. What it dropped before stays among them."""
+    _leave(fault=fault_of(error, now))
+
+
+def leave_report(report: DropReport) -> None:
+    """As the container's last words: what it dropped. The operator reads it when the driver answers no more."""
+    _leave(drop=report)
+
+
+def _leave(**said: Fault | DropReport) -> None:
+    place = os.environ.get(TERMINATION_VARIABLE)
+    if not place:
+        return
+    path = Path(place)
+    before = LastWords.of_message(path.read_text("utf-8")) if path.exists() else None
+    words = (before or LastWords()).model_copy(update=said)
+    path.write_text(words.to_message(), encoding="utf-8")
