@@ -138,6 +138,27 @@ def test_a_table_that_was_stopped_or_is_unfit_does_not_hold_up_the_others(
         equal(one)
 
 
+@pytest.mark.timeout(180)
+def test_the_request_is_not_complete_before_a_locked_table_is_copied(
+    server: PostgresServer, nursery: Nursery, tmp_path: Path
+) -> None:
+    with quick(server, nursery, tmp_path, "locked") as one:
+        one.arguments = ("--resync", str(one.folder / "resync.yaml"))
+        copied(one)
+        lose_slot(one)
+        one.sql("CREATE TABLE s.three (id int PRIMARY KEY); INSERT INTO s.three VALUES (1), (2)")
+        one.sql("BEGIN; LOCK TABLE s.three IN SHARE MODE", "holder")
+        hand_over(one, "first")
+        one.start()
+        for _ in range(3):
+            one.look()
+        assert one.turn().snapshots["first"].ended is None
+        one.sql("ROLLBACK", "holder")
+        equal(one)
+        assert sorted(ask_again(one, "first")) == ["s.one", "s.three", "s.two"]
+        assert snapshots(one) == {"initial": 2, "first": 3}
+
+
 @pytest.mark.timeout(240)
 def test_a_source_put_back_from_an_older_copy_is_started_over(
     own_server: PostgresServer, nursery: Nursery, tmp_path: Path

@@ -66,7 +66,7 @@ class Narrowed:
         for line in SETUP:
             quick.sql(line)
         if given:
-            quick.spec |= {"source": {"publication": "given"}}
+            quick.spec |= {"source": {"postgresql": {"publication": "given"}}}
             quick.sql("CREATE PUBLICATION given FOR TABLE s.ranged WITH (publish_via_partition_root = true)")
         quick.spec |= {"tables": {"include": ["s.ranged"]}}
         (quick.folder / PAUSES).write_text(str(pause))

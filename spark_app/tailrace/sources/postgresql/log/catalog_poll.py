@@ -77,6 +77,11 @@ def _plan(renewal: SourceRenewed, tables: Iterable[int]) -> SnapshotPlanned:
     )
 
 
+def _waits(table: PgTable, holder: str) -> PgTable:
+    stop = ReadRefused(table.name, f"{table.name} is locked: {holder}", "None needed: it is captured once it is free.")
+    return replace(table, stop=stop)
+
+
 class Place(Protocol):
     """Where capture works."""
 
@@ -186,18 +191,18 @@ class CatalogPoll:
         # What stood in the way is gone: the table is copied from then on.
         return known.stopped.error in _MENDABLE
 
-    def _publish(self, found: Mapping[int, PgTable], fresh: Collection[int]) -> frozenset[int]:
+    def _publish(self, found: Mapping[int, PgTable], fresh: Collection[int]) -> Mapping[int, str]:
         """Exactly what is captured. A table without a usable key must stay out: its updates would fail at the
-        source. Returns those that are locked, and left to a later look."""
+        source. Returns those that are locked, by whom: they are left to a later look."""
         names = self._place.names
         if not names.publication_is_ours:
-            return frozenset()
+            return {}
         fit = [t for t in found.values() if t.stop is None and (t.oid in fresh or self._tables.is_captured(t.oid))]
         locked = slots.ensure_publication(self._place.connection, names.publication, fit, ours=True)
         for table_id in locked.keys() - self._locked:
             log.warning("%s is not captured yet: %s", found[table_id].name, locked[table_id])
         self._locked = frozenset(locked)
-        return self._locked
+        return locked
 
     def _add(
         self, fresh: set[int], due: Collection[int], found: dict[int, PgTable]
@@ -207,10 +212,11 @@ class CatalogPoll:
         self._settle()
         locked = self._publish(found, {*fresh, *due})
         again, _ = self._look()
-        fresh = fresh - locked
         renewal = self._sink.state.renewal
+        waiting = [_waits(again[i], locked[i]) for i in sorted(fresh & locked.keys() & again.keys())]
+        fresh = fresh - locked.keys()
         if not fresh and renewal is None:
-            return again, locked
+            return again, frozenset(locked)
         edge = slots.edge(self._place.connection)
         last_seq = self._sink.state.last_seq
         new = [again[i] for i in sorted(fresh & again.keys())]
@@ -220,11 +226,14 @@ class CatalogPoll:
             asked = renewal.id if renewal is not None and table.oid in read else None
             events += self._added(table, edge, last_seq, asked)
         if renewal is not None:
-            events.append(_plan(renewal, read))
+            # What is locked joins the request at a later look: it is not complete before those rows are there.
+            for table in waiting:
+                events += self._added(table, edge, last_seq)
+            events.append(_plan(renewal, [*read, *(table.oid for table in waiting)]))
         # One record: dying before it leaves the stream without tables, and the request open.
         self._sink.add(*events)
         self._settle()
-        return again, locked
+        return again, frozenset(locked)
 
     def _added(self, table: PgTable, edge: int, last_seq: int, resync: str | None = None) -> list[Event]:
         """The table in its present form, from now on."""

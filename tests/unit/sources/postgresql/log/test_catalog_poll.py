@@ -19,6 +19,7 @@ from tailrace.changelog.records import (
     Parts,
     SnapshotEnded,
     SnapshotPlanned,
+    SourceRenewed,
     TableForgotten,
     TableSchema,
     TableStored,
@@ -89,7 +90,7 @@ class World:
     def start(self) -> None:
         """A process over the journal as it is."""
         self.tables = Tables(lambda oid, modifier: "text", self.lookup)
-        for known in self.journal.state.tables.values():
+        for known in [t for t in self.journal.state.tables.values() if not t.removed]:
             self.tables.add(known.schema, known.stopped is not None, known.fingerprint)
         self.described: set[int] = set()
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
@@ -350,6 +351,29 @@ def test_a_new_table_that_is_locked_is_taken_in_when_it_can_be_published(world: 
     world.locked = set()
     world.poll.poll()
     assert set(world.journal.state.tables) == {1, 2, 3} and world.published == {1, 2, 3}
+
+
+def test_a_stream_that_begins_anew_has_its_request_wait_for_tables_that_are_locked(world: World) -> None:
+    world.catalog.append(table(3, "new"))
+    world.published, world.locked = set(), {2, 3}
+    world.journal.append(5, events=(SourceRenewed(id="all", timeline=1, request="again"),))
+    world.start()
+    world.poll.poll()
+    asked = world.journal.state.snapshots["all"]
+    assert set(asked.plan.tables) == {1, 2, 3} and world.journal.state.tables[1].resync == "all"
+    assert world.stops() == {"b": "ReadRefused", "new": "ReadRefused"}
+    world.poll.poll()
+    world.marker_returns()
+    assert asked.awaits(world.journal.state.tables[2]) and asked.awaits(world.journal.state.tables[3])
+    world.locked = {3}
+    world.poll.poll()
+    world.marker_returns()
+    assert world.journal.state.tables[2].resync == "all" and world.stops() == {"new": "ReadRefused"}
+    world.locked = set()
+    world.poll.poll()
+    world.marker_returns()
+    assert world.journal.state.tables[3].resync == "all" and world.stops() == {}
+    assert [key for key in world.journal.state.snapshots if key != "all"] == []
 
 
 def test_a_marker_of_somebody_else_means_nothing(world: World) -> None:
