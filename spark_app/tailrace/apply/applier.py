@@ -8,15 +8,15 @@ whole target's and ends the process.
 
 import logging
 import math
-import random
 import time
 from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.table_worker import TableWorker
+from tailrace.backoff import Backoff
 from tailrace.batch.slice import last_record
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.shared_journal import SharedJournal
@@ -28,7 +28,7 @@ from tailrace.targets.api import ChunkLost
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+LONGEST_PAUSE, JITTER = 30.0, 0.25
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process whoever meets them."""
 TIDY_SECONDS = 30.0
@@ -49,9 +49,7 @@ class _Entry:
     """None: not made yet, or that failed."""
     refused: Stop | None = None
     running: Future[None] | None = None
-    pause: float = FIRST_PAUSE
-    due: float = 0.0
-    failed_since: float | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
     tidied: float = -math.inf
     """When last, or when the table would have been for the last time if it were written to."""
     tidied_record: int | None = None
@@ -141,7 +139,7 @@ class Applier:
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
             entry = self._entries[table.table_id] = _Entry(table)
-        if self._stopping or entry.running is not None or self._monotonic() < entry.due:
+        if self._stopping or entry.running is not None or entry.backoff.rests(self._monotonic()):
             return entry.running
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= self._through and progress.fault is None:
@@ -199,7 +197,8 @@ class Applier:
             worker = entry.worker = entry.worker or self._make(entry.table)
             while not self._stopping and worker.advance(self._journal.refresh(), self._through):
                 pass
-            entry.pause, entry.due, entry.failed_since, entry.refused = FIRST_PAUSE, 0.0, None, None
+            entry.backoff.succeeded()
+            entry.refused = None
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(entry, error, begun)
         finally:
@@ -231,10 +230,8 @@ class Applier:
     def _failed(self, entry: _Entry, error: Exception, record: int) -> None:
         now = self._monotonic()
         table_id = entry.table.table_id
-        entry.failed_since = entry.failed_since or now
-        entry.due = now + entry.pause * (0.75 + random.random() / 2)
-        entry.pause = min(entry.pause * 2, LONGEST_PAUSE)
-        worn_out = now - entry.failed_since > self._retry_seconds
+        entry.backoff.failed(now)
+        worn_out = entry.backoff.worn_out(now, self._retry_seconds)
         name = self._journal.state.tables[table_id].schema.name
         if isinstance(error, ChunkLost):
             with self._lock:

@@ -1,7 +1,7 @@
 """Drives all snapshots: asks the planner what there should be and each table's state machine what comes next.
 
 One thread (`SnapshotRunner.turn`, called in a loop) owns all state; the steps run on a pool of threads and come back as
-events over a queue. What matters is in the journal: after a restart the runs are begun again from it.
+messages over a queue. What matters is in the journal: after a restart the runs are begun again from it.
 """
 
 import logging
@@ -11,43 +11,40 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import cast
 
 from tailrace.apply.progress import Progress
+from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import Snapshot
 from tailrace.errors import Locked, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.reading import steps
+from tailrace.reading.messages import ChunkDone, ChunkFailed, EdgeLooked, Message, RunKey, StepDone, StepFailed
 from tailrace.reading.steps import Tools
 from tailrace.seams import seam
-from tailrace.snapshot import chunks as c
-from tailrace.snapshot import planner
+from tailrace.snapshot import chunks, planner
 from tailrace.snapshot.edge import Edge, EdgeLook
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.api import Table
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+LONGEST_PAUSE = 15.0
 AHEAD = 2
 """Chunks cut and not begun, per table."""
-RunKey = tuple[str, int]
 
 
 @dataclass
 class _Entry:
     """A table's run with what the journal does not need to know."""
 
-    run: c.TableRun
+    run: chunks.TableRun
     table: Table | None = None
     busy: bool = False
     """An edge check, start, cut or finish is under way."""
     waits_for: str | None = None
-    due: float = 0.0
-    pause: float = FIRST_PAUSE
-    failed_since: float | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE))
     chunk_rows: int = planner.FIRST_CHUNK_ROWS
     begun: dict[int, float] = field(default_factory=dict)
 
@@ -84,7 +81,7 @@ class SnapshotRunner:
         self._clock, self._monotonic = clock, monotonic
         self._client = CaptureClient(tools.socket)
         self._entries: dict[RunKey, _Entry] = {}
-        self._events: queue.Queue[tuple[RunKey, c.Event | Exception, object]] = queue.Queue()
+        self._messages: queue.Queue[Message] = queue.Queue()
         threads = defaults.parallelism + 2
         self._pool = ThreadPoolExecutor(threads, "snapshot")
         self._most = 2 * threads
@@ -99,7 +96,7 @@ class SnapshotRunner:
         self.turned = time.monotonic()
 
     @property
-    def runs(self) -> Mapping[RunKey, c.TableRun]:
+    def runs(self) -> Mapping[RunKey, chunks.TableRun]:
         return {key: entry.run for key, entry in list(self._entries.items())}
 
     @property
@@ -161,7 +158,7 @@ class SnapshotRunner:
         for key, snapshot in open_runs.items():
             if key not in self._entries:
                 plan = snapshot.plan
-                run = c.begin(key[0], snapshot.tables[key[1]], plan.where, plan.keys)
+                run = chunks.begin(key[0], snapshot.tables[key[1]], plan.where, plan.keys)
                 self._entries[key] = _Entry(run, chunk_rows=self._rows(snapshot) or planner.FIRST_CHUNK_ROWS)
 
     def _rows(self, snapshot: SnapshotState) -> int | None:
@@ -171,28 +168,28 @@ class SnapshotRunner:
 
     def _start_next(self, state: LogState, key: RunKey, entry: _Entry) -> None:
         snapshot = state.snapshots.get(key[0])
-        if snapshot is None or snapshot.ended is not None or self._stopping or self._monotonic() < entry.due:
+        if snapshot is None or snapshot.ended is not None or self._stopping or entry.backoff.rests(self._monotonic()):
             return
         log_table = state.tables[key[1]]
         over = _over(log_table, snapshot)
-        if over is not None and (entry.run.phase is not c.Phase.FINISH or entry.run.fault is None):
+        if over is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
             # Also where only the end is still to be recorded: the journal takes none without a fault now.
             self._give_up(entry, "TableGone", over)
         elif snapshot.awaits(log_table):
             return  # capture takes it in again at its next look
-        paused = snapshot.suspended and entry.run.phase is not c.Phase.FINISH
-        while not paused and (work := c.next_work(entry.run, AHEAD)) is not None:
-            if isinstance(work, c.Read):
+        paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
+        while not paused and (work := chunks.next_work(entry.run, AHEAD)) is not None:
+            if isinstance(work, chunks.Read):
                 if not self._may_read(snapshot) or not self._tools.opened(key[1]):
                     return
                 if not self._may_register(state, key, entry):
                     return
                 self._begin_read(key, entry, work.range)
-            elif entry.busy or (isinstance(work, c.FindMaxKey) and self._ready >= self._most):
+            elif entry.busy or (isinstance(work, chunks.FindMaxKey) and self._ready >= self._most):
                 return
-            elif isinstance(work, c.CheckEdge) and log_table.edge <= self._edge.passed:
-                entry.run, entry.waits_for = c.step(entry.run, c.EdgePassed()), None
-            elif isinstance(work, c.CheckEdge) and self._edge.rests(log_table.edge, self._monotonic()):
+            elif isinstance(work, chunks.CheckEdge) and log_table.edge <= self._edge.passed:
+                entry.run, entry.waits_for = chunks.step(entry.run, chunks.EdgePassed()), None
+            elif isinstance(work, chunks.CheckEdge) and self._edge.rests(log_table.edge, self._monotonic()):
                 entry.waits_for = self._edge.waits_for
                 return
             else:
@@ -207,7 +204,7 @@ class SnapshotRunner:
         if self._edge.rests(edge, self._monotonic()):
             entry.waits_for = self._edge.waits_for
         elif not entry.busy:
-            self._begin_step(state, key, entry, c.CheckEdge())
+            self._begin_step(state, key, entry, chunks.CheckEdge())
         return False
 
     def _count(self, state: LogState) -> None:
@@ -225,8 +222,8 @@ class SnapshotRunner:
         snapshot = state.snapshots.get(key[0])
         repair = snapshot is not None and snapshot.plan.reason == "repair"
         phase = entry.run.phase
-        new = phase in (c.Phase.EDGE, c.Phase.START)
-        return not repair, new, phase is c.Phase.EDGE, len(entry.run.reading)
+        new = phase in (chunks.Phase.EDGE, chunks.Phase.START)
+        return not repair, new, phase is chunks.Phase.EDGE, len(entry.run.reading)
 
     def _may_read(self, snapshot: SnapshotState) -> bool:
         own = snapshot.plan.parallelism or self._defaults.parallelism
@@ -234,52 +231,50 @@ class SnapshotRunner:
         return self._reading.total() < self._defaults.parallelism and mine < own
 
     def _begin_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
-        entry.run = c.step(entry.run, c.ReadBegun(part.ordinal))
+        entry.run = chunks.step(entry.run, chunks.ReadBegun(part.ordinal))
         self._reading[key[0]] += 1
         entry.begun[part.ordinal] = self._monotonic()
         run, table = entry.run, entry.table
         log_table = self._tools.journal.state.tables[key[1]]
 
-        def work() -> tuple[c.Event, object]:
+        def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
             file = steps.read(self._tools, run, part, found)
-            return c.Registered(part.ordinal, file.rows), found
+            return ChunkDone(key, part.ordinal, file.rows, found)
 
-        self._submit(key, work, part.ordinal)
+        self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 
-    def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: c.Work) -> None:
+    def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: chunks.Work) -> None:
         entry.busy = True
         run, log_table, tools = entry.run, state.tables[key[1]], self._tools
         table, rows = entry.table, entry.chunk_rows
-        if isinstance(work, c.CheckEdge):
+        if isinstance(work, chunks.CheckEdge):
             self._edge.looks(log_table.edge, self._monotonic())
-        if isinstance(work, c.CutNext):
-            entry.run = c.step(entry.run, c.CutBegun())
+        if isinstance(work, chunks.CutNext):
+            entry.run = chunks.step(entry.run, chunks.CutBegun())
 
-        def act() -> tuple[c.Event | None, object]:
+        def act() -> Message:
             match work:
-                case c.CheckEdge():
-                    waits = steps.check_edge(tools, log_table)
-                    return (c.EdgePassed() if waits is None else None), EdgeLook(log_table.edge, waits)
-                case c.FindMaxKey():
+                case chunks.CheckEdge():
+                    return EdgeLooked(key, EdgeLook(log_table.edge, steps.check_edge(tools, log_table)))
+                case chunks.FindMaxKey():
                     start = steps.find_start(tools, self._client, run, log_table, rows)
-                    return c.Started(start.max_key, start.estimated_rows), start.table
-                case c.CutNext():
+                    return StepDone(key, chunks.Started(start.max_key, start.estimated_rows), start.table)
+                case chunks.CutNext():
                     found = table or steps.find_table(tools, log_table)
-                    return c.Cut(steps.find_cut(tools, found, work, rows)), found
+                    return StepDone(key, chunks.Cut(steps.find_cut(tools, found, work, rows)), found)
             steps.record_finish(tools, self._client, run)
-            return c.Finished(), None
+            return StepDone(key, chunks.Finished())
 
-        self._submit(key, act, None)
+        self._submit(act, lambda error: StepFailed(key, error))
 
-    def _submit(self, key: RunKey, act: Callable[[], tuple[c.Event | None, object]], ordinal: int | None) -> None:
+    def _submit(self, act: Callable[[], Message], failed: Callable[[Exception], Message]) -> None:
         def run() -> None:
             try:
-                event, found = act()
+                message = act()
             except Exception as error:  # handed to the turning thread, which names it in the status
-                self._events.put((key, error, ordinal))
-            else:
-                self._events.put((key, event if event is not None else c.EdgePassed(), (event is None, ordinal, found)))
+                message = failed(error)
+            self._messages.put(message)
 
         self._under_way += 1
         self._pool.submit(run)
@@ -288,52 +283,56 @@ class SnapshotRunner:
 
     def _take(self, patience: float) -> None:
         try:
-            item = self._events.get(timeout=patience)
+            message = self._messages.get(timeout=patience)
             while True:
                 self._under_way -= 1
-                self._took(*item)
-                item = self._events.get_nowait()
+                self._took(message)
+                message = self._messages.get_nowait()
         except queue.Empty:
             return
 
-    def _took(self, key: RunKey, event: c.Event | Exception, note: object) -> None:
-        entry = self._entries.get(key)
+    def _took(self, message: Message) -> None:
+        entry = self._entries.get(message.key)
         if entry is None:
             return
-        if isinstance(event, Exception):
-            assert note is None or isinstance(note, int)
-            self._failed(entry, event, note)
-            return
-        assert isinstance(note, tuple)
-        waiting, ordinal, found = note
-        if ordinal is None:
-            entry.busy = False
-        entry.waits_for = None
-        if isinstance(found, EdgeLook):
-            self._saw(found)
-            if waiting:
-                # Whatever failed before has been waiting for the same since.
-                entry.waits_for, entry.failed_since, entry.pause = found.waits_for, None, FIRST_PAUSE
-            if waiting or entry.run.phase is not c.Phase.EDGE:
-                return
-        elif found is not None:
-            entry.table = cast(Table, found)
-        entry.run = c.step(entry.run, event)
-        entry.pause, entry.failed_since = FIRST_PAUSE, None
-        if isinstance(event, c.Registered):
-            self._adapt(key, entry, event)
+        match message:
+            case EdgeLooked(_, look):
+                self._looked(entry, look)
+            case StepDone(_, event, table):
+                entry.busy = False
+                self._stepped(entry, event, table)
+            case ChunkDone(key, ordinal, rows, table):
+                self._stepped(entry, chunks.Registered(ordinal, rows), table)
+                self._adapt(key, entry, ordinal, rows)
+            case StepFailed(_, error):
+                self._failed(entry, error, None)
+            case ChunkFailed(_, ordinal, error):
+                self._failed(entry, error, ordinal)
+
+    def _stepped(self, entry: _Entry, event: chunks.Event, table: Table | None) -> None:
+        entry.table = table or entry.table
+        entry.run, entry.waits_for = chunks.step(entry.run, event), None
+        entry.backoff.succeeded()
+
+    def _looked(self, entry: _Entry, look: EdgeLook) -> None:
+        self._saw(look)
+        entry.busy, entry.waits_for = False, look.waits_for
+        if look.waits_for is not None:
+            entry.backoff.succeeded()  # whatever failed before has been waiting for the same since
+        elif entry.run.phase is chunks.Phase.EDGE:
+            self._stepped(entry, chunks.EdgePassed(), None)
 
     def _saw(self, look: EdgeLook) -> None:
         if look.waits_for is not None and self._edge.waits_for is None:
             log.info("chunks wait for %s", look.waits_for)
         self._edge.saw(look)
 
-    def _adapt(self, key: RunKey, entry: _Entry, event: c.Registered) -> None:
-        seconds = self._monotonic() - entry.begun.pop(event.ordinal, self._monotonic())
+    def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, rows: int) -> None:
+        seconds = self._monotonic() - entry.begun.pop(ordinal, self._monotonic())
         snapshot = self._tools.journal.state.snapshots.get(key[0])
-        if event.ordinal > 0 and event.rows and snapshot is not None:
+        if ordinal > 0 and rows and snapshot is not None:
             entry.chunk_rows = planner.next_chunk_rows(
-                self._rows(snapshot), event.rows, seconds, self._defaults.chunk_seconds
+                self._rows(snapshot), rows, seconds, self._defaults.chunk_seconds
             )
 
     def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:
@@ -342,35 +341,34 @@ class SnapshotRunner:
             raise error
         fault = fault_of(error, self._clock())
         if isinstance(error, Locked):
-            self._waits(entry, error)
+            self._waits(entry, error, now)
         else:
             known = isinstance(error, TailraceError)
             log.warning(
                 "snapshot step failed: %s: %s", fault.name, fault.message,
                 extra={"snapshot": entry.run.snapshot_id}, exc_info=None if known else error,
             )  # fmt: skip
-            entry.failed_since = entry.failed_since or now
+            entry.backoff.failed(now)
         entry.table = None  # looked up again: its definition may be what changed
-        entry.due, entry.pause = now + entry.pause, min(entry.pause * 2, LONGEST_PAUSE)
         if ordinal is not None:
-            entry.run = c.step(entry.run, c.ReadFailed(ordinal, fault))
+            entry.run = chunks.step(entry.run, chunks.ReadFailed(ordinal, fault))
         else:
             entry.busy = False
             if entry.run.cutting:
-                entry.run = c.step(entry.run, c.CutFailed(fault))
-        worn_out = entry.failed_since is not None and now - entry.failed_since > self._retry_seconds
-        lasting = isinstance(error, TableStop) or worn_out
-        if lasting and entry.run.phase not in (c.Phase.FINISH, c.Phase.DONE):
+                entry.run = chunks.step(entry.run, chunks.CutFailed(fault))
+        lasting = isinstance(error, TableStop) or entry.backoff.worn_out(now, self._retry_seconds)
+        if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
             self._give_up(entry, fault.name, fault.message, fault.fix)
 
-    def _waits(self, entry: _Entry, error: Locked) -> None:
+    def _waits(self, entry: _Entry, error: Locked, now: float) -> None:
         """However long a migration holds its lock, the table is not given up: it is tried again and again, with pauses
         in which others are read."""
         if entry.waits_for is None:
             log.info("a snapshot waits for %s", error.message, extra={"snapshot": entry.run.snapshot_id})
-        entry.waits_for, entry.failed_since = error.message, None
+        entry.waits_for = error.message
+        entry.backoff.waited(now)
 
     def _give_up(self, entry: _Entry, name: str, message: str, fix: str = "") -> None:
-        if entry.run.phase is not c.Phase.DONE:
+        if entry.run.phase is not chunks.Phase.DONE:
             fault = fault_of(TableStop("", message, fix), self._clock()).model_copy(update={"name": name})
-            entry.run = c.step(entry.run, c.GaveUp(fault))
+            entry.run = chunks.step(entry.run, chunks.GaveUp(fault))

@@ -226,7 +226,7 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     assert entered == [8, 7], "a gap that nobody fills must be told"
     fault = progress.of(7).fault
     assert fault is not None and fault.name == "LogTrimmed"
-    cast(Any, loop)._entries[7].due = 0.0
+    cast(Any, loop)._entries[7].backoff.due = 0.0
     cast(Any, loop)._entries[7].tidied = 100.0
     loop.offer(16, patience=5)
     entered[:] = [8]

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from support.journals import table_schema
+from tailrace import backoff
 from tailrace.apply.progress import Progress
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import (
@@ -197,7 +198,7 @@ def runner_over(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(steps, name, getattr(world, name))
     monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
     monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
-    monkeypatch.setattr(snapshots, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(snapshots, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(edge, "SECONDS", 0.001)
     tools = cast(Any, Tools)(None, (), folder, None, world, lambda *_: None, lambda _: True, lambda: ())

@@ -1,0 +1,50 @@
+"""When something that failed is tried again: after pauses that grow, from one that is short.
+
+Held by the applier for each table and by the snapshot runner for each table of a snapshot. `now` is of a monotonic
+clock.
+"""
+
+import random
+from dataclasses import dataclass
+
+FIRST_PAUSE = 0.5
+"""Seconds after the first failure; doubled with each further one."""
+
+
+@dataclass
+class Backoff:
+    longest: float
+    """Seconds that a pause has at most."""
+    jitter: float = 0.0
+    """Share of a pause by which it is shorter or longer, so that many do not come back at once."""
+    due: float = 0.0
+    """Not to be tried before."""
+    failing_since: float | None = None
+    """The first failure after the last success; None: nothing failed since."""
+    _pause: float | None = None
+
+    def failed(self, now: float) -> None:
+        if self.failing_since is None:
+            self.failing_since = now
+        self._rest(now)
+
+    def waited(self, now: float) -> None:
+        """It was in nobody's power to go on: that counts as no failure, however long it lasts."""
+        self.failing_since = None
+        self._rest(now)
+
+    def _rest(self, now: float) -> None:
+        pause = FIRST_PAUSE if self._pause is None else self._pause
+        self.due = now + pause * (1 + self.jitter * (2 * random.random() - 1))
+        self._pause = min(pause * 2, self.longest)
+
+    def succeeded(self) -> None:
+        """The next pause is a short one again. One that is under way goes on: it is another step's."""
+        self.failing_since = self._pause = None
+
+    def rests(self, now: float) -> bool:
+        return now < self.due
+
+    def worn_out(self, now: float, patience: float) -> bool:
+        """Whether it has failed for longer than `patience` seconds."""
+        return self.failing_since is not None and now - self.failing_since > patience

@@ -1,0 +1,57 @@
+"""What the steps of a snapshot tell the runner when they are over: one class for each way in which they end.
+
+Put into the runner's queue by the pool's threads, taken by the thread that owns all state (`reading.runner`).
+"""
+
+from dataclasses import dataclass
+
+from tailrace.snapshot import chunks
+from tailrace.snapshot.edge import EdgeLook
+from tailrace.sources.api import Table
+
+RunKey = tuple[str, int]
+"""Snapshot and table."""
+
+
+@dataclass(frozen=True)
+class EdgeLooked:
+    key: RunKey
+    look: EdgeLook
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """The start, a cut or the end."""
+
+    key: RunKey
+    event: chunks.Started | chunks.Cut | chunks.Finished
+    table: Table | None = None
+    """As the source's catalog has it; None: it was not looked up."""
+
+
+@dataclass(frozen=True)
+class StepFailed:
+    """The same, or the look at the edge."""
+
+    key: RunKey
+    error: Exception
+
+
+@dataclass(frozen=True)
+class ChunkDone:
+    """Read and registered."""
+
+    key: RunKey
+    ordinal: int
+    rows: int
+    table: Table
+
+
+@dataclass(frozen=True)
+class ChunkFailed:
+    key: RunKey
+    ordinal: int
+    error: Exception
+
+
+Message = EdgeLooked | StepDone | StepFailed | ChunkDone | ChunkFailed
