@@ -107,7 +107,7 @@ class Kube:
                 await config.load_kube_config(kubeconfig, client_configuration=settings)  # type: ignore[no-untyped-call]
         except config.ConfigException as error:
             raise InvalidManifest(
-                f"no access to a cluster: {error}.", "Run in a pod with a service account, or set KUBECONFIG."
+                f"no access to a cluster: {error}", "Run in a pod with a service account, or set KUBECONFIG."
             ) from error
         # No limit: every watch holds a connection, nine in each namespace; the lease must never wait for one.
         settings.connection_pool_maxsize = 0

@@ -30,10 +30,10 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Se
     options = parser().parse_args(arguments)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit():
-        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 0.0.0.0:8080.")
+        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT", "Write 0.0.0.0:8080.")
     image = environment.get(IMAGE_VARIABLE, "")
     if not image:
-        raise InvalidManifest(f"{IMAGE_VARIABLE} is not set.", "Name the image of drivers and executors in it.")
+        raise InvalidManifest(f"{IMAGE_VARIABLE} is not set", "Name the image of drivers and executors in it.")
     in_cluster = "KUBERNETES_SERVICE_HOST" in environment and "KUBECONFIG" not in environment
     return Settings(
         namespaces=tuple(options.namespace) or (None,),

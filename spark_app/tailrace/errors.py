@@ -20,11 +20,13 @@ class TailraceError(Exception):
     exit_code = 1
     where: Where | None = None
     """Set by the block that it leaves first (`met_at`); None: nobody has said yet."""
+    usual_fix = ""
+    """For those that are raised without a fix."""
 
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message, fix)
         self.message = message
-        self.fix = fix
+        self.fix = fix or self.usual_fix
 
     @property
     def name(self) -> str:
@@ -119,6 +121,7 @@ class CorruptLog(Stop):
     """The change log has a gap, an unknown record or a record that does not fit its predecessor."""
 
     where = "storage"
+    usual_fix = "Restore the change log, or start a new one and take a snapshot; report it with the log lines."
 
 
 class Retry(TailraceError):

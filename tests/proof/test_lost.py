@@ -125,7 +125,7 @@ def test_a_promoted_standby_is_refused(proof: Proof, standby: PostgresServer) ->
     assert standby.execute("SELECT pg_promote()") == [(True,)]
     proof.deployment.source["port"] = standby.port
     standby.execute("UPDATE proof.single SET v = 81")
-    proof.assert_refused(POSITION_LOST, "the source is on timeline 2, the change log was made on 1")
+    proof.assert_refused(POSITION_LOST, "the source is on timeline 2, the change log was created on 1")
 
 
 PARTS = """

@@ -179,7 +179,7 @@ def test_a_source_put_back_from_an_older_copy_is_started_over(
         shutil.rmtree(own_server.data_dir)
         subprocess.run(["cp", "-a", backup, own_server.data_dir], check=True)
         own_server.start()
-        refused(one, "PositionLost", "it was put back to an older state")
+        refused(one, "PositionLost", "the source was restored to an older state")
         resync_all(one)
         one.start()
         equal(one)
@@ -194,7 +194,7 @@ def test_a_promoted_standby_is_started_over(own_server: PostgresServer, nursery:
             assert standby.execute("SELECT pg_promote()") == [(True,)]
             one.server = standby
             one.sql("UPDATE s.one SET a = 'on the new timeline'")
-            refused(one, "PositionLost", "the source is on timeline 2, the change log was made on 1")
+            refused(one, "PositionLost", "the source is on timeline 2, the change log was created on 1")
             resync_all(one)
             one.start()
             equal(one)
@@ -218,7 +218,7 @@ def test_a_source_that_came_back_as_another_server_takes_an_empty_change_log(
         fill(one)  # as a dump would
         refused(one, "SourceRefused", "system identifier")
         resync_all(one)
-        refused(one, "SourceRefused", "system identifier", "(an empty storage.location)")
+        refused(one, "SourceRefused", "system identifier", "set storage.location to an empty folder")
         with_empty_log(one)
         equal(one)
         one.stop()

@@ -15,7 +15,8 @@ MADE_UP = {"CaptureEnded", "InternalError", "SnapshotFailed"}
 """Of a status, without an exception."""
 
 
-def kinds() -> set[type[TailraceError]]:
+def all_kinds() -> set[type[TailraceError]]:
+    """Those of the data plane, and those of whatever else has been imported."""
     for module in pkgutil.walk_packages(tailrace.__path__, "tailrace."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -24,7 +25,11 @@ def kinds() -> set[type[TailraceError]]:
     while left:
         found.add(kind := left.pop())
         left += kind.__subclasses__()
-    return {kind for kind in found if kind.__module__.startswith("tailrace.")}
+    return found
+
+
+def kinds() -> set[type[TailraceError]]:
+    return {kind for kind in all_kinds() if kind.__module__.startswith("tailrace.")}
 
 
 def shown() -> set[str]:

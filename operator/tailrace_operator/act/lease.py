@@ -76,12 +76,12 @@ class Lease:
             try:
                 async with asyncio.timeout(max(min(ANSWER_SECONDS, end - begun), 0.0)):
                     if not await self._try():
-                        raise LeaseLost("another operator has taken the lease.")
+                        raise LeaseLost("another operator has taken the lease")
                 self._renewed = begun
             except (Retry, TimeoutError) as error:
                 log.warning("the lease is not renewed: %r", error)
                 if self._monotonic() >= end:
-                    raise LeaseLost(f"the lease could not be renewed for {GIVE_UP_AFTER:.0f} s.") from error
+                    raise LeaseLost(f"the lease could not be renewed for {GIVE_UP_AFTER:.0f} s") from error
 
     async def release(self) -> None:
         """Let the next one begin at once."""

@@ -157,7 +157,7 @@ class _Process:
 
 async def _endless(name: str, work: Coroutine[Any, Any, None]) -> None:
     await work
-    raise TaskEnded(f"{name} has ended.")
+    raise TaskEnded(f"{name} has ended")
 
 
 async def _first(works: list[Coroutine[Any, Any, Any]], stop: asyncio.Event) -> None:

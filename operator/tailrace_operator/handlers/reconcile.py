@@ -42,7 +42,7 @@ def _assessing(key: Key) -> Iterator[None]:
         yield
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:
         log.error("%s %s/%s cannot be assessed", key.kind, key.namespace, key.name, exc_info=error)
-        raise Undecided(f"a mistake in the operator: {error!r}.", "Report it with the log's traceback.") from error
+        raise Undecided(f"a mistake in the operator: {error!r}", "Report it with the log's traceback.") from error
 
 
 def pace(again: float, count: int) -> float:

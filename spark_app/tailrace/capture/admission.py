@@ -25,6 +25,6 @@ def check_manifest(replicator: Replicator, root: str, owner: str | None) -> None
 def _foreign(replicator: Replicator, root: str, owner: str | None) -> SourceRefused:
     return SourceRefused(
         f"the change log at {root} belongs to Replicator {owner!r}, this is {ownership.owner(replicator)!r}",
-        "give this Replicator a storage.location of its own; or, if it replaces that one, which must not run any more:"
-        f" set storage.adopt to {owner!r}",
+        "Give this Replicator its own storage.location. If it replaces that Replicator, and that one no longer runs,"
+        f" set storage.adopt to {owner!r}.",
     )

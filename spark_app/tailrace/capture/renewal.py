@@ -32,7 +32,7 @@ class Renewal(Closed):
         spec = request.spec
         if not spec.starts_all_over:
             raise InvalidManifest(
-                f"SnapshotRequest {request.metadata.name!r} cannot begin the stream anew",
+                f"SnapshotRequest {request.metadata.name!r} cannot start the stream over",
                 f"Set resync: true and tables: ['{EVERY_TABLE}'].",
             )
         name, rows = request.metadata.name, spec.chunk_rows

@@ -149,7 +149,7 @@ class Requests:
         request, chunk = waiting.request, waiting.request.chunk
         table_id = chunk.table_id
         if not self._tables.is_captured(table_id):
-            raise ChunkTooOld(f"table {table_id} is not captured", "plan its snapshot again when it is")
+            raise ChunkTooOld(f"table {table_id} is not captured", "Plan its snapshot again once it is captured.")
         name = self._recorder.journal.state.tables[table_id].schema.name
         version = self._tables.version_with(table_id, request.columns)
         if version is None:
@@ -157,7 +157,7 @@ class Requests:
                 raise ChunkTooOld(
                     f"chunk {chunk.chunk} of {name} has columns that no version of"
                     f" the table has: {', '.join(request.columns)}",
-                    "it is read again",
+                    "The chunk is read again.",
                 )
             waiting.looked = self._source.look_at_catalog(table_id)
             return False
@@ -166,14 +166,16 @@ class Requests:
         snapshot = state.snapshots.get(chunk.snapshot_id)
         planned = 0 if snapshot is None else snapshot.record
         if snapshot is not None and not snapshot.reads(state.tables[table_id]):
-            raise ChunkTooOld(f"table {table_id} was added again since the snapshot was planned", "it has a new one")
+            raise ChunkTooOld(
+                f"table {table_id} was added again since the snapshot was planned", "The table has a new snapshot."
+            )
         seen = seen_through(state.tables[table_id], request.columns, planned)
         visible = self._source.visibility(request.snapshot)
         if not visible.past(state.tables[table_id].edge):
             raise ChunkTooOld(
                 f"chunk {chunk.chunk} of {name} was read before transaction"
                 f" {state.tables[table_id].edge}, from which on the table is read again",
-                "it is read again",
+                "The chunk is read again.",
             )
         point = max(self._replay_point(visible), seen + 1)
         removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
@@ -182,7 +184,7 @@ class Requests:
         if point <= removed or forgotten:
             raise ChunkTooOld(
                 f"chunk {chunk.chunk} must be replayed from sequence {point}, the log may begin after {removed}",
-                "it is read again",
+                "The chunk is read again.",
             )
         event = chunk.model_copy(update={"replay_point": point, "schema_version": version})
         self._recorder.add(event, reply=waiting.reply, replay_point=point)

@@ -238,7 +238,7 @@ def _make_slot(place: Place, progress: Callable[[str | None], None], stopping: t
         thread.join(0.5)
         if stopping.is_set():
             # The note stays: the server gives the slot up with us, unless it was just done.
-            raise Interrupted(f"told to end while slot {name} was being made")
+            raise Interrupted(f"capture was stopped while it created slot {name}")
         waits = slots.slot_waits_for(place.connection, maker.application_name) if thread.is_alive() else None
         progress(waits)
         if waits is not None and waits.split(",")[0] != said:
@@ -258,13 +258,15 @@ def _given_slot(place: Place) -> int:
     found = slots.find_slot(place.connection, name)
     if found is None:
         raise SourceRefused(
-            f"slot {name!r} does not exist", "create it with plugin pgoutput, or leave source.postgresql.slot out"
+            f"slot {name!r} does not exist", "Create the slot with plugin pgoutput, or remove source.postgresql.slot."
         )
     if found.plugin != slots.PLUGIN or found.confirmed is None:
-        raise SourceRefused(f"slot {name!r} has plugin {found.plugin!r}", f"create it with plugin {slots.PLUGIN}")
+        raise SourceRefused(
+            f"slot {name!r} has plugin {found.plugin!r}", f"Create the slot with plugin {slots.PLUGIN}."
+        )
     if found.database != place.config.database:
-        raise SourceRefused(f"slot {name!r} belongs to database {found.database!r}", "name a slot of source.database")
+        raise SourceRefused(f"slot {name!r} belongs to database {found.database!r}", "Use a slot of source.database.")
     if found.wal_status == "lost":
-        raise SourceRefused(f"slot {name!r} has lost its log", "drop it and create it anew")
+        raise SourceRefused(f"slot {name!r} has lost its log", "Drop the slot and re-create it.")
     release_slot(place.connection, name, place.names.applications, time.sleep)
     return found.confirmed

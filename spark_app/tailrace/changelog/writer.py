@@ -95,7 +95,7 @@ class JournalWriter:
             if state.number == beaten:
                 raise CorruptLog(
                     f"journal record {state.number} is missing, a roll-up that follows it is not",
-                    "put the journal's records back, or start a new change log and take a snapshot",
+                    "Put the journal's records back, or start a new change log and take a snapshot.",
                 )
             admit(state)
             beaten = state.number

@@ -49,7 +49,7 @@ class DriverClient:
             return Status.model_validate_json(answer)
         except ValidationError as error:
             raise DriverRefused(
-                f"what answers at {self._url} is no driver of this version.", "Use the version that runs there."
+                f"what answers at {self._url} is no driver of this version", "Use the version that runs there."
             ) from error
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
@@ -78,19 +78,19 @@ class DriverClient:
         except urllib.error.HTTPError as error:
             raise _problem(error.code, error.read()) from error
         except (OSError, http.client.HTTPException) as error:
-            raise NotRunning(f"the driver at {self._url} does not answer: {error}.", "Start `tailrace run`.") from error
+            raise NotRunning(f"the driver at {self._url} does not answer: {error}", "Start `tailrace run`.") from error
 
     def _token(self) -> str:
         try:
             return self._token_file.read_text().strip()
         except OSError as error:
-            raise NotRunning(f"cannot read the token {self._token_file}: {error}.", "Run as the same user.") from error
+            raise NotRunning(f"cannot read the token {self._token_file}: {error}", "Run as the same user.") from error
 
 
 def _problem(code: int, body: bytes) -> TailraceError:
     try:
         problem = Problem.model_validate(json.loads(body))
     except ValueError:
-        return DriverRefused(f"the driver answered {code}.")
+        return DriverRefused(f"the driver answered {code}", "See the driver's log.")
     kind = InvalidManifest if problem.name == "InvalidManifest" else DriverRefused
     return kind(problem.message if kind is InvalidManifest else f"{problem.name}: {problem.message}", problem.fix)

@@ -65,12 +65,12 @@ def run(options: argparse.Namespace) -> int:
     replicator = manifest.replicator(options.name)
     if options.once and replicator.spec.apply.suspend:
         raise InvalidManifest(
-            "spec.apply.suspend is true, so --once could never end.", "Set it to false, or run without --once."
+            "spec.apply.suspend is true, so --once could never end", "Set it to false, or run without --once."
         )
     _check_requests(manifest)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
-        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT.", "Write 127.0.0.1:8080.")
+        raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT", "Write 127.0.0.1:8080.")
     settings = launch.Settings(
         replicator=replicator,
         requests=manifest.requests_of(replicator.metadata.name),
@@ -96,7 +96,7 @@ def _check_requests(manifest: Manifest) -> None:
         if request.spec.replicator not in known:
             raise InvalidManifest(
                 f"SnapshotRequest {request.metadata.name!r}: spec.replicator is {request.spec.replicator!r}, the files"
-                f" hold {', '.join(known)}.",
+                f" hold {', '.join(known)}",
                 "Correct spec.replicator.",
             )
 
@@ -117,12 +117,12 @@ FLAGS = ("where", "keys", "chunk_rows", "parallelism", "id")
 def snapshot(options: argparse.Namespace) -> int:
     lost = [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name) is not None]
     if options.tables is None and lost:
-        raise InvalidManifest(f"{', '.join(lost)} without --tables would do nothing.", "Give --tables too.")
+        raise InvalidManifest(f"{', '.join(lost)} without --tables would do nothing", "Give --tables too.")
     manifest = manifest_of(options)
     name = name_of(options, manifest)
     requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
     if not requests:
-        raise InvalidManifest(f"the files hold no SnapshotRequest for {name}.", "Add one, or give --tables.")
+        raise InvalidManifest(f"the files hold no SnapshotRequest for {name}", "Add one, or give --tables.")
     client = DriverClient.of(RunFolder.of(name, options.run_dir))
     for request in requests:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
@@ -135,7 +135,7 @@ def resync(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     name = name_of(options, manifest)
     if (options.tables is None) != options.all:
-        raise InvalidManifest("resync needs --tables or --all.", "Give one of them.")
+        raise InvalidManifest("resync needs --tables or --all", "Give one of them.")
     try:
         client = DriverClient.of(RunFolder.of(name, options.run_dir))
         request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
@@ -216,7 +216,7 @@ def change_snapshot(options: argparse.Namespace) -> int:
         names = ", ".join(s.id for s in (chosen or under_way)) or "none"
         raise InvalidManifest(f"which snapshot? ({names})", "Give the id of one, see `tailrace status`.")
     if chosen[0] not in under_way and options.verb != "stop":
-        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}.", "Order another one.")
+        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Order another one.")
     if options.verb == "stop":
         client.stop(chosen[0].id)
     else:

@@ -92,9 +92,9 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], l
             lines.append(_failure(LOG, error))
     if not tables:
         asked = ", ".join(spec.tables.include)
-        lines.append(Line("fail", "tables", f"no table matches {asked}", "correct tables.include"))
+        lines.append(Line("fail", "tables", f"no table matches {asked}", "Correct tables.include."))
     names = [(table.schema_name, table.table_name) for table in tables]
-    fix = "ignore this if the tables will be created later"
+    fix = "Ignore this if the tables will be created later."
     lines += [Line("warn", "patterns", text, fix) for text in idle(spec.tables, spec.options, names) if tables]
     return lines, [column for table in tables for column in preflight.columns(table)]
 
@@ -144,7 +144,7 @@ def _change_log(replicator: Replicator, log: _Log, connection: Connection) -> It
     if not state.released:
         check_manifest(replicator, root, owner)
         if not ownership.goes_to(owner, replicator):
-            message = f"{root} belongs to {owner!r}: that object in Kubernetes can start, `tailrace run` is refused"
+            message = f"{root} belongs to {owner!r}: that Replicator in Kubernetes can start, `tailrace run` is refused"
             yield Line("warn", LOG, message)
     if state.origin is None:
         admission.check_free(replicator, root, log.names, log.left, connection)
@@ -156,7 +156,7 @@ def _change_log(replicator: Replicator, log: _Log, connection: Connection) -> It
     state = log.reader.state
     admission.check_source(replicator, state, connection, log.renewing)
     if log.renewing:
-        yield Line("warn", LOG, "the next start makes a new slot and reads every table again (`resync --all`)")
+        yield Line("warn", LOG, "the next start creates a new slot and reads every table again (`resync --all`)")
         return
     admission.check_slot(slot, log.names.slot, replicator.spec.source.database, state.position)
     yield Line("ok", LOG, f"{root} continues after record {state.number}")
@@ -171,7 +171,9 @@ def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
     if same:
         yield Line("ok", subject, f"{config.location} can be written and read")
     else:
-        yield Line("fail", subject, f"{config.location} gives back other bytes than were written")
+        yield Line(
+            "fail", subject, f"{config.location} returns other bytes than were written", "Check the storage service."
+        )
 
 
 def _failure(subject: str, error: TailraceError) -> Line:

@@ -35,8 +35,8 @@ class Manifest:
             return found[0]
         names = ", ".join(r.metadata.name for r in self.replicators) or "none"
         if not found:
-            raise InvalidManifest(f"no Replicator {name or ''} in the manifest (found: {names}).", "Add it.")
-        raise InvalidManifest(f"the manifest holds several Replicators: {names}.", "Choose one with --name.")
+            raise InvalidManifest(f"no Replicator {name or ''} in the manifest (found: {names})", "Add it.")
+        raise InvalidManifest(f"the manifest holds several Replicators: {names}", "Choose one with --name.")
 
     @classmethod
     def of(cls, models: Sequence[BaseModel], origin: str) -> "Manifest":
@@ -63,7 +63,7 @@ class _Loader(yaml.SafeLoader):
                 continue  # refused below
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise InvalidManifest(f"line {line}: the field {key.value!r} is given twice.", "Keep one of the two.")
+                raise InvalidManifest(f"line {line}: the field {key.value!r} is given twice", "Keep one of the two.")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -73,7 +73,7 @@ def load(path: Path) -> Manifest:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidManifest(f"cannot read {path}: {error}.", "Give a readable YAML file with -f.") from error
+        raise InvalidManifest(f"cannot read {path}: {error}", "Give a readable YAML file with -f.") from error
     return parse(text, str(path))
 
 
@@ -82,21 +82,21 @@ def parse(text: str, origin: str) -> Manifest:
     try:
         documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
     except (yaml.YAMLError, ValueError) as error:  # ValueError: looks like a date and is none
-        raise InvalidManifest(f"{origin} is not YAML: {_one_line(str(error))}.", "Correct the syntax.") from error
+        raise InvalidManifest(f"{origin} is not YAML: {_one_line(str(error))}", "Correct the syntax.") from error
     if not documents:
-        raise InvalidManifest(f"{origin} holds no document.", "Write a Replicator into it.")
+        raise InvalidManifest(f"{origin} holds no document", "Write a Replicator into it.")
     models = [_model(document, f"{origin}, document {n}") for n, document in enumerate(documents, 1)]
     return Manifest.of(models, origin)
 
 
 def _model(document: object, origin: str) -> BaseModel:
     if not isinstance(document, dict):
-        raise InvalidManifest(f"{origin}: found {_shown(document)}.", "Write apiVersion, kind, metadata, spec.")
+        raise InvalidManifest(f"{origin}: found {_shown(document)}", "Write apiVersion, kind, metadata, spec.")
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidManifest(f"{origin}: kind is {_shown(kind)}.", f"Use one of: {', '.join(_KINDS)}.")
+        raise InvalidManifest(f"{origin}: kind is {_shown(kind)}", f"Use one of: {', '.join(_KINDS)}.")
     if document.get("apiVersion") != API_VERSION:
-        raise InvalidManifest(f"{origin}: apiVersion is {_shown(document.get('apiVersion'))}.", f"Use {API_VERSION}.")
+        raise InvalidManifest(f"{origin}: apiVersion is {_shown(document.get('apiVersion'))}", f"Use {API_VERSION}.")
     try:
         return _KINDS[kind].model_validate(document)
     except ValidationError as error:
@@ -144,5 +144,5 @@ def _unique(origin: str, kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InvalidManifest(f"{origin}: two {kind}s are called {name!r}.", "Give each its own metadata.name.")
+            raise InvalidManifest(f"{origin}: two {kind}s are called {name!r}", "Give each its own metadata.name.")
         seen.add(name)

@@ -12,7 +12,7 @@ def seconds(duration: str) -> float:
     """`1h30m` -> 5400.0."""
     parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
-        raise InvalidManifest(f"{duration!r} is not a duration.", "Write 500ms, 30s, 15m, 1h30m or 7d.")
+        raise InvalidManifest(f"{duration!r} is not a duration", "Write 500ms, 30s, 15m, 1h30m or 7d.")
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
@@ -20,5 +20,5 @@ def size(memory: str) -> int:
     """`2Gi` -> bytes."""
     number, unit = memory[:-2], memory[-2:]
     if unit not in _SIZES or not number.isdigit():
-        raise InvalidManifest(f"{memory!r} is not a size.", "Write 512Mi or 2Gi.")
+        raise InvalidManifest(f"{memory!r} is not a size", "Write 512Mi or 2Gi.")
     return int(number) * _SIZES[unit]

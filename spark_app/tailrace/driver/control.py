@@ -115,7 +115,7 @@ class DriverControl:
         journal, client = self._ready()
         if body.spec.replicator != self.name:
             raise InvalidManifest(
-                f"the request is for Replicator {body.spec.replicator!r}, this is {self.name!r}.", "Correct replicator."
+                f"the request is for Replicator {body.spec.replicator!r}, this is {self.name!r}", "Correct replicator."
             )
         # Planned before the lock: however long it takes to match the patterns, nobody else waits for it.
         state = journal.refresh()
@@ -134,7 +134,7 @@ class DriverControl:
             elif planner.is_plan_of(known, snapshot_id, body):
                 plan, record = known.plan, known.record
             else:
-                raise Conflict(f"snapshot {snapshot_id} exists with another content.", "Use another name.")
+                raise Conflict(f"snapshot {snapshot_id} exists with another content", "Use another name.")
         tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
         return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
 
@@ -155,7 +155,7 @@ class DriverControl:
         journal, _ = self._ready()
         known = journal.refresh().snapshots.get(snapshot_id)
         if known is None:
-            raise Unknown(f"no snapshot has the id {snapshot_id}.", "See `tailrace status` for the ids.")
+            raise Unknown(f"no snapshot has the id {snapshot_id}", "See `tailrace status` for the ids.")
         return known
 
     # ---- the end ----

@@ -280,5 +280,5 @@ def position_at_start(source: Source, spec: ReplicatorSpec) -> int:
         position = session.log_end()  # refused here as by capture, but before this look has found fault with the tables
         if not session.tables(spec.tables, spec.options):
             patterns = ", ".join(spec.tables.include)
-            raise SourceRefused(f"no table matches {patterns}, so --once has nothing to do.", "Correct tables.include.")
+            raise SourceRefused(f"no table matches {patterns}, so --once has nothing to do", "Correct tables.include.")
     return position

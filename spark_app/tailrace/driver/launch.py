@@ -82,7 +82,7 @@ def server(settings: Settings, control: DriverControl) -> Server:
         made = Server(control, settings.host, settings.port, token)
     except OSError as error:
         raise InvalidManifest(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}.",
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
             "Give an address of this machine and a free port with --listen.",
         ) from error
     made.start()
@@ -95,9 +95,9 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidManifest(f"cannot read the token file {path}: {error}.", "Correct --token-file.") from error
+        raise InvalidManifest(f"cannot read the token file {path}: {error}", "Correct --token-file.") from error
     if not token:
-        raise InvalidManifest(f"the token file {path} is empty.", "Write the bearer token into it.")
+        raise InvalidManifest(f"the token file {path} is empty", "Write the bearer token into it.")
     return token
 
 

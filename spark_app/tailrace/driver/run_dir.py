@@ -64,13 +64,13 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
-            raise InvalidManifest(f"cannot use the run directory {self.path}: {error}.", "Choose --run-dir.") from error
+            raise InvalidManifest(f"cannot use the run directory {self.path}: {error}", "Choose --run-dir.") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
             raise AlreadyRunning(
-                f"another `tailrace run` uses {self.path}.", "Stop it, or choose another --run-dir."
+                f"another `tailrace run` uses {self.path}", "Stop it, or choose another --run-dir."
             ) from error
 
     def release(self) -> None:
@@ -105,5 +105,5 @@ class RunFolder:
             return str(document["url"]), Path(document["tokenFile"])
         except (OSError, ValueError, KeyError) as error:
             raise NotRunning(
-                f"no driver runs in {self.path}.", "Start `tailrace run`, or give its --run-dir."
+                f"no driver runs in {self.path}", "Start `tailrace run`, or give its --run-dir."
             ) from error

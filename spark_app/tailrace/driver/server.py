@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdigit() or int(length) > MAX_BODY:
             self.close_connection = True
-            raise InvalidManifest(f"the body's length is {length or 'not given'}.", f"Send at most {MAX_BODY} bytes.")
+            raise InvalidManifest(f"the body's length is {length or 'not given'}", f"Send at most {MAX_BODY} bytes.")
         return self.rfile.read(int(length))
 
     def _fault(self, code: int, error: TailraceError) -> None:

@@ -153,11 +153,11 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
     unmet = [pattern for pattern in body.spec.tables if not any(_asked(t, (pattern,)) for t in tables)]
     if unmet:
         known = ", ".join(sorted(t.schema.name for t in captured)[:20]) or "none"
-        raise InvalidManifest(f"no captured table matches {', '.join(unmet)} (captured: {known}).", "Correct tables.")
+        raise InvalidManifest(f"no captured table matches {', '.join(unmet)} (captured: {known})", "Correct tables.")
     if not body.spec.resync and all(t.stopped is not None for t in tables):
         names = ", ".join(sorted(t.schema.name for t in tables)[:NAMED])
         raise InvalidManifest(
-            f"{names} stopped: a snapshot cannot bring its changes back.",
+            f"{names} stopped: a snapshot cannot bring its changes back",
             "Remove the cause, see the status; then ask for a resync (`tailrace resync`, or spec.resync: true).",
         )
     if body.spec.keys is not None:
@@ -194,13 +194,13 @@ def _asked(table: TableLog, patterns: Iterable[str]) -> bool:
 
 def _check_keys(tables: Sequence[TableLog], keys: Iterable[Key]) -> None:
     if len(tables) != 1:
-        raise InvalidManifest(f"keys goes with one table, {len(tables)} match.", "Name the table without wildcards.")
+        raise InvalidManifest(f"keys goes with one table, {len(tables)} match", "Name the table without wildcards.")
     columns = [c.name for c in tables[0].schema.key_columns]
     for key in keys:
         if len(key) != len(columns):
             raise InvalidManifest(
                 f"the key {privacy.key(key)} has {len(key)} values; the key of {tables[0].schema.name} is"
-                f" ({', '.join(columns)}).",
+                f" ({', '.join(columns)})",
                 "Give one value for each key column.",
             )
 

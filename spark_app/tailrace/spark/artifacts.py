@@ -105,7 +105,7 @@ def cache_dir() -> Path:
 def jar_set_dir(name: str) -> Path:
     """The folder of a jar set, whether or not it is there."""
     if name not in JAR_SETS:
-        raise ArtifactMissing(f"no jar set {name!r} is known.", f"Use one of {', '.join(sorted(JAR_SETS))}.")
+        raise ArtifactMissing(f"no jar set {name!r} is known", f"Use one of {', '.join(sorted(JAR_SETS))}.")
     return cache_dir() / f"jars-{name}-{_digest(JAR_SETS[name])}"
 
 
@@ -137,7 +137,7 @@ def is_ready(folder: Path) -> bool:
 def present(folder: Path) -> Path:
     """The folder, or `ArtifactMissing` with the way to get it."""
     if not is_ready(folder):
-        raise ArtifactMissing(f"{folder} is missing or incomplete.", "Run `make setup`, or set TAILRACE_CACHE.")
+        raise ArtifactMissing(f"{folder} is missing or incomplete", "Run `make setup`, or set TAILRACE_CACHE.")
     return folder
 
 

@@ -125,7 +125,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
     values |= {k[len(PREFIX) :].replace("_", "."): v for k, v in environment.items() if k.startswith(PREFIX)}
     if master.startswith(KUBERNETES) and values["spark.authenticate"] == "true" and SECRET_FILE not in values:
         raise InvalidManifest(
-            f"{PREFIX}{SECRET_FILE.replace('.', '_')} is not set: driver and executors cannot prove who they are.",
+            f"{PREFIX}{SECRET_FILE.replace('.', '_')} is not set: driver and executors cannot prove who they are",
             "The operator is older than this image: upgrade the operator, or set sparkImage.tag or spec.image back.",
         )
     return values
@@ -259,7 +259,7 @@ def check(spark: SparkSession, log_file: Path) -> None:
     code = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
     if code is not None:
         raise Retry(
-            f"Spark's JVM ended with code {code}.",
+            f"Spark's JVM ended with code {code}",
             f"Its last lines are in {log_file}. Code -9 or 137: the machine was out of memory, see driver.memory.",
         )
 

@@ -90,7 +90,7 @@ def resolve(config: StorageConfig, environment: Mapping[str, str]) -> Access:
         return Access(scheme="file", bucket="", prefix=prefix)
     if scheme != "s3" and (config.credentials is not None or config.endpoint is not None):
         raise InvalidManifest(
-            f"location {config.location!r} takes neither credentials nor endpoint.",
+            f"location {config.location!r} takes neither credentials nor endpoint",
             "Leave them out: what reaches this store comes from the environment.",
         )
     _check_bucket(config, bucket)
@@ -229,7 +229,7 @@ def hadoop_options(config: StorageConfig, environment: Mapping[str, str]) -> dic
     access = resolve(config, environment)
     if access.scheme not in ("file", "s3"):
         raise InvalidManifest(
-            f"target.location is {config.location}: tables can lie on file:/// or s3:// only.",
+            f"target.location is {config.location}: tables can lie on file:/// or s3:// only",
             "Put them there; the change log (storage.location) may stay where it is.",
         )
     if access.scheme == "file":

@@ -36,30 +36,34 @@ def check_free(replicator: Replicator, root: str, names: Names, left: FirstStart
     elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
         raise SourceRefused(
             f"publication {names.publication!r} exists, and {root} holds no change log that made it",
-            "name one in source.postgresql.publication; one that nobody needs any more goes with DROP PUBLICATION",
+            "Name another publication in source.postgresql.publication. If nobody needs this one any longer, run"
+            f" `DROP PUBLICATION {names.publication}`.",
         )
 
 
 def of_somebody_else(slot: str, root: str) -> SourceRefused:
     return SourceRefused(
         f"slot {slot!r} exists, and {root} holds no change log that reads it",
-        "correct storage.location, or give the namesake of another Replicator a slot and a publication of its own"
-        " (source.postgresql.slot, source.postgresql.publication); a slot that nobody needs any more goes with"
-        f" SELECT pg_drop_replication_slot('{slot}')",
+        "Correct storage.location. If another Replicator of the same name uses the slot, give this one its own"
+        " source.postgresql.slot and source.postgresql.publication. If nobody needs the slot any longer, run"
+        f" `SELECT pg_drop_replication_slot('{slot}')`.",
     )
 
 
 def check_origin(names: Names, origin: Origin | None, server: slots.Server) -> Origin:
     if origin is None:
-        raise PositionLost("the change log has no origin", "record 0 must hold one: use the log of this Replicator")
+        raise PositionLost(
+            "the change log has no origin",
+            "Point storage.location to the change log of this Replicator: its record 0 holds the origin.",
+        )
     wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
     found = (server.system_identifier, server.database, names.slot, names.publication)
     what = ("system identifier", "database", "slot", "publication")
     for name, a, b in zip(what, wanted, found, strict=True):
         if a != b:
             raise SourceRefused(
-                f"the change log belongs to {name} {a!r}, the manifest leads to {b!r}",
-                "give a new source a new change log (an empty storage.location)",
+                f"the change log belongs to {name} {a!r}, the manifest names {b!r}",
+                "A new source needs a new change log: set storage.location to an empty folder.",
             )
     return origin
 
@@ -67,13 +71,13 @@ def check_origin(names: Names, origin: Origin | None, server: slots.Server) -> O
 def check_position(origin: Origin, server: slots.Server, position: int) -> None:
     if server.timeline != origin.timeline:
         raise lost(
-            f"the source is on timeline {server.timeline}, the change log was made on {origin.timeline}: after a"
-            " failover or a restore nothing proves that it still holds what was captured"
+            f"the source is on timeline {server.timeline}, the change log was created on {origin.timeline}: after"
+            " a failover or a restore, nothing proves that the source still has the captured changes"
         )
     if server.insert_position < position:
         raise lost(
             f"the source's log ends at {lsn_text(server.insert_position)}, before the journal's position"
-            f" {lsn_text(position)}: it was put back to an older state"
+            f" {lsn_text(position)}: the source was restored to an older state"
         )
 
 

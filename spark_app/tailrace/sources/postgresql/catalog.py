@@ -237,7 +237,7 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
     quoted = sql.Identifier(row["nspname"], row["relname"]).as_string(None)
     if row["relpersistence"] == "u":
         return ReadRefused(
-            name, f"{name} is unlogged: its changes are not in the log", f"ALTER TABLE {quoted} SET LOGGED"
+            name, f"{name} is unlogged: its changes are not in the log", f"Run `ALTER TABLE {quoted} SET LOGGED`."
         )
     key = [c for c in columns if c["position"] is not None]
     if not key or any(c["generated"] for c in key):
@@ -245,7 +245,9 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
     unknown = sorted({*(options.columns or ()), *options.as_text} - {c["attname"] for c in columns} if options else ())
     if unknown:
         return ReadRefused(
-            name, f"options[].columns or asText name columns that {name} does not have: {unknown}", "correct the names"
+            name,
+            f"options[].columns or asText name columns that {name} does not have: {unknown}",
+            "Correct the column names.",
         )
     return None
 
@@ -256,13 +258,16 @@ def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:
     for shape, name in below.shapes.items() if below is not None else ():
         if shape.relkind != "r":
             what = f"partition {name} of {schema.name} is a foreign table: its changes are not in the log"
-            return ReadRefused(schema.name, what, f"detach {name}, or exclude {schema.name}")
+            return ReadRefused(schema.name, what, f"Detach {name}, or exclude {schema.name}.")
         if shape.persistence == "u":
             what = f"partition {name} of {schema.name} is unlogged: its changes are not in the log"
-            return ReadRefused(schema.name, what, f"ALTER TABLE {name} SET LOGGED")
+            return ReadRefused(schema.name, what, f"Run `ALTER TABLE {name} SET LOGGED`.")
         if shape.identity == "n" or (shape.identity != "f" and shape.key != key):
             what = f"partition {name} has another replica identity than {schema.name}: its changes lack the key"
-            fix = f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or USING INDEX … with an index over {sorted(key)}"
+            fix = (
+                f"Run `ALTER TABLE {name} REPLICA IDENTITY DEFAULT`, or `… REPLICA IDENTITY USING INDEX …` with an"
+                f" index over {sorted(key)}."
+            )
             return NoKey(schema.name, what, fix)
     return None
 
@@ -274,8 +279,8 @@ def reserved(schema: TableSchema) -> TableStop | None:
         return None
     return ReadRefused(
         schema.name,
-        f"column {taken[0]!r} of {schema.name} has a name that the change log needs itself",
-        "rename it, or leave it out with options[].columns",
+        f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
+        "Rename the column, or leave it out with options[].columns.",
     )
 
 
@@ -283,14 +288,14 @@ def _no_key(name: str, identity: str, generated: bool) -> str:
     if generated:
         return f"{name} has a generated column in its key, and generated columns are not in the log"
     if identity == "n":
-        return f"{name} has REPLICA IDENTITY NOTHING: its updates and deletes do not say which row they are about"
+        return f"{name} has REPLICA IDENTITY NOTHING: its updates and deletes do not identify their row"
     return f"{name} has no primary key that is valid and not deferrable"
 
 
 def _key_fix(quoted: str, identity: str) -> str:
     if identity == "n":
-        return f"ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT (with a primary key)"
+        return f"Run `ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT`; the table needs a primary key."
     return (
-        f"ALTER TABLE {quoted} ADD PRIMARY KEY (…), or ALTER TABLE {quoted} REPLICA IDENTITY USING INDEX … with"
-        " a unique index over NOT NULL columns"
+        f"Run `ALTER TABLE {quoted} ADD PRIMARY KEY (…)`, or `ALTER TABLE {quoted} REPLICA IDENTITY USING INDEX …`"
+        " with a unique index over NOT NULL columns."
     )

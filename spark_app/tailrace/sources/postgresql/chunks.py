@@ -188,13 +188,13 @@ def _open_snapshot(connection: Connection, table: PgTable) -> str:
     if row[1]:
         # A standby's snapshot does not list running transactions.
         raise SourceRefused(
-            "chunks are read on the primary, this server is a standby", "let source.host name the primary"
+            "chunks are read on the primary, this server is a standby", "Set source.host to the primary."
         )
     found = table_by_oid(connection, table.oid, (table.options,) if table.options else ())
     if found is None or found.identifier != table.identifier:
         _gone_or_renamed(connection, table)
     if _shape(found) != _shape(table):
-        raise Retry(f"the definition of {table.name} changed while a chunk was to be read")
+        raise Retry(f"the definition of {table.name} changed before a chunk was read")
     return str(row[0])
 
 
@@ -204,9 +204,9 @@ def _gone_or_renamed(connection: Connection, table: PgTable) -> NoReturn:
         raise TableGone(
             table.name,
             f"{table.name} (oid {table.oid}) was dropped",
-            "a table of the same name is captured as a new one",
+            "Nothing to do; a new table with this name is captured as a new table.",
         )
-    raise Retry(f"{table.name} (oid {table.oid}) was renamed while a chunk was to be read")
+    raise Retry(f"{table.name} (oid {table.oid}) was renamed before a chunk was read")
 
 
 def _shape(table: PgTable) -> Sequence[object]:
@@ -278,7 +278,7 @@ def _refused(table: PgTable, error: psycopg.Error) -> ReadRefused:
     text = error_text(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         right = sql.SQL("GRANT SELECT ON {} TO …").format(table.identifier).as_string(None)
-        fix = f"{right}, USAGE on its schemas, and BYPASSRLS where row-level security hides rows"
+        fix = f"Run `{right}`; grant USAGE on its schemas, and BYPASSRLS where row-level security hides rows."
     else:
-        fix = "correct the condition or the keys; names outside pg_catalog need their schema"
+        fix = "Correct the condition or the keys; qualify names outside pg_catalog with their schema."
     return ReadRefused(table.name, f"reading {table.name}: {text} (SQLSTATE {error.sqlstate})", fix)

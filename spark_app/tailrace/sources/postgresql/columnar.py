@@ -51,7 +51,7 @@ def split(
         except IndexError:
             raise Retry("a row from PostgreSQL is cut short") from None
         if len(position) and (int(position.max()) > len(data) or bool((position < first).any())):
-            raise Retry("a row from PostgreSQL has a value of impossible length")
+            raise Retry("a row from PostgreSQL has a value of invalid length")
         result.append(SplitColumn(_gather(owner, present, first, position), unchanged))
     return result, position
 

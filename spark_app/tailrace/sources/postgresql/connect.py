@@ -132,8 +132,8 @@ def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
         return None
     if secrets is None:
         raise SourceRefused(
-            f"Secret {secret!r} is named, but no folder of mounted secrets is known here",
-            "outside Kubernetes use passwordFile, credentials.file and tls.caFile",
+            f"Secret {secret!r} cannot be read outside Kubernetes",
+            "Use passwordFile, credentials.file and tls.caFile instead.",
         )
     return str(secrets / secret / key)
 
@@ -190,7 +190,7 @@ def _password(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise AuthenticationFailed(
-            f"the password file {path} cannot be read: {reason}", "mount the Secret or correct passwordFile"
+            f"the password file {path} cannot be read: {reason}", "Mount the Secret, or correct passwordFile."
         ) from None
 
 
@@ -210,8 +210,8 @@ def _settle(connection: Connection, config: PgConfig, replication: bool) -> None
         raise SourceRefused(
             f"{config.place} is the server with system identifier {found}, the change log belongs to"
             f" {config.system_identifier}",
-            "connect to the primary itself, not through a balancer over several servers; a restored or new server needs"
-            " a new change log",
+            "Connect to the primary directly, not through a load balancer over several servers. A restored or"
+            " new server needs a new change log.",
         )
     if timeline not in (None, config.timeline):
         # Not refused here: capture meets the same at its next start, and says what it means for the position.
@@ -248,11 +248,11 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     text = _one_line(str(error))
     what = f"{config.place} as {config.username!r}: {text}"
     if any(part in text for part in _AUTHENTICATION) or ("role" in text and "does not exist" in text):
-        return AuthenticationFailed(what, "check source.username, the password file and pg_hba.conf")
+        return AuthenticationFailed(what, "Check source.username, the password and pg_hba.conf.")
     if "database" in text and "does not exist" in text:
-        return SourceRefused(what, "correct source.database or create the database")
+        return SourceRefused(what, "Correct source.database, or create the database.")
     if any(part in text for part in _REFUSED):
-        return SourceRefused(what, "see docs/postgresql.md for the settings and rights that the source needs")
+        return SourceRefused(what, "Check the settings and rights of the source; docs/postgresql.md lists them.")
     return Retry(f"cannot connect to {what}")
 
 
@@ -283,7 +283,7 @@ def _as_ours(what: str) -> Iterator[None]:
         if state == LOCKED:
             text = f"{what}: another session has held a lock for {SETTINGS['lock_timeout']} (SQLSTATE {state})"
         if state.startswith("28"):
-            raise AuthenticationFailed(text, "check source.username and the password file") from None
+            raise AuthenticationFailed(text, "Check source.username and the password.") from None
         if state in ("42501", "3D000") or state.startswith("0A"):
-            raise SourceRefused(text, "grant what is missing; `tailrace doctor` prints the statements") from None
+            raise SourceRefused(text, "Grant the missing rights; `tailrace doctor` prints the statements.") from None
         raise Retry(text) from None

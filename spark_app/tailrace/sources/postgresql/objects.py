@@ -50,7 +50,7 @@ def identify(connection: Connection) -> Server:
     with source_errors("asking the source for its identity"):
         row = connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
         if row is not None and row[0]:
-            raise SourceRefused("the source is a standby", "connect to the primary: chunks need its snapshots")
+            raise SourceRefused("the source is a standby", "Connect to the primary; chunks need its snapshots.")
         row = connection.execute(
             "SELECT s.system_identifier::text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()),"
             " current_database(), pg_catalog.pg_current_wal_insert_lsn()::text FROM pg_catalog.pg_control_system() s"
@@ -135,12 +135,13 @@ def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTab
         if row is not None and not (row[2] and (row[1] or not any(t.partitioned for t in tables))):
             raise SourceRefused(
                 f"publication {name!r} leaves out operations or partitions' roots",
-                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate',"
-                " publish_via_partition_root = true)",
+                f"Run `ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate',"
+                " publish_via_partition_root = true)`.",
             )
         if row is None and not ours:
             raise SourceRefused(
-                f"publication {name!r} does not exist", "create it, or leave source.postgresql.publication out"
+                f"publication {name!r} does not exist",
+                "Create the publication, or remove source.postgresql.publication.",
             )
         if row is None:
             connection.execute(
@@ -217,13 +218,13 @@ def left_out(table: PgTable, name: str) -> TableStop:
     fix = f"ALTER PUBLICATION {publication} ADD TABLE {table.relation.as_string(None)}"
     if table.partitioned:
         fix += f"; ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
-    return ReadRefused(table.name, f"{table.name} is not in publication {name!r}", fix)
+    return ReadRefused(table.name, f"{table.name} is not in publication {name!r}", f"Run `{fix}`.")
 
 
 def _not_ours(table: PgTable, name: str, role: str, superuser: bool) -> TableStop:
     return ReadRefused(
         table.name,
-        f"only the owner of {table.name} ({table.owner}) may put it into publication {name!r}",
+        f"only the owner of {table.name} ({table.owner}) may add it to publication {name!r}",
         grant(table.owner, role, superuser),
     )
 

@@ -22,7 +22,7 @@ SMALL_KEEP = 1024
 """Megabytes: less kept log than this is written in minutes by a busy server."""
 SLOT_LOG = "slot_log"
 """Of the finding that a renewal of the stream puts right by itself, if the slot is Tailrace's own."""
-RESYNC = "run `tailrace resync -f <manifest> --all`, then start: every table is read again"
+RESYNC = "Run `tailrace resync -f <manifest> --all`, then start: every table is read again."
 NEEDED = frozenset({"insert", "update", "delete", "truncate"})
 
 
@@ -56,7 +56,11 @@ def refuse(findings: Iterable[Finding]) -> None:
     """Raise `SourceRefused` for the failures that concern the whole source."""
     failed = [f for f in findings if f.level == "fail" and f.table is None]
     if failed:
-        raise SourceRefused("; ".join(f.message for f in failed), "; ".join(f.fix for f in failed if f.fix))
+        raise SourceRefused("; ".join(f.message for f in failed), " ".join(f.fix for f in failed if f.fix))
+
+
+def _run(statement: str) -> str:
+    return f"Run `{statement}`."
 
 
 def _name(text: str) -> str:
@@ -74,13 +78,13 @@ def version(facts: Facts) -> Iterator[Finding]:
     else:
         level: Level = "fail" if major < OLDEST else "warn"
         yield Finding(
-            "version", level, f"PostgreSQL {major} is not among {OLDEST} to {NEWEST}", "use a supported version"
+            "version", level, f"PostgreSQL {major} is not among {OLDEST} to {NEWEST}", "Use a supported version."
         )
 
 
 def primary(facts: Facts) -> Iterator[Finding]:
     if facts.in_recovery:
-        yield Finding("primary", "fail", "the server is a standby", "let source.host name the primary")
+        yield Finding("primary", "fail", "the server is a standby", "Set source.host to the primary.")
     else:
         yield Finding("primary", "ok", "the server is a primary")
 
@@ -91,7 +95,7 @@ def wal_level(facts: Facts) -> Iterator[Finding]:
 
 def _wal_level(level: str) -> Finding:
     good = level == "logical"
-    fix = "" if good else "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
+    fix = "" if good else "Run `ALTER SYSTEM SET wal_level = 'logical'`, then restart the server."
     return Finding("wal_level", "ok" if good else "fail", f"wal_level is {level}", fix)
 
 
@@ -107,27 +111,33 @@ def replication_right(facts: Facts) -> Iterator[Finding]:
         yield Finding("replication", "ok", f"role {facts.username} may replicate")
     else:
         message = f"role {facts.username} lacks the REPLICATION attribute"
-        yield Finding("replication", "fail", message, f"ALTER ROLE {_name(facts.username)} REPLICATION")
+        yield Finding("replication", "fail", message, _run(f"ALTER ROLE {_name(facts.username)} REPLICATION"))
 
 
 def connect_right(facts: Facts) -> Iterator[Finding]:
     if not facts.may_connect:
         grant = f"GRANT CONNECT ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
-        yield Finding("connect", "fail", f"role {facts.username} may not connect to {facts.database}", grant)
+        yield Finding("connect", "fail", f"role {facts.username} may not connect to {facts.database}", _run(grant))
 
 
 def slot(facts: Facts) -> Iterator[Finding]:
     name, found = facts.slot_name, facts.slot
     if found is None and facts.slot_given:
         make = f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')"
-        yield Finding("slot", "fail", f"the slot {name} of the manifest does not exist", make)
+        yield Finding("slot", "fail", f"the slot {name} of the manifest does not exist", _run(make))
     elif found is None:
         free = facts.slots_most - facts.slots_used
-        fix = "" if free > 0 else f"ALTER SYSTEM SET max_replication_slots = {facts.slots_most + 5}; then restart"
-        yield Finding("slot", "ok" if free > 0 else "fail", f"{free} of {facts.slots_most} replication slots free", fix)
+        fix = (
+            ""
+            if free > 0
+            else f"Run `ALTER SYSTEM SET max_replication_slots = {facts.slots_most + 5}`, then restart the server."
+        )
+        yield Finding(
+            "slot", "ok" if free > 0 else "fail", f"{free} of {facts.slots_most} replication slots are free", fix
+        )
     elif found.plugin != "pgoutput" or found.database != facts.database:
         message = f"the slot {name} is of {found.plugin} in database {found.database}, not pgoutput in {facts.database}"
-        yield Finding("slot", "fail", message, "name another slot in source.postgresql.slot")
+        yield Finding("slot", "fail", message, "Name another slot in source.postgresql.slot.")
     elif found.wal_status == "lost":
         message = f"the server has removed log that the slot {name} needs"
         yield Finding(SLOT_LOG, "fail", message, _slot_again(name) if facts.slot_given else RESYNC)
@@ -137,23 +147,27 @@ def slot(facts: Facts) -> Iterator[Finding]:
 
 def _slot_again(name: str) -> str:
     return (
-        f"SELECT pg_drop_replication_slot('{name}'); SELECT pg_create_logical_replication_slot('{name}', 'pgoutput');"
-        f" then {RESYNC}"
+        f"Run `SELECT pg_drop_replication_slot('{name}'); SELECT pg_create_logical_replication_slot('{name}',"
+        f" 'pgoutput')`. {RESYNC}"
     )
 
 
 def senders(facts: Facts) -> Iterator[Finding]:
     free = facts.senders_most - facts.senders_used
-    fix = "" if free > 0 else f"ALTER SYSTEM SET max_wal_senders = {facts.senders_most + 5}; then restart"
+    fix = (
+        ""
+        if free > 0
+        else f"Run `ALTER SYSTEM SET max_wal_senders = {facts.senders_most + 5}`, then restart the server."
+    )
     # Our own running capture holds one of them, so none free is not yet wrong.
     level: Level = "ok" if free > 0 else "warn" if facts.senders_most else "fail"
-    yield Finding("wal_senders", level, f"{free} of {facts.senders_most} WAL senders free", fix)
+    yield Finding("wal_senders", level, f"{free} of {facts.senders_most} WAL senders are free", fix)
 
 
 def kept_log(facts: Facts) -> Iterator[Finding]:
     if 0 <= facts.keep_megabytes < SMALL_KEEP:
         message = f"max_slot_wal_keep_size is {facts.keep_megabytes} MB: a short stop of capture loses the position"
-        fix = "ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf()"
+        fix = _run("ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf()")
         yield Finding("max_slot_wal_keep_size", "warn", message, fix)
     else:
         kept = "without limit" if facts.keep_megabytes < 0 else f"up to {facts.keep_megabytes} MB"
@@ -162,7 +176,7 @@ def kept_log(facts: Facts) -> Iterator[Finding]:
         message = (
             f"idle_replication_slot_timeout is {facts.idle_slot_timeout} s: a stop longer than that loses the position"
         )
-        fix = "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf()"
+        fix = _run("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf()")
         yield Finding("idle_replication_slot_timeout", "warn", message, fix)
 
 
@@ -170,7 +184,7 @@ def synchronous(facts: Facts) -> Iterator[Finding]:
     """A log connection counts like a standby."""
     if "*" in facts.synchronous:
         message = f"synchronous_standby_names is {facts.synchronous!r}: commits may wait for capture, running or not"
-        fix = "ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (<your standbys>)'; SELECT pg_reload_conf()"
+        fix = _run("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (<your standbys>)'; SELECT pg_reload_conf()")
         yield Finding("synchronous_standby_names", "warn", message, fix)
 
 
@@ -179,25 +193,26 @@ def publication(facts: Facts) -> Iterator[Finding]:
     if found is None and facts.publication_given:
         tables = ", ".join(_table(t.table) for t in facts.tables)
         make = f"CREATE PUBLICATION {_name(name)} FOR TABLE {tables} WITH (publish_via_partition_root = true)"
-        yield Finding("publication", "fail", f"the publication {name} of the manifest does not exist", make)
+        yield Finding("publication", "fail", f"the publication {name} of the manifest does not exist", _run(make))
     elif found is None and not facts.may_create:
         grant = f"GRANT CREATE ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
-        message = f"role {facts.username} may not make the publication {name}"
-        yield Finding(
-            "publication", "fail", message, f"{grant}; or make one and name it in source.postgresql.publication"
-        )
+        message = f"role {facts.username} may not create the publication {name}"
+        fix = f"{_run(grant)} Or create a publication and name it in source.postgresql.publication."
+        yield Finding("publication", "fail", message, fix)
     elif found is not None and not facts.publication_given and not found.owned:
-        fix = f"ALTER PUBLICATION {_name(name)} OWNER TO {_name(facts.username)}"
+        fix = _run(f"ALTER PUBLICATION {_name(name)} OWNER TO {_name(facts.username)}")
         yield Finding("publication", "fail", f"the publication {name} belongs to another role", fix)
     elif found is not None and found.operations != NEEDED:
         missing = ", ".join(sorted(NEEDED - found.operations))
-        fix = f"ALTER PUBLICATION {_name(name)} SET (publish = 'insert, update, delete, truncate')"
+        fix = _run(f"ALTER PUBLICATION {_name(name)} SET (publish = 'insert, update, delete, truncate')")
         yield Finding("publication", "fail", f"the publication {name} does not publish {missing}", fix)
     elif found is not None and not found.via_root and any(t.table.partitioned for t in facts.tables):
-        fix = f"ALTER PUBLICATION {_name(name)} SET (publish_via_partition_root = true)"
+        fix = _run(f"ALTER PUBLICATION {_name(name)} SET (publish_via_partition_root = true)")
         yield Finding("publication", "fail", f"the publication {name} publishes partitions, not their roots", fix)
     else:
-        yield Finding("publication", "ok", f"the publication {name} " + ("can be made" if found is None else "exists"))
+        yield Finding(
+            "publication", "ok", f"the publication {name} " + ("can be created" if found is None else "exists")
+        )
 
 
 def published(facts: Facts) -> Iterator[Finding]:
@@ -207,9 +222,11 @@ def published(facts: Facts) -> Iterator[Finding]:
         inside = found is not None and (found.all_tables or t.table.oid in found.tables)
         add = f"ALTER PUBLICATION {name} ADD TABLE {'' if t.table.partitioned else 'ONLY '}{_table(t.table)}"
         if not inside and facts.publication_given:
-            yield _fault(t, "published", f"{t.table.name} is not in the publication {facts.publication_name}", add)
+            yield _fault(
+                t, "published", f"{t.table.name} is not in the publication {facts.publication_name}", _run(add)
+            )
         elif not inside and not t.owned:
-            message = f"only the owner of {t.table.name} ({t.table.owner}) may put it into a publication"
+            message = f"only the owner of {t.table.name} ({t.table.owner}) may add it to a publication"
             yield _fault(t, "published", message, grant(t.table.owner, facts.username, t.owner_is_superuser))
         elif found is not None and t.table.oid in found.narrowed:
             stop = found.narrowed[t.table.oid]
@@ -221,19 +238,24 @@ def rights(facts: Facts) -> Iterator[Finding]:
     for t in facts.tables:
         if not t.usage:
             grant = f"GRANT USAGE ON SCHEMA {_name(t.table.schema_name)} TO {role}"
-            yield _fault(t, "usage", f"role {facts.username} lacks USAGE on schema {t.table.schema_name}", grant)
+            yield _fault(t, "usage", f"role {facts.username} lacks USAGE on schema {t.table.schema_name}", _run(grant))
         if not t.select:
             grant = f"GRANT SELECT ON {_table(t.table)} TO {role}"
-            yield _fault(t, "select", f"role {facts.username} lacks SELECT on {t.table.name}", grant)
+            yield _fault(t, "select", f"role {facts.username} lacks SELECT on {t.table.name}", _run(grant))
         if t.rows_hidden:
             message = f"row-level security hides rows of {t.table.name} from {facts.username}"
-            yield _fault(t, "row_security", message, f"ALTER ROLE {role} BYPASSRLS")
+            yield _fault(t, "row_security", message, _run(f"ALTER ROLE {role} BYPASSRLS"))
 
 
 def tables(facts: Facts) -> Iterator[Finding]:
     """Key, replica identity, unlogged, options: what discovery found; and a summary."""
     if not facts.tables:
-        yield Finding("tables", "fail", "no table matches tables.include", "correct the patterns, `schema.table`")
+        yield Finding(
+            "tables",
+            "fail",
+            "no table matches tables.include",
+            "Correct the patterns; they are written `schema.table`.",
+        )
         return
     stopped = [t for t in facts.tables if t.table.stop is not None]
     for t in stopped:
@@ -248,9 +270,10 @@ def collations(facts: Facts) -> Iterator[Finding]:
         if t.collations:
             which = ", ".join(t.collations)
             message = (
-                f"the key of {t.table.name} was indexed under another version of collation {which}: walks may miss rows"
+                f"the key of {t.table.name} was indexed under another version of collation {which}: reads may miss rows"
             )
-            fix = f"REINDEX TABLE {_table(t.table)}; then ALTER COLLATION … (or DATABASE …) REFRESH VERSION"
+            reindex = f"Run `REINDEX TABLE {_table(t.table)}`"
+            fix = f"{reindex}, then `ALTER COLLATION … REFRESH VERSION` (or `ALTER DATABASE …`)."
             yield Finding("collation", "warn", message, fix, t.table.name)
 
 

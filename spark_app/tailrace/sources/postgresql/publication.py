@@ -39,10 +39,10 @@ SELECT n.nspname::text, p.oid::int8 FROM pg_catalog.pg_publication_namespace p
 def grant(owner: str, role: str, superuser: bool) -> str:
     """How `role` comes to put a table of `owner` into a publication. Never by taking the table, which would lock its
     owner out; and whoever is a member of a superuser can become one."""
-    given = "make a publication and name it in source.postgresql.publication; or exclude the table"
+    given = "create a publication and name it in source.postgresql.publication, or exclude the table."
     if superuser:
-        return given
-    return f"GRANT {quoted(owner)} TO {quoted(role)}; or {given}"
+        return given[0].upper() + given[1:]
+    return f"Run `GRANT {quoted(owner)} TO {quoted(role)}`; or {given}"
 
 
 def quoted(name: str) -> str:
@@ -93,10 +93,10 @@ class Publication:
         name = sql.Identifier(self.name).as_string(None)
         if self.operations != NEEDED:
             missing = ", ".join(sorted(NEEDED - self.operations))
-            fix = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+            fix = f"Run `ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')`."
             return ReadRefused(table.name, f"publication {self.name!r} does not publish {missing}", fix)
         if table.partitioned and not self.via_root:
-            fix = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+            fix = f"Run `ALTER PUBLICATION {name} SET (publish_via_partition_root = true)`."
             message = f"publication {self.name!r} publishes the partitions of {table.name}, not their root"
             return ReadRefused(table.name, message, fix)
         return self.narrowed(table)
@@ -107,7 +107,7 @@ class Publication:
         if member is None or self.all_tables or table.schema_name in self.schemas:
             return None  # a whole schema, and all tables, come without filters
         name, relation = sql.Identifier(self.name).as_string(None), table.relation.as_string(None)
-        whole = f"ALTER PUBLICATION {name} DROP TABLE {relation}; ALTER PUBLICATION {name} ADD TABLE {relation}"
+        whole = f"Run `ALTER PUBLICATION {name} DROP TABLE {relation}; ALTER PUBLICATION {name} ADD TABLE {relation}`."
         if member.filtered:
             return ReadRefused(table.name, f"publication {self.name!r} filters the rows of {table.name}", whole)
         absent = [c.name for c in table.columns if member.columns is not None and c.attnum not in member.columns]

@@ -63,6 +63,6 @@ def _stopped(oid: int, schema_name: str, table_name: str, partitioned: bool) -> 
         stop=ValueUnsupported(
             name,
             f"the name of {name}, of its owner, or of one of its columns, types or enum labels is not UTF-8",
-            "rename it to UTF-8 (ALTER … RENAME), or exclude the table; a SQL_ASCII database does not check its text",
+            "Rename it with `ALTER … RENAME`, or exclude the table; a SQL_ASCII database does not check its text.",
         ),
     )

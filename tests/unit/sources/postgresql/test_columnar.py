@@ -74,5 +74,5 @@ def test_an_unknown_kind_of_value_is_refused() -> None:
 
 
 def test_a_negative_length_is_refused() -> None:
-    with pytest.raises(Retry, match="impossible length"):
+    with pytest.raises(Retry, match="invalid length"):
         split(struct.pack(">i", -7), np.array([0]), 1, False)

@@ -252,7 +252,7 @@ def _without_key(schema: TableSchema) -> NoKey:
     return NoKey(
         name,
         f"a change of {name} came without its key: it was logged under another replica identity",
-        f"give {name} and its partitions one replica identity (DEFAULT); then its rows are read again",
+        f"Give {name} and its partitions the same replica identity (DEFAULT); then its rows are read again.",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from tailrace.changelog.records import Parts, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
 
-STOP_FIX = "Run `tailrace resync --tables …` (in Kubernetes `spec.resync`): it is copied as it is now."
+STOP_FIX = "Run `tailrace resync --tables …` (in Kubernetes `spec.resync`): the table is copied as it is now."
 
 
 class Action(StrEnum):
@@ -61,15 +61,15 @@ DIFFERENCES: tuple[Rule, ...] = (
     Rule("toast", "changed", _H, "{table} has another TOAST table: whether it was rewritten, its file says"),
     Rule("partition", "changed", _R, "partition {item} of {table} was detached and attached again"),
     Rule("partition", "added", _H, "partition {item} of {table} is new: its file says whether it has rows"),
-    Rule("partition", "removed", _H, "partition {item} of {table} is gone: its file says so, too"),
-    Rule("membership", "changed", _R, "{table} left the publication and came back"),
-    Rule("publication", "changed", _R, "the publication of {table} was altered or made again"),
+    Rule("partition", "removed", _H, "partition {item} of {table} was removed"),
+    Rule("membership", "changed", _R, "{table} was removed from the publication and added again"),
+    Rule("publication", "changed", _R, "the publication of {table} was altered or re-created"),
     Rule("enum label", "changed", _R, "enum label {before} of a column of {table} was renamed to {now}"),
     Rule("enum label", "removed", _R, "enum label {before} of a column of {table} was removed"),
     Rule("enum label", "added", _H, "a column of {table} has the new enum label {now}"),
     Rule("composite type", "changed", _R, "a composite type of a column of {table} has other attributes"),
     Rule("composite type", "added", _H, "a column of {table} has a new composite type"),
-    Rule("composite type", "removed", _H, "no column of {table} has composite type {item} any more"),
+    Rule("composite type", "removed", _H, "no column of {table} has composite type {item} any longer"),
     Rule("key order", "changed", _R, "the index of the key of {table} has another order"),
     Rule("replica identity", "changed", _H, "a replica identity of {table} changed, and still holds its key"),
     Rule("attributes", "changed", _H, "{table} has {now} columns, dropped ones included, not {before}"),

@@ -38,8 +38,8 @@ class UnknownMessage(SourceRefused):
 
     def __init__(self, detail: str) -> None:
         super().__init__(
-            f"the replication stream brought {detail}.",
-            "Upgrade Tailrace, or report it; nothing after this place was captured.",
+            f"the replication stream brought {detail}",
+            "Upgrade Tailrace, or report it; no change after this position was captured.",
         )
 
 

@@ -119,7 +119,7 @@ class LogConnection:
 
     def _keepalive(self, message: bytes, keepalive: Callable[[int], None]) -> None:
         if message[0] != KEEPALIVE:
-            raise Retry(f"the log connection brought an unknown frame {chr(message[0])!r}")
+            raise Retry(f"the log connection delivered an unknown frame {chr(message[0])!r}")
         _, position, _clock, wanted = _KEEPALIVE.unpack_from(message)
         self._reply_wanted |= bool(wanted)
         keepalive(position)
@@ -191,7 +191,7 @@ def _start_error(slot: str, message: str) -> Exception:
     if "is active for" in message:
         return Retry(f"slot {slot!r}: {message}")
     if "permission" in message or "publication" in message:
-        return SourceRefused(f"slot {slot!r}: {message}", "grant what is missing")
+        return SourceRefused(f"slot {slot!r}: {message}", "Grant the missing rights; `tailrace doctor` prints them.")
     return Retry(f"slot {slot!r}: {message}")
 
 
@@ -218,12 +218,12 @@ def release_slot(
         if name not in application_names or not same_user:
             raise SourceRefused(
                 f"slot {slot!r} is in use by backend {pid} ({name!r} from {address or 'a local socket'})",
-                "stop that reader, or give each Replicator a slot of its own",
+                "Stop that client, or give each Replicator its own slot.",
             )
-        with source_errors(f"ending backend {pid} of our predecessor"):
+        with source_errors(f"ending backend {pid} of the previous process"):
             connection.execute("SELECT pg_catalog.pg_terminate_backend(%s)", (pid,))
         if time.monotonic() > deadline:
-            raise Retry(f"backend {pid} of our predecessor does not let go of slot {slot!r}")
+            raise Retry(f"backend {pid} of the previous process does not release slot {slot!r}")
         sleep(0.2)
 
 

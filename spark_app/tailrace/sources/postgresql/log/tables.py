@@ -17,7 +17,7 @@ from tailrace.sources.postgresql.log.differences import STOP_FIX, first_stop
 from tailrace.sources.postgresql.log.pgoutput import Relation
 from tailrace.sources.postgresql.model import PgTable
 
-TAKEN_IN = "Nothing: it is taken in again under its present name, if tables.include selects that."
+TAKEN_IN = "Nothing to do; the table is captured under its new name if tables.include selects that."
 
 TypeName = Callable[[int, int], str]
 """(type oid, modifier) -> the source's type text, like `Column.source_type`."""
@@ -146,7 +146,7 @@ class Tables:
             raise SchemaChangeUnsupported(name, what, STOP_FIX)
         if column.key is not None and not sent.identity:
             what = f"key column {column.name!r} is no longer part of the replica identity of {name}"
-            raise NoKey(name, what, f"give {name} its primary key back, or REPLICA IDENTITY DEFAULT; then {STOP_FIX}")
+            raise NoKey(name, what, f"Restore the primary key of {name}, or its REPLICA IDENTITY DEFAULT. {STOP_FIX}")
 
     def _type(self, oid: int, modifier: int) -> str:
         known = self._types.get((oid, modifier))
@@ -204,7 +204,7 @@ def check_places(schema: TableSchema, sent: Sequence[str], names: Mapping[int, s
 
 
 def _exchanged(table: str, column: str) -> SchemaChangeUnsupported:
-    what = f"another column of {table} has had the name {column!r}: names of columns were exchanged"
+    what = f"another column of {table} used to be called {column!r}: column names were exchanged"
     return SchemaChangeUnsupported(table, what, STOP_FIX)
 
 

@@ -94,7 +94,7 @@ def _tuple(
     if not (big_endian_16(flat.buffer, tags_at + 1) == wire_columns).all():
         raise SourceRefused(
             f"a row of {schema.name} does not have the {wire_columns} columns that were announced",
-            "report this with the server's version; nothing after this place was captured",
+            "Report this with the server's version; no change after this position was captured.",
         )
     columns, ends = columnar.split(flat.buffer, tags_at + 3, wire_columns, True)
     chosen = [columns[place] for place in places]

@@ -1,0 +1,230 @@
+"""The form of what users read: messages and fixes at every place that raises, and words that no text may have."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import tailrace_operator
+from support import error_names
+from tailrace.errors import Retry, TableStop, TailraceError
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = [ROOT / "spark_app" / "tailrace", ROOT / "operator" / "tailrace_operator"]
+
+UNKNOWN = "\0"
+"""Stands in a text for what is only known when the program runs."""
+
+PROPER = {
+    "Delta", "Iceberg", "Java", "Kubernetes", "PostgreSQL", "Replicator", "Secret", "SnapshotRequest", "Spark",
+    "Spark's", "Tailrace",
+}  # fmt: skip
+"""What a message may begin with in capitals: names of products, and of resources. (SQL is all in capitals.)"""
+
+
+@dataclass
+class Module:
+    """One module's tree, and where its names come from."""
+
+    path: Path
+    tree: ast.Module
+    owner: dict[ast.AST, ast.FunctionDef] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+
+@cache
+def modules() -> list[Module]:
+    found = []
+    for path in sorted(path for package in PACKAGES for path in package.rglob("*.py")):
+        module = Module(path, ast.parse(path.read_text()))
+        for function in ast.walk(module.tree):
+            if isinstance(function, ast.FunctionDef):
+                module.owner |= dict.fromkeys(ast.walk(function), function)
+        found.append(module)
+    return found
+
+
+@cache
+def kinds() -> dict[str, type[TailraceError]]:
+    for found in pkgutil.walk_packages(tailrace_operator.__path__, "tailrace_operator."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    return {kind.__name__: kind for kind in error_names.all_kinds()}
+
+
+@dataclass
+class Raised:
+    """One place that makes an error: every text that its message and its fix can be."""
+
+    where: str
+    kind: type[TailraceError]
+    messages: list[str]
+    fixes: list[str]
+
+
+def raised() -> Iterator[Raised]:
+    for module in modules():
+        within = {
+            call: node.name
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.ClassDef) and node.name in kinds()
+            for call in ast.walk(node)
+        }
+        for call in ast.walk(module.tree):
+            if not isinstance(call, ast.Call):
+                continue
+            inherited = ast.unparse(call.func) == "super().__init__"
+            kind = kinds().get(within.get(call, "") if inherited else name_of(call.func))
+            if kind is None or not (inherited or {"fix", "table"} & inspect.signature(kind).parameters.keys()):
+                continue  # the second: it puts its texts together itself
+            given = call.args[1:] if issubclass(kind, TableStop) else call.args
+            if not given or any(isinstance(argument, ast.Starred) for argument in given):
+                continue  # a model of that name, or another error's texts passed on
+            named = {keyword.arg: keyword.value for keyword in call.keywords}
+            message = given[0] if given else named.get("message")
+            fix = given[1] if len(given) > 1 else named.get("fix")
+            yield Raised(
+                f"{module.where}:{call.lineno}",
+                kind,
+                [] if message is None else list(texts(message, module)),
+                [] if fix is None else list(texts(fix, module)),
+            )
+
+
+def name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def texts(node: ast.expr, module: Module, depth: int = 0) -> Iterator[str]:
+    """Every text that an expression can be, with UNKNOWN for its parts that the source does not tell."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.JoinedStr(values=values):
+            parts = [
+                v.value if isinstance(v, ast.Constant) and isinstance(v.value, str) else part(v, module, depth)
+                for v in values
+            ]
+            yield "".join(parts)
+        case ast.BinOp(left=left, right=right, op=ast.Add()):
+            for one in texts(left, module, depth):
+                for two in texts(right, module, depth):
+                    yield one + two
+        case ast.IfExp(body=body, orelse=other):
+            yield from texts(body, module, depth)
+            yield from texts(other, module, depth)
+        case ast.BoolOp(values=operands):
+            for operand in operands:
+                yield from texts(operand, module, depth)
+        case ast.Name() | ast.Call() if depth < 3 and (made := list(origins(node, module))):
+            for source, value in made:
+                yield from texts(value, source, depth + 1)
+        case _:
+            yield UNKNOWN
+
+
+def part(value: ast.expr, module: Module, depth: int) -> str:
+    inner = value.value if isinstance(value, ast.FormattedValue) else value
+    found = list(texts(inner, module, depth)) if isinstance(inner, ast.Name) and inner.id.isupper() else []
+    return found[0] if len(found) == 1 else UNKNOWN
+
+
+def origins(node: ast.expr, module: Module) -> Iterator[tuple[Module, ast.expr]]:
+    """Where a name gets its value, or what a function of this module returns."""
+    if isinstance(node, ast.Call):
+        for called in ast.walk(module.tree):
+            if isinstance(called, ast.FunctionDef) and called.name == name_of(node.func):
+                returned = (n.value for n in ast.walk(called) if isinstance(n, ast.Return) and n.value is not None)
+                yield from ((module, value) for value in returned)
+        return
+    name, function = name_of(node), module.owner.get(node)
+    assigned = list(values(name, function)) if function is not None else []
+    assigned = assigned or list(values(name, module.tree, deep=False))
+    yield from ((module, value) for value in assigned)
+    if not assigned:
+        for source in imported(name, module):
+            yield from ((source, value) for value in values(name, source.tree, deep=False))
+
+
+def values(name: str, inside: ast.AST, deep: bool = True) -> Iterator[ast.expr]:
+    for node in ast.walk(inside) if deep else ast.iter_child_nodes(inside):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                yield value
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=elements)):
+                pairs = zip(targets, elements, strict=True)
+                yield from (value for target, value in pairs if name_of(target) == name)
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+                yield value
+            case ast.NamedExpr(target=ast.Name(id=found), value=value) if found == name:
+                yield value
+
+
+def imported(name: str, module: Module) -> Iterator[Module]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
+            ending = "/".join((node.module or "").split("."))
+            wanted = (f"/{ending}.py", f"/{ending}/__init__.py")
+            yield from (other for other in modules() if other.path.as_posix().endswith(wanted))
+
+
+def fault_of_message(text: str) -> str | None:
+    if text.endswith("."):
+        return "ends with a full stop"
+    first = re.split(r"[ ,:]", text, maxsplit=1)[0]
+    if text[0].isupper() and first not in PROPER and not first.isupper():
+        return "begins with a capital"
+    return None
+
+
+def fault_of_fix(text: str) -> str | None:
+    if not text.endswith((".", UNKNOWN)):
+        return "does not end with a full stop"
+    if text[0].islower():
+        return "does not begin with a capital"
+    return None
+
+
+def test_every_message_begins_in_lower_case_and_has_no_full_stop() -> None:
+    wrong = [
+        f"{one.where}: {fault}: {text!r}"
+        for one in raised()
+        for text in one.messages
+        if text and (fault := fault_of_message(text))
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_every_fix_is_a_sentence_with_a_capital_and_a_full_stop() -> None:
+    wrong = [
+        f"{one.where}: {fault}: {text!r}"
+        for one in raised()
+        for text in one.fixes
+        if text and (fault := fault_of_fix(text))
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_every_error_that_is_not_tried_again_names_a_fix() -> None:
+    shown = error_names.shown()
+    wrong = [
+        f"{one.where}: {one.kind.__name__}"
+        for one in raised()
+        if one.kind.__name__ in shown and not issubclass(one.kind, Retry) and not (one.fixes or one.kind.usual_fix)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_the_search_finds_the_places() -> None:
+    found = list(raised())
+    assert len(found) > 250
+    known = [one for one in found if UNKNOWN not in "".join(one.messages)[:1]]
+    assert len(known) > 150
