@@ -8,7 +8,7 @@ Every step may have been done before, by this command or by a person: it can be 
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -67,7 +67,7 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
         known = replace(here, log=state, left=left)
         # A publication whose slot is still read would end that stream.
         for claim in (*claims.claims(known, "slot"), *claims.claims(known, "publication")):
-            yield _drop_claim(connection, claim)
+            yield _drop_claim(connection, claim, lambda same: _kept_by_now(storage, known, same))
     if data:
         yield from (Step(*step) for step in drop_data.drop(known, storage, run_dir))
     elif state is not None and claims.foreign(known) is None and not state.released:
@@ -124,16 +124,32 @@ def _there(connection: Connection, claim: Claim) -> bool:
     return publication.look(connection, claim.name) is not None
 
 
-def _drop_claim(connection: Connection, claim: Claim) -> Step:
+def _kept_by_now(storage: Storage, known: Known, claim: Claim) -> str | None:
+    """Asked right before the drop: waiting for a slot's backend to end takes seconds, in which another Replicator may
+    have taken the log over, and the slot with it."""
+    found = _read(storage, known.owner)
+    if isinstance(found, TailraceError):
+        raise found
+    state, left = found
+    same = [c for c in claims.claims(replace(known, log=state, left=left), claim.kind) if c.name == claim.name]
+    return same[0].kept if same else f"the change log at {known.root} is another one by now"
+
+
+def _drop_claim(connection: Connection, claim: Claim, kept_by_now: Callable[[Claim], str | None]) -> Step:
     if not _there(connection, claim):
         return Step(claim.what, "absent")
     if claim.kept is not None:
         return Step(claim.what, "kept", claim.kept)
+    if claim.kind == "slot":
+        # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
+        release_slot(connection, claim.name, claim.applications, time.sleep)
+    why = kept_by_now(claim)
+    if why is not None:
+        return Step(claim.what, "kept", why)
     if claim.kind == "publication":
         slots.drop_publication(connection, claim.name)
         return Step(claim.what, "dropped")
-    # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
-    release_slot(connection, claim.name, claim.applications, time.sleep)
+    # Whoever takes the log over from here on and reads the slot makes this fail, and the next attempt keeps it.
     if slots.find_slot(connection, claim.name) is not None:  # half made, it went with its maker
         slots.drop_slot(connection, claim.name)
     return Step(claim.what, "dropped")

@@ -164,6 +164,26 @@ def test_a_log_that_another_takes_over_while_it_is_dropped_stays_the_other_one_s
     assert f"kept: the change log at {storage.root} belongs to {adopter}" in capsys.readouterr().out
 
 
+def test_a_log_that_another_takes_over_while_its_slot_is_let_go_of_keeps_slot_and_publication(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, log = manifest(tmp_path, postgres), storage_of(tmp_path / "log")
+
+    def taken_over(*_: object) -> None:
+        started = EpochStarted(owner=f"team/web-shop@{OTHER}")
+        JournalWriter.claim(log, "other", lambda state: None, started=started)
+
+    monkeypatch.setattr(run_drop, "release_slot", taken_over)
+    with connect(config_of(postgres)) as admin:
+        make(postgres, admin, MADE)
+        journal(tmp_path / "log", admin)
+        assert drop(path) == 0
+        assert there(admin) == ({MADE}, {MADE})
+    why = f"kept: the change log at file://{tmp_path}/log belongs to team/web-shop@{OTHER}"
+    out = capsys.readouterr().out
+    assert f"slot {MADE}: {why}" in out and f"publication {MADE}: {why}" in out
+
+
 def test_who_took_a_log_over_drops_it_and_its_former_owner_does_not(postgres: PostgresServer, tmp_path: Path) -> None:
     adopter = manifest(tmp_path, postgres, OTHER, storage={"adopt": OWNER})
     former = manifest(tmp_path, postgres)
