@@ -16,7 +16,7 @@ from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished, S
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import Retry, TableGone, error_line
+from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone, error_line
 from tailrace.reading import task as chunk_task
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
@@ -63,7 +63,10 @@ def check_edge(tools: Tools, log_table: TableLog) -> str | None:
 
 def look_up(tools: Tools, session: Session, log_table: TableLog) -> Table:
     options = options_of(tools.options, log_table.schema.schema_name, log_table.schema.table_name)
-    found = session.table(log_table.table_id, (options,) if options else ())
+    try:
+        found = session.table(log_table.table_id, (options,) if options else ())
+    except SourceRefused as error:  # a right that this table alone needs; capture meets what concerns all of them
+        raise ReadRefused(log_table.schema.name, error.message, error.fix) from error
     if found is None:
         name = log_table.schema.name
         raise TableGone(name, f"{name} (id {log_table.table_id}) no longer exists in the source", "")

@@ -175,7 +175,7 @@ def lost(seen: str, useless: str | None = None) -> PositionLost:
     first = ""
     if useless is not None:
         again = f"SELECT pg_drop_replication_slot('{useless}'); {CREATE_SLOT.format(useless)}"
-        first = f"If source.slot of the manifest names the slot, first re-create it: {again}. "
+        first = f"If source.postgresql.slot of the manifest names the slot, first re-create it: {again}. "
     return PositionLost(
         f"{seen}; the changes in between can no longer be recovered",
         f"{first}Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
