@@ -9,6 +9,7 @@ import pytest
 
 from support.capture import CaptureRun, check_invariants, eventually, lsn, source_rows
 from support.postgres import PostgresServer
+from tailrace.changelog.records import SnapshotPlanned
 
 SEAMS = ("capture.after-segments", "capture.before-ack", "journal.before-create", "journal.after-create")
 TABLE = """
@@ -170,3 +171,50 @@ def change(connection: "psycopg.Connection[object]", chance: random.Random, key:
                 row = "(%s, 0, 'n', repeat('z', 3000) || %s::text, 1.5, now())"
                 insert = f"INSERT INTO t VALUES {row} ON CONFLICT DO NOTHING"
                 connection.execute(insert, (key, chance.random()))
+
+
+BIG = """
+INSERT INTO t (id, v, name, big) SELECT g, g, 'big', repeat(md5(g::text), 30) FROM generate_series(1, 100000) g;
+UPDATE t SET v = -v WHERE id % 7 = 0;
+DELETE FROM t WHERE id % 11 = 0
+"""
+
+
+def unnamed(run: CaptureRun) -> set[str]:
+    """Segments of a transaction that is still being read: no record names them yet."""
+    log = run.folder / "log"
+    there = {str(path.relative_to(log)) for path in log.glob("segments/**/*.parquet")}
+    return there - {segment["path"] for record in run.records() for segment in record["segments"]}
+
+
+@pytest.mark.postgres(18, logical_decoding_work_mem="1GB")  # not streamed: it is decoded as it comes
+def test_a_transaction_of_many_blocks_is_one_in_the_log_beside_a_kill_requests_and_other_tables(
+    capture: CaptureRun,
+) -> None:
+    server = capture.server
+    server.execute(TABLE)
+    server.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    capture.start()
+    eventually(lambda: len(capture.events("table-added")) == 2, "tables added")
+    server.execute("INSERT INTO t (id) VALUES (-1)")
+    capture.catch_up()
+    server.execute(f"BEGIN; {BIG}; COMMIT")
+    eventually(lambda: len(unnamed(capture)) > 1, "blocks of the transaction are written")
+    capture.kill()
+    left = unnamed(capture)
+    assert left, "it was killed in the midst of the transaction"
+    capture.start(wait=False)
+    server.execute("INSERT INTO u VALUES (1); ALTER TABLE u ADD COLUMN w int")
+    (u,) = (e["table"]["table_id"] for e in capture.events("table-added") if e["table"]["table_name"] == "u")
+    eventually(lambda: unnamed(capture) - left, "blocks are written again")
+    asked = 0
+    with capture.client() as client:
+        while unnamed(capture) - left:
+            client.append([SnapshotPlanned(snapshot_id=f"s{asked}", request=f"s{asked}", tables=(u,))])
+            asked += 1
+    assert asked > 1, "what is asked for is recorded before the transaction's end"
+    server.execute("INSERT INTO u VALUES (2, 3)")
+    compare(capture)
+    assert {key: {"w": None} | row for key, row in capture.fold("public.u").items()} == source_rows(server, "u")
+    holding = [r for r in capture.records() if any(s["rows"] > 5000 for s in r["segments"])]
+    assert len(holding) == 1 and len(holding[0]["segments"]) > 2, "one record, of several blocks"
