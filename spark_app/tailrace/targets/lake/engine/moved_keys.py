@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Op, Rule, Target
 from tailrace.changelog.records import Segment
 from tailrace.targets.lake.engine.changes import DELETE, MOVE, Changes, blocks
-from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys
+from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY
 from tailrace.targets.lake.engine.keys import Ints, Mask, words
+from tailrace.targets.lake.engine.numbered import NumberedKeys
 from tailrace.targets.lake.engine.part import MovedKeys, PartInput
 
 
@@ -73,18 +74,7 @@ class BaseRows:
     chunk: dict[int, int]
 
 
-@dataclass(frozen=True)
-class NumberedRows:
-    """What a part knows of its keys: log rows and chunk rows with their keys' numbers, holes by number."""
-
-    changes: Changes
-    key: Ints
-    chunk_keys: ChunkKeys
-    chunk_key: Ints
-    hole: Mask
-
-
-def apply_rule(work: PartInput, numbered: NumberedRows, chosen: Mask, base_rows: BaseRows) -> Target[int]:
+def apply_rule(work: PartInput, numbered: NumberedKeys, chosen: Mask, base_rows: BaseRows) -> Target[int]:
     """The rule over the chosen keys (by number). Values are pool rows; the result has the rows and the holes."""
     columns = len(work.names)
     rows = np.flatnonzero(chosen[numbered.key])
@@ -112,7 +102,7 @@ def _change(changes: Changes, row: int, key: int, columns: int) -> Change[int]:
     return Change(int(changes.seq[row]), letter, key, values)
 
 
-def _chunk(work: PartInput, number: int, numbered: NumberedRows, chosen: Mask, base_rows: BaseRows) -> Chunk[int]:
+def _chunk(work: PartInput, number: int, numbered: NumberedKeys, chosen: Mask, base_rows: BaseRows) -> Chunk[int]:
     mine = np.flatnonzero((numbered.chunk_keys.chunk == number) & chosen[numbered.chunk_key]).tolist()
     asked = {int(numbered.chunk_key[row]) for row in mine if numbered.chunk_keys.position[row] == KEY_ONLY}
     held = {int(numbered.chunk_key[row]): row for row in mine if numbered.chunk_keys.position[row] != KEY_ONLY}

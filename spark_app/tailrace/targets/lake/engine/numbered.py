@@ -1,0 +1,70 @@
+"""The keys of one part of a batch, numbered: what the log, the chunks and the holes say of each.
+
+The first of three steps in which `engine.build` works a part: number the keys, decide what becomes of each
+(`engine.decide`), write.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrace.targets.lake.engine.changes import Changes, read_changes
+from tailrace.targets.lake.engine.chunk_keys import ChunkChoice, ChunkKeys, choose, read_chunk_keys
+from tailrace.targets.lake.engine.divide import Arrived
+from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, from_text, group, joined, taken, words
+from tailrace.targets.lake.engine.part import PartInput
+
+
+@dataclass(frozen=True)
+class NumberedKeys:
+    """Each distinct key of the part has a number, from 0. Arrays go by log row, by chunk row or by number."""
+
+    changes: Changes
+    """The log rows, in order of sequence."""
+    chunk_keys: ChunkKeys
+    """The chunk rows, chunk by chunk."""
+    key: Ints
+    """By log row: its key's number."""
+    chunk_key: Ints
+    """By chunk row: its key's number."""
+    hole: Mask
+    """By number: the key was a hole before the batch."""
+    choice: ChunkChoice
+    """By number: the chunk row that decides the key."""
+    touched: Mask
+    """By number: a new change or a chunk concerns the key. Others are here because a chunk might have."""
+    values: Columns
+    """By number: the key itself."""
+
+    @property
+    def count(self) -> int:
+        return len(self.hole)
+
+    def keys(self, numbers: Ints) -> Columns:
+        return taken(self.values, numbers)
+
+
+def number_keys(work: PartInput, part: int, divided: Arrived | None) -> NumberedKeys:
+    """`divided`: what has arrived for the part, where the batch was divided; None: read it."""
+    chunk_keys = read_chunk_keys(work, part) if divided is None else divided.chunk_keys()
+    rows = None if divided is None else divided.blocks()
+    changes = read_changes(work, part, words(chunk_keys.keys), rows)
+    holes = _holes(work, part)
+    listed = joined([changes.keys, chunk_keys.keys, holes], work.key_types)
+    numbers, count = group(listed)
+    key, chunk_key, hole_key = np.split(numbers, [changes.count, changes.count + chunk_keys.count])
+    choice = choose(work, chunk_keys, chunk_key, count)
+    touched = choice.in_chunk
+    touched[key[changes.seq > work.slice.start_seq]] = True
+    hole = np.zeros(count, np.bool_)
+    hole[hole_key] = True
+    first = np.zeros(count, np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
+    return NumberedKeys(changes, chunk_keys, key, chunk_key, hole, choice, touched, taken(listed, first))
+
+
+def _holes(work: PartInput, part: int) -> Columns:
+    """The part's."""
+    holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
+    keys = from_text(holes, work.key_types)
+    return taken(keys, np.flatnonzero(work.owner(keys) == part).astype(np.int64))
