@@ -149,7 +149,8 @@ def _hindrance(observed: ObservedReplicator) -> str:
     pod = max(observed.cleaners, key=lambda p: p.created, default=None)
     job = names.drop(observed.meta.name)
     if pod is None and f"Job/{job}" in observed.children:
-        return f"job {job} has no pod; a quota or an admission rule that refuses one is among its events"
+        refused = observed.refused_pods.get(f"Job/{job}")
+        return f"job {job} has no pod yet" if refused is None else f"job {job} cannot create its pod: {refused}"
     if pod is not None and pod.running_since is None:
         if pod.unscheduled is not None:
             return f"pod {pod.name} cannot be scheduled: {pod.unscheduled}"

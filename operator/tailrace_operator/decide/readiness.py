@@ -73,10 +73,17 @@ def _rolling(observed: ObservedReplicator, desired: Desired, history: DriverHist
     if f"StatefulSet/{names.driver(observed.meta.name)}" not in observed.children:
         return _moving(Reason.STARTING, "the driver is being set up.")
     if history.pod is None:
-        return _moving(Reason.STARTING, "waits for the driver's pod.")
+        return _no_pod(observed)
     if history.pod.template_hash != desired.template_hash:
         return _moving(Reason.ROLLING_OUT, f"pod {history.pod.name} is being replaced by one with the new settings.")
     return None
+
+
+def _no_pod(observed: ObservedReplicator) -> Assessed:
+    refused = observed.refused_pods.get(f"StatefulSet/{names.driver(observed.meta.name)}")
+    if refused is not None:
+        return _moving(Reason.POD_PENDING, f"the driver's pod cannot be created: {refused}")
+    return _moving(Reason.STARTING, "waits for the driver's pod.")
 
 
 def _pod(history: DriverHistory) -> Assessed | None:

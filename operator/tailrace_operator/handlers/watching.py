@@ -62,7 +62,8 @@ class _Backoffs(Iterable[int]):
 
 
 def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
-    """For everything that Replicators own, and for all Secrets and ConfigMaps that their specs may name."""
+    """For everything that Replicators own, for all Secrets and ConfigMaps that their specs may name, and for events of
+    pods that could not be made."""
     found = []
     for namespace in namespaces:
         for kind in OWNED:
@@ -71,6 +72,8 @@ def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[
         both = _both(_data(index, "Secret", namespace), _owned(index, "Secret", namespace))
         found.append(Watch(kube, "Secret", namespace, both, metadata_only=True))
         found.append(Watch(kube, "ConfigMap", namespace, _data(index, "ConfigMap", namespace), metadata_only=True))
+        # Of a pod that its StatefulSet or Job cannot make (a quota, an admission rule) nothing else tells why.
+        found.append(Watch(kube, "Event", namespace, _refusals(index, namespace), fields="reason=FailedCreate"))
     return found
 
 
@@ -105,6 +108,15 @@ def _data(index: Index, kind: str, namespace: str | None) -> Sink:
             put(document)
 
     return Sink(listed, put, gone)
+
+
+def _refusals(index: Index, namespace: str | None) -> Sink:
+    def listed(documents: list[Document]) -> None:
+        index.forget_refused(namespace)
+        for document in documents:
+            index.put_refused(document)
+
+    return Sink(listed, index.put_refused, lambda _: None)
 
 
 def _both(first: Sink, second: Sink) -> Sink:

@@ -3,7 +3,7 @@ Secret or ConfigMap moved, from one read of it. Called at the start of each roun
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,8 @@ from tailrace_operator.status.load import load
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
 Document = dict[str, Any]
+REFUSED_SECONDS = 1800.0
+"""Kubernetes tries to make a pod again at least every 17 minutes; what was refused longer ago is over."""
 FRESH_SECONDS = 2.0
 """An answer of the driver this young is good enough."""
 
@@ -74,6 +76,7 @@ class Gatherer:
             dropping=self._memory.drops.get(meta.uid),
             reports=self._reports(key),
             refusal=self._memory.refusal(key),
+            refused_pods=self._refused_pods(key, owned),
             namespace_ends=meta.uid in self._memory.ending,
         )
 
@@ -89,6 +92,11 @@ class Gatherer:
         owned = self._index.owned(key.namespace, key.name)
         found = [parse.report(document) for (kind, _), document in owned.items() if kind == "Pod"]
         return tuple(r for r in (*found, self._index.report(key.namespace, key.name)) if r is not None)
+
+    def _refused_pods(self, key: Key, owned: Mapping[tuple[str, str], Document]) -> dict[str, str]:
+        refused, now = self._index.refused(key.namespace, key.name), self._clock()
+        places = {f"{kind}/{name}": refused.get(d["metadata"]["uid"]) for (kind, name), d in owned.items()}
+        return {p: r.message for p, r in places.items() if r is not None and now - r.at < REFUSED_SECONDS}
 
     def _children(self, meta: Meta, owned: Any) -> dict[str, Child]:
         """Only those of this very Replicator: one of the same name may have left some that are on their way out."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tailrace.contract.driver import DropReport
 from tailrace_operator.observe import parse
-from tailrace_operator.observe.model import Key
+from tailrace_operator.observe.model import Key, RefusedPod
 from tailrace_operator.resources import names
 
 Document = dict[str, Any]
@@ -31,6 +31,8 @@ class Index:
         self._uses: dict[Key, set[tuple[str, str]]] = {}
         self._requests: dict[Address, set[Address]] = defaultdict(set)
         self._reports: dict[Address, DropReport] = {}
+        self._refused: dict[Address, dict[str, RefusedPod]] = {}
+        """By Replicator, then by the uid of the StatefulSet or Job that cannot make its pod."""
 
     # ---- our resources ----
 
@@ -59,6 +61,7 @@ class Index:
         self._on_change(Key(kind, namespace, name))
         if kind == "Replicator":
             self._reports.pop((namespace, name), None)
+            self._refused.pop((namespace, name), None)
             self._tell_requests((namespace, name))
             self.use_data(Key(kind, namespace, name), set())
         else:
@@ -99,6 +102,8 @@ class Index:
         known = owned.get((kind, head["name"]))
         if known is None or not _older(document, known):
             owned[kind, head["name"]] = trimmed(document)
+            if kind == "Pod" and known is None:
+                self._pod_made(head, replicator)
             self._on_change(Key("Replicator", head["namespace"], replicator))
 
     def remove_owned(self, kind: str, document: Mapping[str, Any]) -> None:
@@ -116,6 +121,31 @@ class Index:
         if not owned:
             del self._owned[head["namespace"], replicator]
         self._on_change(Key("Replicator", head["namespace"], replicator))
+
+    def _pod_made(self, head: Mapping[str, Any], replicator: str) -> None:
+        """Its owner was refused a pod before; that is over."""
+        refused = self._refused.get((head["namespace"], replicator), {})
+        for owner in head.get("ownerReferences", ()):
+            refused.pop(owner["uid"], None)
+
+    def put_refused(self, event: Mapping[str, Any]) -> None:
+        """An event that says why a pod could not be made. The names tell which are ours: events have no labels."""
+        about = event.get("involvedObject", {})
+        replicator = names.replicator_of(about.get("kind", ""), about.get("name", ""))
+        address = (event["metadata"]["namespace"], replicator or "")
+        if replicator is None or address not in self._objects["Replicator"]:
+            return
+        self._refused.setdefault(address, {})[about.get("uid", "")] = parse.refused_pod(event)
+        self._on_change(Key("Replicator", *address))
+
+    def forget_refused(self, namespace: str | None) -> None:
+        """All of a namespace, before they are listed again."""
+        for address in [a for a in self._refused if namespace in (None, a[0])]:
+            del self._refused[address]
+
+    def refused(self, namespace: str, replicator: str) -> Mapping[str, RefusedPod]:
+        """By the uid of the object that cannot make its pod."""
+        return self._refused.get((namespace, replicator), {})
 
     def report(self, namespace: str, replicator: str) -> DropReport | None:
         """Of the newest of its pods that is gone and left one."""

@@ -77,6 +77,14 @@ class ObservedPod:
 
 
 @dataclass(frozen=True)
+class RefusedPod:
+    """The newest attempt of a StatefulSet or a Job to make its pod that the API server did not allow."""
+
+    message: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Child:
     """An object that a Replicator owns, as far as decisions need it."""
 
@@ -168,6 +176,8 @@ class ObservedReplicator:
     reports: tuple[DropReport, ...] = ()
     """Of pods of this name that dropped something and ended: drivers and clean-ups, gone ones too."""
     refusal: Refusal | None = None
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """`kind/name` of a StatefulSet or Job -> why it cannot make its pod."""
     namespace_ends: bool = False
     """The namespace is being deleted: nothing new can be made in it."""
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tailrace.contract.driver import DropReport, LastWords
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, ObservedPod, ObservedResync
+from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, ObservedPod, ObservedResync, RefusedPod
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.load import known, load
@@ -103,6 +103,15 @@ def report(document: Document) -> DropReport | None:
         if words is not None and words.drop is not None:
             return words.drop
     return None
+
+
+def refused_pod(event: Document) -> RefusedPod:
+    """The reason alone: what stands before it says which controller tried to make which pod."""
+    text = str(event.get("message", ""))
+    for lead in ("failed error: ", "Error creating: "):
+        text = text.rpartition(lead)[2]
+    times_of = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    return RefusedPod(text, next((at for at in map(times.seconds, times_of) if at is not None), 0.0))
 
 
 def child(kind: str, document: Document) -> Child:

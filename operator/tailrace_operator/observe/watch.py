@@ -57,12 +57,15 @@ class Watch:
         sink: Sink,
         *,
         selector: str = "",
+        fields: str = "",
         metadata_only: bool = False,
     ) -> None:
+        """`selector` chooses by labels, `fields` by fields."""
         self._kube = kube
         self._where = Where(kind, namespace)
         self._sink = sink
-        self._selector = {"labelSelector": selector} if selector else {}
+        chosen = {"labelSelector": selector, "fieldSelector": fields}
+        self._selector = {name: value for name, value in chosen.items() if value}
         self._as = "as=PartialObjectMetadata{};g=meta.k8s.io;v=v1" if metadata_only else ""
         self.synced = asyncio.Event()
 

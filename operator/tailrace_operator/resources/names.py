@@ -48,6 +48,13 @@ def drop(name: str) -> str:
     return f"{name}-drop"
 
 
+def replicator_of(kind: str, name: str) -> str | None:
+    """Whose StatefulSet or Job has this name; None: nobody's."""
+    ends = {"StatefulSet": driver(""), "Job": drop("")}
+    end = ends.get(kind)
+    return name.removesuffix(end) if end is not None and name.endswith(end) else None
+
+
 def labels(name: str, component: str) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "tailrace",

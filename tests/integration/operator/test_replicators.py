@@ -1,6 +1,9 @@
 """The operator against a real API server: a Replicator's life. Nodes are stood in for, everything else is real."""
 
 import json
+import re
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -289,3 +292,78 @@ def test_a_driver_may_ask_whether_its_own_namespace_is_being_deleted(kube_api: K
     kube_api.kubectl("delete", "namespace", "asks", "other", "--wait=false")
     assert namespace_ends(place)
     assert not namespace_ends({**place, "POD_NAMESPACE": "other"}), "another one is none of its business"
+
+
+def no_pods(place: Team) -> None:
+    """A quota that the API server enforces; what its controller would count is put there by the test."""
+    hard = {"pods": "0"}
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"}}
+    place.apply({**head, "spec": {"hard": hard}})
+    counted = json.dumps({"status": {"hard": hard, "used": {"pods": "0"}}})
+    place.kubectl("patch", "resourcequota", "tight", "--subresource=status", "--type=merge", "-p", counted)
+
+
+def refused_pod(place: Team, kind: str, name: str, pod: str) -> str:
+    """As the controllers of the node-less API server would: try to make the pod, and write the event that they write.
+    Returns what the API server said."""
+    owner = place.get(f"{kind.lower()}/{name}")
+    template = {**owner["spec"]["template"], "apiVersion": "v1", "kind": "Pod"}
+    template["metadata"] = {**template["metadata"], "name": pod}
+    try:
+        place.apply(template)
+    except AssertionError as error:
+        found = re.search(r'pods "\S+" is forbidden: .*', str(error))
+        assert found is not None, error
+        reason = str(found[0])
+    else:
+        raise AssertionError("the pod was made")
+    lead = {"StatefulSet": f"create Pod {pod} in StatefulSet {name} failed error: ", "Job": "Error creating: "}[kind]
+    head = {"namespace": place.namespace, "name": name, "kind": kind, "uid": owner["metadata"]["uid"]}
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{time.monotonic_ns():x}"},
+        "involvedObject": head,
+        "reason": "FailedCreate",
+        "message": lead + reason,
+        "type": "Warning",
+        "lastTimestamp": at,
+    }
+    place.apply(event)
+    return reason
+
+
+def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "quota", tmp_path) as quota, operator(quota) as process:
+        no_pods(quota)
+        quota.apply(replicator())
+        until(lambda: quota.node.stateful_set("shop"), "the StatefulSet")
+        said = refused_pod(quota, "StatefulSet", "shop-driver", "shop-driver-0")
+        assert "exceeded quota: tight, requested: pods=1" in said
+        ready = quota.until_reason("repl/shop", "PodPending", 30)
+        assert f"the driver's pod cannot be created: {said}" in ready["message"]
+        assert quota.condition("repl/shop", "Reconciling")["reason"] == "PodPending"
+        process.kill()
+        process.start()
+        time.sleep(5)
+        assert said in quota.condition("repl/shop", "Ready")["message"], "another operator knows it, too"
+        quota.kubectl("delete", "resourcequota", "tight")
+        driver = quota.driver("shop", "127.0.10.12")
+        quota.until_reason("repl/shop", "Streaming")
+        driver.close()
+        assert not [line for line in process.lines() if line["level"] == "error"], process.log
+
+
+def test_a_quota_that_refuses_the_clean_ups_pod_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "tightend", tmp_path) as quota, operator(quota):
+        quota.apply(replicator())
+        driver = quota.driver("shop", "127.0.10.13")
+        quota.until_reason("repl/shop", "Streaming")
+        driver.close()
+        quota.node.delete_pod("shop")
+        no_pods(quota)
+        quota.kubectl("delete", "repl", "shop", "--wait=false")
+        until(lambda: quota.get("job/shop-drop"), "the clean-up")
+        said = refused_pod(quota, "Job", "shop-drop", "shop-drop-x")
+        until(lambda: said in quota.condition("repl/shop", "Ready")["message"], "it is told", 30)

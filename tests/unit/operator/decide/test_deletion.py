@@ -217,7 +217,10 @@ def test_what_the_clean_up_waits_for_is_named_and_until_when(change: dict[str, A
 
 def test_a_job_whose_pod_cannot_even_be_made_sends_the_reader_to_its_events() -> None:
     """A quota of no pods: Job and pod say nothing, only an event does."""
-    assert "job shop-drop has no pod" in decide(replace(with_job(60), cleaners=()), LIMITS).status.message
+    alone = replace(with_job(60), cleaners=())
+    assert "job shop-drop has no pod" in decide(alone, LIMITS).status.message
+    refused = replace(alone, refused_pods={"Job/shop-drop": 'pods "shop-drop-" is forbidden: exceeded quota: tight'})
+    assert "exceeded quota: tight" in decide(refused, LIMITS).status.message
 
 
 def test_while_the_job_runs_what_stopped_the_driver_is_told() -> None:

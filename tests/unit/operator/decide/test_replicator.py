@@ -121,6 +121,16 @@ def test_a_fault_of_the_spec_shows_a_value_but_no_block_and_nothing_of_the_envir
     assert "hush" not in message
 
 
+def test_a_pod_that_the_cluster_refuses_is_named_until_it_is_there() -> None:
+    waits = replace(running(), pods=(), driver=ObservedDriver())
+    assert reason(decide(waits, LIMITS)) == "Starting"
+    refused = replace(waits, refused_pods={STATEFUL_SET: 'pods "shop-driver-0" is forbidden: exceeded quota: tight'})
+    decision = decide(refused, LIMITS)
+    assert reason(decision) == "PodPending" and "exceeded quota: tight" in decision.status.message
+    assert condition(decision, "Reconciling") is not None, "it goes on by itself"
+    assert reason(decide(replace(running(), refused_pods=refused.refused_pods), LIMITS)) == "Streaming"
+
+
 @pytest.mark.parametrize(
     ("where", "word"),
     [
