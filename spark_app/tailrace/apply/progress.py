@@ -4,7 +4,8 @@ Written by the tables' workers (one thread each at a time) and the applier, read
 are replaced, never changed.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -23,6 +24,8 @@ class TableProgress:
     counters: Counters = field(default_factory=Counters)
     """Since this driver's start."""
     fault: Fault | None = None
+    failing_since: float | None = None
+    """Of the same failures as `fault.since`, by a clock that nobody sets."""
     stopped: bool = False
     """A fault that trying again will not heal."""
     refused_record: int = -1
@@ -35,7 +38,8 @@ NOTHING = TableProgress()
 class Progress:
     """The newest `TableProgress` of every table."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._lock = Lock()
         self._tables: dict[int, TableProgress] = {}
 
@@ -58,10 +62,11 @@ class Progress:
     def fail(self, table_id: int, fault: Fault, stopped: bool, record: int = -1) -> None:
         """Note a failed attempt to come to `record`; `since` and `count` are those of all failures in a row, whatever
         their names: the retry time runs from the first of them, or a table that fails in two ways would never end."""
-        before = self.of(table_id)
+        before, since = self.of(table_id), self._monotonic()
         if before.fault is not None:
             fault = fault.model_copy(update={"since": before.fault.since, "count": before.fault.count + 1})
-        self.put(table_id, replace(before, fault=fault, stopped=stopped, refused_record=record))
+            since = before.failing_since if before.failing_since is not None else since
+        self.put(table_id, replace(before, fault=fault, failing_since=since, stopped=stopped, refused_record=record))
 
 
 def add(one: Counters, other: Counters) -> Counters:

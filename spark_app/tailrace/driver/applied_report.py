@@ -25,7 +25,6 @@ class Reporter:
         client: CaptureClient,
         progress: Progress,
         retry_seconds: float,
-        clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`retry_seconds`: the log is not kept for a table that has failed for longer."""
@@ -33,7 +32,7 @@ class Reporter:
         self._cut_off: frozenset[int] = frozenset()
         self._client = client
         self._progress = progress
-        self._clock, self._monotonic = clock, monotonic
+        self._monotonic = monotonic
         self._due = -math.inf
 
     def tell(self, state: LogState, force: bool = False) -> None:
@@ -65,11 +64,11 @@ class Reporter:
         self._cut_off = cut_off
 
     def _worn_out(self) -> frozenset[int]:
-        now = self._clock()
+        now = self._monotonic()
         return frozenset(
             table_id
             for table_id, p in self._progress.all().items()
-            if p.fault is not None and now - p.fault.since > self._retry_seconds
+            if p.fault is not None and p.failing_since is not None and now - p.failing_since > self._retry_seconds
         )
 
 

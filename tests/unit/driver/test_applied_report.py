@@ -27,8 +27,9 @@ def log(table: TableLog) -> LogState:
 
 
 def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
-    now, client, progress = [0.0], Client(), Progress()
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0], lambda: now[0])
+    now, client = [0.0], Client()
+    progress = Progress(lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     reporter.tell(state)
     assert client.told == []
@@ -52,8 +53,9 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
 
 
 def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_off_until_it_heals() -> None:
-    now, client, progress = [0.0], Client(), Progress()
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0], lambda: now[0])
+    now, client = [0.0], Client()
+    progress = Progress(lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     for now[0] in (10.0, 50.0, 69.0):
         progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
@@ -72,10 +74,34 @@ def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_of
     assert client.cut_off == []
 
 
+def test_a_clock_that_is_set_neither_cuts_a_table_off_nor_spares_one() -> None:
+    wall, now, client = [1e9], [0.0], Client()
+    progress = Progress(lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    state = log(TableLog.model_construct(table_id=7))
+
+    def fails(seconds: float) -> list[int]:
+        now[0] += seconds
+        progress.fail(7, Fault(name="Retry", message="m", since=wall[0]), stopped=False)
+        reporter.tell(state)
+        return client.cut_off
+
+    assert fails(0) == []
+    wall[0] += 86_400
+    assert fails(10) == [], "set forward by a day"
+    wall[0] -= 10 * 86_400
+    assert fails(45) == []
+    assert fails(10) == [7], "set back"
+    progress.put(7, TableProgress())
+    wall[0] += 1
+    assert fails(10) == [], "it was well in between, however short the time"
+
+
 def test_a_table_that_fails_with_two_names_in_turn_is_cut_off_like_any_other() -> None:
     """The retry time began again with each change of the name."""
-    now, client, progress = [0.0], Client(), Progress()
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0], lambda: now[0])
+    now, client = [0.0], Client()
+    progress = Progress(lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     for number in range(8):
         now[0] = 10.0 + 9 * number
@@ -90,15 +116,3 @@ def test_a_table_that_fails_with_two_names_in_turn_is_cut_off_like_any_other() -
     now[0] += 9
     reporter.tell(state)
     assert client.cut_off == [], "the retry time begins again after a success"
-
-
-def test_a_clock_that_is_set_back_by_a_day_holds_no_report_up() -> None:
-    """Without reports the log is not trimmed."""
-    wall, now, client, progress = [1_000_000.0], [5.0], Client(), Progress()
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: wall[0], lambda: now[0])
-    reporter.tell(log(TableLog.model_construct(table_id=7)))
-    progress.put(7, TableProgress(applied_seq=4, applied_record=9, committed_record=8))
-    wall[0] -= 86_400
-    now[0] += 3
-    reporter.tell(log(TableLog.model_construct(table_id=7)))
-    assert len(client.told) == 1
