@@ -1,6 +1,7 @@
 """A process that writes to a Delta log on command: `python -m support.log_store CLASS FOLDER HADOOP`. No Spark session.
 
-Each line on its input is a path; it writes its own name there, exclusively, and answers `wrote` or `taken`.
+Each line on its input is a path; it writes its own name there, exclusively, and answers `wrote` or `taken`. After
+`replace `, it writes over what is there.
 """
 
 import json
@@ -29,11 +30,11 @@ class LogStore:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         self._store = loader.loadClass(kind).getConstructors()[0].newInstance(_array(jvm, self._conf))
 
-    def write(self, path: str, content: str | None = None) -> str:
+    def write(self, path: str, content: str | None = None, overwrite: bool = False) -> str:
         lines = self._jvm.java.util.ArrayList()
         lines.add(self.name if content is None else content)
         try:
-            self._store.write(self._jvm.org.apache.hadoop.fs.Path(path), lines.iterator(), False, self._conf)
+            self._store.write(self._jvm.org.apache.hadoop.fs.Path(path), lines.iterator(), overwrite, self._conf)
         except Py4JJavaError as error:
             kind = str(error.java_exception.getClass().getName())
             return "taken" if kind == "java.nio.file.FileAlreadyExistsException" else kind
@@ -85,7 +86,8 @@ def main(kind: str, folder: str, hadoop: str) -> None:
     store = LogStore(gateway.jvm, kind, Path(folder).name, json.loads(hadoop))
     print("ready", flush=True)
     for line in sys.stdin:
-        print(store.write(line.strip()), flush=True)
+        path = line.strip().removeprefix("replace ")
+        print(store.write(path, overwrite=line.startswith("replace ")), flush=True)
 
 
 if __name__ == "__main__":

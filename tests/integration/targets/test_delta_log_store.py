@@ -1,5 +1,6 @@
 """Two processes that write the same versions to a Delta log at the same moment: each version has one writer."""
 
+import threading
 from pathlib import Path
 
 from support.log_store import Writer
@@ -42,3 +43,26 @@ def test_of_two_processes_each_version_on_s3_has_one_writer(s3: S3Server, tmp_pa
     hadoop = s3.hadoop_settings() | {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
     files = s3.root / s3.bucket / "t" / "_delta_log"
     assert _race(tmp_path, CLASS, f"s3://{s3.bucket}/t/_delta_log", files, hadoop) == []
+
+
+def test_a_reader_finds_the_former_pointer_to_the_last_checkpoint_or_the_new_one(tmp_path: Path) -> None:
+    place = tmp_path / "_last_checkpoint"
+    place.write_text("one\n")
+    found: set[str] = set()
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            found.add(place.read_text())
+
+    reader = threading.Thread(target=read)
+    with Writer(CLASS, tmp_path / "other", {}) as other:
+        assert other.answer() == "ready"
+        reader.start()
+        for _ in range(300):
+            other.tell(f"replace file://{place}")
+            assert other.answer() == "wrote"
+        over.set()
+        reader.join()
+    assert found == {"one\n", "other\n"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_last_checkpoint", "other"]

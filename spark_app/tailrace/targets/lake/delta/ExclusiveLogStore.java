@@ -5,10 +5,12 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.CopyOption;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.OpenOption;
 import java.nio.file.Paths;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -37,7 +39,7 @@ public class ExclusiveLogStore extends io.delta.storage.HadoopFileSystemLogStore
         boolean local = "file".equals(fs.getScheme());
         if (overwrite.booleanValue()) { // the pointer to the last checkpoint
             if (local) {
-                writeWithRename(path, actions, overwrite, conf);
+                replace(Paths.get(path.toUri().getPath()), content(actions));
             } else {
                 send(fs.create(path, true), content(actions));
             }
@@ -97,14 +99,35 @@ public class ExclusiveLogStore extends io.delta.storage.HadoopFileSystemLogStore
         out.close();
     }
 
+    /** Readers find the former content or the new one; Hadoop's own way truncates the file first. */
+    private static void replace(java.nio.file.Path path, byte[] content) throws IOException {
+        java.nio.file.Path aside = aside(path);
+        try {
+            sync(aside, content, new OpenOption[] {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE});
+            Files.deleteIfExists(checksum(path)); // it would speak against the new content
+            Files.move(aside, path, new CopyOption[] {StandardCopyOption.ATOMIC_MOVE});
+        } finally {
+            Files.deleteIfExists(aside);
+        }
+    }
+
+    private static java.nio.file.Path aside(java.nio.file.Path path) {
+        return path.resolveSibling("." + path.getFileName() + "." + UUID.randomUUID() + ".tmp");
+    }
+
+    /** Hadoop's, of a file of this name. */
+    private static java.nio.file.Path checksum(java.nio.file.Path path) {
+        return path.resolveSibling("." + path.getFileName() + ".crc");
+    }
+
     /** Written aside and synced, then given its name: nobody sees a part of it, and it survives a power cut. */
     private static void link(java.nio.file.Path path, byte[] content) throws IOException {
-        java.nio.file.Path aside = path.resolveSibling("." + path.getFileName() + "." + UUID.randomUUID() + ".tmp");
+        java.nio.file.Path aside = aside(path);
         try {
             sync(aside, content, new OpenOption[] {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE});
             Files.createLink(path, aside);
-            // Hadoop's checksum of a file that had this name and was removed without it would speak against this one.
-            Files.deleteIfExists(path.resolveSibling("." + path.getFileName() + ".crc"));
+            // Of a file that had this name and was removed without it: it would speak against this one.
+            Files.deleteIfExists(checksum(path));
             sync(path.getParent(), new byte[0], new OpenOption[] {StandardOpenOption.READ});
         } finally {
             Files.deleteIfExists(aside);
@@ -124,7 +147,8 @@ public class ExclusiveLogStore extends io.delta.storage.HadoopFileSystemLogStore
         }
     }
 
-    public Boolean isPartialWriteVisible(Path path, Configuration conf) {
-        return Boolean.FALSE;
+    /** Delta writes checkpoints by itself, aside and with a rename where this says so: readers would else open half of one. */
+    public Boolean isPartialWriteVisible(Path path, Configuration conf) throws IOException {
+        return Boolean.valueOf("file".equals(path.getFileSystem(conf).getScheme()));
     }
 }
