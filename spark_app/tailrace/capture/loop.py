@@ -93,7 +93,7 @@ class Capture:
         )
         for table in journal.state.tables.values():
             if not table.removed:
-                self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
+                self._tables.add(table.schema, table.stopped is not None, table.fingerprint, table.seen_through)
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
         self._recorder = Recorder(journal, self._breathe, self._acknowledge)
         decoding = Decoding(Decoder(self._tables), self._recorder)

@@ -14,6 +14,7 @@ from support.ddl.quick import Quick, quick
 from support.postgres import PostgresServer
 from tailrace.contract.resources import Tables
 from tailrace.sources.postgresql.fingerprint import look
+from tailrace.sources.postgresql.objects import ensure_publication
 from tailrace.sources.postgresql.trees import Trees
 
 PARTITIONED = (
@@ -93,6 +94,23 @@ def test_a_new_table_that_is_locked_is_captured_later_and_holds_nothing_up(runni
     running.sql("INSERT INTO s.fresh VALUES (1)")
     verdict = judge(running, running.settle())
     assert not verdict.wrong and not verdict.stopped
+
+
+def test_hundreds_of_locked_tables_leave_the_publication_without_holding_the_log_up(server: PostgresServer) -> None:
+    with server.connect(autocommit=False) as holder, server.connect() as connection:
+        for number in range(300):
+            holder.execute(f"CREATE TABLE many{number} (id int PRIMARY KEY)".encode())
+        holder.execute("CREATE PUBLICATION many FOR TABLE many0, " + ", ".join(f"many{n}" for n in range(1, 300)))
+        holder.commit()
+        members = "SELECT count(*)::int FROM pg_publication_tables WHERE pubname = 'many'"
+        for number in range(1, 300):
+            holder.execute(f"LOCK TABLE many{number} IN SHARE MODE".encode())
+        begun = time.monotonic()
+        ensure_publication(connection, "many", [], ours=True)
+        assert time.monotonic() - begun < 5, "each look would take half a minute"
+        holder.rollback()
+        ensure_publication(connection, "many", [], ours=True)
+        assert connection.execute(members).fetchone() == (0,)
 
 
 @pytest.mark.parametrize("major", [14, 18])

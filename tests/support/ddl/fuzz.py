@@ -48,7 +48,7 @@ SETUP = (
     "CREATE TABLE s.parent (id int PRIMARY KEY, a text); CREATE TABLE s.child (id int PRIMARY KEY, b int)"
     " INHERITS (s.parent)",
     "INSERT INTO s.plain SELECT g, 'a' || g, repeat('b', 3000), g, 'm1' FROM generate_series(1, 15) g",
-    "INSERT INTO s.typed (id, m, a, p) SELECT g, 'm2', 'a' || g, ROW(g, 'x') FROM generate_series(1, 9) g",
+    "INSERT INTO s.typed (id, m, a, p) SELECT g, 'm2', 'a' || g, ROW(g, 'x')::s.pair FROM generate_series(1, 9) g",
     "INSERT INTO s.ranged SELECT g * 11, 'a' || g, repeat('b', 3000) FROM generate_series(1, 17) g",
     "INSERT INTO s.multi SELECT g, 'k' || g, 'a' FROM generate_series(1, 9) g",
     "INSERT INTO s.parent VALUES (1, 'a'), (2, 'b'); INSERT INTO s.child VALUES (3, 'c', 3)",

@@ -19,20 +19,15 @@ from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.publication import look as look_at_publication
-from tailrace.sources.postgresql.trees import Tree, Trees
+from tailrace.sources.postgresql.trees import EMPTIED_BY, Tree, Trees
 
-# `emptied_by`: the transaction that last wrote the table's own row, as TRUNCATE does; null if that one or a later one
-# wrote the table's columns: it may have been a rewrite. `toast`: a rewrite gives a table another one, TRUNCATE leaves
-# it. (What members of partition trees have: `trees`.)
-_OWN = """
+# `toast`: a rewrite gives a table another one, TRUNCATE leaves it. (What members of partition trees have: `trees`.)
+_OWN = f"""
 SELECT c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file, c.reltoastrelid::int8 AS toast,
        c.relreplident::text AS identity, c.relnatts AS attributes,
        pg_catalog.row_security_active(c.oid) AS row_security,
        (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype) AS moved_by,
-       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid
-                           AND (a.xmin = c.xmin
-                              OR pg_catalog.age(a.xmin) BETWEEN 0 AND pg_catalog.age(c.xmin))) THEN NULL
-            ELSE c.xmin::text::int8 END AS emptied_by,
+       {EMPTIED_BY},
        (SELECT x.indkey::text || '/' || x.indcollation::text || '/' || x.indclass::text FROM pg_catalog.pg_index x
          WHERE x.indrelid = c.oid AND x.indisvalid AND x.indimmediate
            AND CASE c.relreplident WHEN 'i' THEN x.indisreplident ELSE x.indisprimary END) AS key_order

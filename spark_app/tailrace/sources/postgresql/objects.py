@@ -164,11 +164,7 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
     wanted = {t.oid: t for t in tables}
     new = [t for t in wanted.values() if t.oid not in published]
     publication = sql.Identifier(name)
-    for oid in published - set(wanted):
-        found = connection.execute("SELECT %s::oid::regclass::text", (oid,)).fetchone()
-        if found is not None:
-            drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY ").format(publication)
-            _unless_locked(connection, drop + sql.SQL(found[0]))
+    _drop_tables(connection, publication, sorted(published - set(wanted)))
 
     def add(some: Iterable[PgTable], wait: int = LOCK_WAIT) -> bool:
         relations = sql.SQL(", ").join(t.relation for t in some)
@@ -183,6 +179,25 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
     turn = int(time.monotonic()) % len(locked) if locked else 0
     locked = [t for place, t in enumerate(locked) if place != turn or not add([t], AUTOVACUUM_WAIT)]
     return {t.oid: locks.holder(connection, t.oid, locks.AGAINST_PUBLISHING) for t in locked}
+
+
+def _drop_tables(connection: Connection, publication: sql.Identifier, oids: Sequence[int]) -> None:
+    """What is locked stays in for now: the next look tries again, and begins elsewhere."""
+    named = "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s::int8[]::oid[])"
+    names = connection.execute(named, (list(oids),))
+    tables = [sql.SQL(name) for (name,) in names.fetchall()]
+
+    def drop(some: Iterable[sql.SQL]) -> bool:
+        relations = sql.SQL(", ").join(sql.SQL("ONLY {}").format(table) for table in some)
+        return _unless_locked(connection, sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(publication, relations))
+
+    if not tables or drop(tables):
+        return
+    end, first = time.monotonic() + LONGEST_WAIT, int(time.monotonic()) % len(tables)
+    for table in [*tables[first:], *tables[:first]]:
+        if time.monotonic() > end:
+            break
+        drop([table])
 
 
 def _unless_locked(connection: Connection, statement: sql.Composed, wait: int = LOCK_WAIT) -> bool:

@@ -35,13 +35,20 @@ SELECT m.root::int8, pg_catalog.count(*)::int8,
  GROUP BY m.root
 """
 
+# Of a row `c` of pg_class: the transaction that wrote it last, as TRUNCATE does; null if that one or a later one wrote
+# the table's columns: it may have been a rewrite.
+EMPTIED_BY = """
+       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid
+                            AND (a.xmin = c.xmin
+                              OR pg_catalog.age(a.xmin) BETWEEN 0 AND pg_catalog.age(c.xmin))) THEN NULL
+            ELSE c.xmin::text::int8 END AS emptied_by""".strip()
+
 # Rows of partitions are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of older rows
-# with them, not with the root. `emptied_by`: the transaction that last wrote the member's own row, as TRUNCATE does;
-# null if that one or a later one wrote the member's columns: it may have been a rewrite. `toast`: a rewrite gives a
+# with them, not with the root. `toast`: a rewrite gives a
 # table another one, TRUNCATE leaves it. Trees are walked in pg_inherits: pg_partition_tree() locks every leaf, and a
 # look must wait for no lock: a VACUUM FULL of one partition would hold up the whole stream, and DDL on two trees could
 # meet it in a deadlock.
-_MEMBERS = """
+_MEMBERS = f"""
 WITH RECURSIVE member(root, oid, attached_by) AS (
   SELECT r, r::oid, NULL::xid FROM unnest(%s::int8[]) AS r
   UNION ALL
@@ -50,10 +57,7 @@ WITH RECURSIVE member(root, oid, attached_by) AS (
 SELECT m.root AS root, c.oid::int8 AS oid, c.oid::regclass::text AS name, c.relkind::text AS relkind,
        c.relpersistence::text AS persistence, c.relreplident::text AS identity, c.relfilenode::int8 AS file,
        c.reltoastrelid::int8 AS toast, m.attached_by::text AS attached_by,
-       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid
-                            AND (a.xmin = c.xmin
-                              OR pg_catalog.age(a.xmin) BETWEEN 0 AND pg_catalog.age(c.xmin))) THEN NULL
-            ELSE c.xmin::text::int8 END AS emptied_by,
+       {EMPTIED_BY},
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_index x,
                     unnest(x.indkey::int2[]) WITH ORDINALITY AS k(attnum, position), pg_catalog.pg_attribute a
               WHERE x.indrelid = c.oid AND x.indisvalid AND x.indimmediate AND c.relreplident <> 'n'

@@ -9,7 +9,7 @@ poll looked.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from tailrace.changelog.records import (
@@ -22,7 +22,7 @@ from tailrace.changelog.records import (
     TableFingerprint,
     TableRemoved,
 )
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import Sink
@@ -31,8 +31,9 @@ from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.log.decode import stopped
-from tailrace.sources.postgresql.log.differences import Action, Difference, as_change, differences
-from tailrace.sources.postgresql.log.rejoin import Rejoin, name_is_free, rejoins, resyncs
+from tailrace.sources.postgresql.log.differences import Action, differences
+from tailrace.sources.postgresql.log.explained import Look, known_to_the_log, rewritten, written
+from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins, resyncs
 from tailrace.sources.postgresql.log.replication import lost
 from tailrace.sources.postgresql.log.tables import ColumnChanges, Tables, compare
 from tailrace.sources.postgresql.model import PgTable
@@ -43,26 +44,6 @@ from tailrace.sources.postgresql.trees import Trees
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
-_XID_BITS = 0xFFFFFFFF
-
-
-@dataclass(frozen=True)
-class Look:
-    """One look at the catalog that waits for its marker."""
-
-    token: int
-    found: dict[int, PgTable]
-    edge: int
-    """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
-    empty: frozenset[str]
-    """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
-    versions: dict[int, int]
-    """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
-    this one may be older than the change."""
-    written: frozenset[tuple[int, str]]
-    """Partitions that the log had brought rows of, before any look saw them."""
-    rejoins: dict[int, Rejoin]
-    """Tables that are taken in again; they have been published since before the marker."""
 
 
 def _plan(renewal: SourceRenewed, tables: Iterable[int]) -> SnapshotPlanned:
@@ -135,8 +116,8 @@ class CatalogPoll:
             new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
-            written = frozenset((i, item) for i in self._tables.known for item in _written(self._log_of(i)))
-            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, written, due)
+            brought = frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))
+            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, brought, due)
         return self._tokens
 
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
@@ -218,47 +199,50 @@ class CatalogPoll:
         if not fresh and renewal is None:
             return again, frozenset(locked)
         edge = slots.edge(self._place.connection)
-        last_seq = self._sink.state.last_seq
         new = [again[i] for i in sorted(fresh & again.keys())]
         read = [table.oid for table in new if table.stop is None]
         events: list[Event] = []
+        former = self._former_places()
         for table in new:
             asked = renewal.id if renewal is not None and table.oid in read else None
-            events += self._added(table, edge, last_seq, asked)
+            events += self._added(table, edge, former, asked)
         if renewal is not None:
             # What is locked joins the request at a later look: it is not complete before those rows are there.
             for table in waiting:
-                events += self._added(table, edge, last_seq)
+                events += self._added(table, edge, former)
             events.append(_plan(renewal, [*read, *(table.oid for table in waiting)]))
         # One record: dying before it leaves the stream without tables, and the request open.
         self._sink.add(*events)
         self._settle()
         return again, frozenset(locked)
 
-    def _added(self, table: PgTable, edge: int, last_seq: int, resync: str | None = None) -> list[Event]:
-        """The table in its present form, from now on."""
+    def _added(
+        self, table: PgTable, edge: int, former: Collection[tuple[str, str]], resync: str | None = None
+    ) -> list[Event]:
+        """The table in its present form, from now on. Where the log has had it, or another one under its name
+        (`former`), it begins behind a gap, or with a target that is replaced, so its rows must come again."""
         before = self._sink.state.tables.get(table.oid)
         version = 1 if before is None else before.schema.version + 1
         schema = table.schema.model_copy(update={"version": version})
-        initial = self._place.replicator.spec.snapshot.initial or self._begins_again(table)
+        again = before is not None or (table.schema_name, table.table_name) in former
+        initial = self._place.replicator.spec.snapshot.initial or again
         wanted = initial and table.stop is None and resync is None
         events: list[Event] = [TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync)]
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)
-            events.append(stopped(table.oid, last_seq, table.stop))
+            events.append(stopped(table.oid, self._sink.state.last_seq, table.stop))
         else:
             log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
-        self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
+        seen = edge if wanted or resync is not None else 0
+        self._tables.add(schema, stopped=table.stop is not None, parts=table.parts, seen_through=seen)
         return events
 
-    def _begins_again(self, table: PgTable) -> bool:
-        """Whether the log has had the table, or another one under its name: it begins behind a gap, or with a target
-        that is replaced, so its rows must come again."""
-        state, place = self._sink.state, (table.schema_name, table.table_name)
+    def _former_places(self) -> set[tuple[str, str]]:
+        """Schema and name of every table that the log has had."""
+        state = self._sink.state
         known = (t.schema for t in state.tables.values())
-        names = {*state.forgotten_tables, *((schema.schema_name, schema.table_name) for schema in known)}
-        return table.oid in state.tables or place in names
+        return {*state.forgotten_tables, *((schema.schema_name, schema.table_name) for schema in known)}
 
     def _rejoin(self, leaving: list[int], look: Look) -> list[Event]:
         """First all of them end, then those whose name is free begin; the others are new tables to the next look. One
@@ -269,11 +253,11 @@ class CatalogPoll:
             log.info("%s is taken in again: %s", self._tables.known[table_id].schema.name, reason)
             self._tables.remove(table_id)
             events.append(TableRemoved(table_id=table_id, reason=reason))
-        last_seq = self._sink.state.last_seq
+        former = self._former_places()
         for table_id in leaving:
             now, resync = look.found[table_id], look.rejoins[table_id].resync
             if name_is_free(self._tables.known, now):
-                events += self._added(now, look.edge, last_seq, resync)
+                events += self._added(now, look.edge, former, resync)
         return events
 
     def _differs(self, found: dict[int, PgTable]) -> bool:
@@ -304,7 +288,7 @@ class CatalogPoll:
         if known.stopped:
             return []
         # A partition that the stream brought while the look waited may be younger than the look: the next one judges.
-        young = {i for i in _written(self._log_of(table_id)) if (table_id, i) not in look.written}
+        young = {i for i in written(self._log_of(table_id)) if (table_id, i) not in look.written}
         files = {**dict.fromkeys(sorted(young), WRITTEN), **now.parts["file"]}
         now = replace(now, parts={**now.parts, "file": files})
         difference = compare(known.schema, now, attributes=known.attributes)
@@ -336,9 +320,9 @@ class CatalogPoll:
     def _reasons(self, before: TableLog, now: PgTable, look: Look) -> list[str]:
         """Why rows must be read again; none: they need not."""
         if before.fingerprint is None:
-            return ["its files changed"] if _rewritten(before, now) else []
+            return ["its files changed"] if rewritten(before, now) else []
         state = self._sink.state
-        found = (_known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
+        found = (known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
         columns = {str(c.attnum): c.name for c in now.columns}
         return [d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN]
 
@@ -352,50 +336,3 @@ class CatalogPoll:
         log.info("%s is no longer captured: %s", name, reason)
         self._tables.remove(table_id)
         return TableRemoved(table_id=table_id, reason=reason)
-
-
-def _known_to_the_log(
-    difference: Difference, before: TableLog, now: PgTable, look: Look, state: LogState
-) -> Difference:
-    """A TRUNCATE explains the very files whose catalog rows it wrote if nobody has written them since and the file
-    is empty, or was not rewritten by the same transaction. And a new file that is empty needs no explanation if it was
-    never emptied (its number is still the table's) and the log brought no rows of it."""
-    item = difference.item
-    if difference.rule.kind != "file":
-        return difference
-    if difference.rule.change == "added" and item in look.empty and difference.now == item:
-        return as_change(difference, "added empty")
-    since = [t for t in before.truncates if t.seq > before.files_seq and t.xid is not None]
-    by = [t.seq for t in since if t.xid is not None and t.xid & _XID_BITS == now.emptied_by.get(item)]
-    if difference.rule.change == "changed" and by and (item in look.empty or _same_toast(item, before, now)):
-        # The same transaction may have emptied a partition again, which leaves no trace at all.
-        whole = item == str(now.oid) or not _followed(max(by), before, state)
-        return as_change(difference, "emptied") if whole else difference
-    if difference.rule.change == "changed" and difference.before == WRITTEN:
-        return as_change(difference, "added")
-    return difference
-
-
-def _same_toast(item: str, before: TableLog, now: PgTable) -> bool:
-    """Whether it is proven that nothing but TRUNCATE made the file. `SET UNLOGGED`, rows and `SET LOGGED` in the same
-    transaction, or an ALTER with USING, leave no other trace; a table without TOAST has not even this one."""
-    kept = (before.fingerprint or {}).get("toast", {}).get(item, "0")
-    return kept != "0" and kept == now.parts["toast"].get(item)
-
-
-def _written(table: TableLog) -> list[str]:
-    return [item for item, file in (table.fingerprint or {}).get("file", {}).items() if file == WRITTEN]
-
-
-def _followed(seq: int, table: TableLog, state: LogState) -> bool:
-    """Whether rows of the table may come after this place in the same transaction."""
-    rows = state.transactions.rows
-    following = rows.find(1, seq + 1)
-    end = int(rows.line(following)[1]) - 1 if following < len(rows) else state.last_seq
-    segment = table.segments.ended_through(seq)
-    return end > seq and segment < len(table.segments) and table.segments[segment].segment.first_seq <= end
-
-
-def _rewritten(before: TableLog, now: PgTable) -> bool:
-    """By the digest of a version without fingerprints: other files, and no TRUNCATE."""
-    return before.files not in (None, now.files) and all(t.seq <= before.files_seq for t in before.truncates)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailrace.changelog.records import Event, SchemaChanged, TableSchema, TableStopped, Truncated
-from tailrace.errors import NoKey, TableStop, ValueUnsupported
+from tailrace.errors import NoKey, Retry, TableStop, ValueUnsupported
 from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
@@ -20,6 +20,8 @@ from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, Block, FlatBlock,
 from tailrace.sources.postgresql.log.walk import Part, first_without_key, walk
 
 Indexes = NDArray[np.int64]
+MANY_RELATIONS = 1000
+"""Relation messages kept, besides those of our tables, before some are forgotten."""
 
 
 _IS_ROW = np.zeros(256, dtype=np.bool_)
@@ -60,6 +62,13 @@ class Forms(Protocol):
     def is_captured(self, table_id: int) -> bool:
         """Captured and not stopped."""
 
+    def is_known(self, table_id: int) -> bool:
+        """Captured or stopped."""
+
+    def seen_through(self, table_id: int) -> int:
+        """What transactions up to this id did is in every chunk of the table: it is passed over, whatever form it has,
+        and however much of it the publication let through at the time."""
+
 
 @dataclass
 class _Pass:
@@ -81,6 +90,9 @@ class Decoder:
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
         self._relations: dict[int, pgoutput.Relation] = {}
+        self._many = MANY_RELATIONS
+        self._forgot = False
+        """Relations of tables that are not ours were forgotten: a row of one may come without a description."""
         self._last: int | None = None
         """The relation id, where the last block ended with a Relation message."""
 
@@ -124,11 +136,19 @@ class Decoder:
         now.leaves = self._leaves(flat, announced)
         for relation_id, changes in announced.items():
             self._relations[relation_id] = changes[-1][1]
+        self._forget()
         now.truncates = [
             (index, pgoutput.truncate(flat.message(index)).relation_ids)
             for index in np.flatnonzero(flat.kinds == pgoutput.TRUNCATE).tolist()
         ]
         return now
+
+    def _forget(self) -> None:
+        """Relations of tables that are not ours: a source may make and drop tables, or partitions, for years."""
+        if len(self._relations) <= self._many:
+            return
+        kept = {i: relation for i, relation in self._relations.items() if self._forms.is_known(i)}
+        self._relations, self._many, self._forgot = kept, MANY_RELATIONS + 2 * len(kept), True
 
     def _leaves(
         self, flat: FlatBlock, announced: dict[int, list[tuple[int, pgoutput.Relation]]]
@@ -154,12 +174,17 @@ class Decoder:
             if not forms or relation != forms[-1][1]:
                 forms.append((index, relation))
         if not forms or forms[0][0] > rows[0]:
+            if self._forgot and not self._forms.is_known(relation_id):
+                return
+            if self._forgot:  # it became ours without a change that has the server describe it again
+                raise Retry(f"a row of relation {relation_id} comes without its description: the log is read again")
             raise pgoutput.UnknownMessage(f"a row of relation {relation_id} that was never described")
         limits = [index for index, _ in forms[1:]] + [len(now.flat.starts)]
+        seen = self._forms.seen_through(relation_id)
         for (begin, relation), end in zip(forms, limits, strict=True):
-            span = rows[(rows > begin) & (rows < end)]
+            span = rows[(rows > begin) & (rows < end) & (now.flat.xids[rows] > seen)]
             if not len(span):
-                continue  # never used: it may stem from an aborted subtransaction
+                continue  # never used: it may stem from an aborted subtransaction, or from before the table was added
             try:
                 form = self._forms.form_of(relation)
             except TableStop as error:
@@ -202,9 +227,11 @@ class Decoder:
 
     def _truncated(self, now: _Pass, index: int, table_ids: tuple[int, ...]) -> list[int]:
         """The captured ones, at that message."""
+        xid = int(now.flat.xids[index])
+        missed = [i for i in table_ids if xid > self._forms.seen_through(i)]
         return [
             i
-            for i in table_ids
+            for i in missed
             if (i in now.stops and index < now.stops[i][0]) or (i not in now.stops and self._forms.is_captured(i))
         ]
 

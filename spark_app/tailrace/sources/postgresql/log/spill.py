@@ -124,5 +124,10 @@ class Spill:
         return self._transactions.pop(xid, None) or StreamedTransaction(self._directory / f"{xid}.messages")
 
     @property
+    def oldest_arrival(self) -> int | None:
+        """Of the Relation messages of undecided transactions."""
+        return min((t.relation_arrivals[0] for t in self._transactions.values() if t.relation_arrivals), default=None)
+
+    @property
     def undecided(self) -> int:
         return len(self._transactions)

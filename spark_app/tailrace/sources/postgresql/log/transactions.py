@@ -21,6 +21,10 @@ MARKER_PREFIX = "tailrace"
 _OURS = MARKER_PREFIX.encode()
 
 
+MANY_RELATIONS = 1000
+"""Announcements that need no clean-up: a source may make and drop tables, or partitions, for years."""
+
+
 class Blocks(Protocol):
     """What becomes of the blocks; `decode.Decoding`."""
 
@@ -48,6 +52,8 @@ class Relations:
         self._effective: dict[int, bytes] = {}
         self._regular: dict[int, tuple[int, bytes]] = {}
         self._arrivals = 0
+        self._many = MANY_RELATIONS
+        """Announcements kept before the next clean-up."""
 
     def arrival(self) -> int:
         self._arrivals += 1
@@ -72,6 +78,18 @@ class Relations:
                 self._regular[relation_id] = (arrival, message)
             elif self._effective.get(relation_id) != regular[1]:
                 self._apply(relation_id, regular[1], block)
+
+    def forget(self, oldest: int | None) -> None:
+        """Clean up: only what is newer than some announcement of an undecided stream can still win over it. `oldest`:
+        the first of these; None: there is none."""
+        if len(self._regular) <= self._many:
+            return
+        kept = {i: (at, m) for i, (at, m) in self._regular.items() if oldest is not None and at > oldest}
+        self._regular, self._many = kept, MANY_RELATIONS + 2 * len(kept)
+        self._effective = {i: m for i, m in self._effective.items() if i in kept}
+
+    def __len__(self) -> int:
+        return len(self._regular)
 
     def _apply(self, relation_id: int, message: bytes, block: Block) -> None:
         """Even if it was in effect already: a partition that was attached again is described again, and what goes to
@@ -240,6 +258,7 @@ class Assembler:
 
     def _finish(self, end_lsn: int) -> None:
         self._mode = Mode.IDLE
+        self._relations.forget(self._spill.oldest_arrival)
         self.position = max(self.position, end_lsn)
         self._boundary = len(self._block.messages)
         self.markers += self._open_markers

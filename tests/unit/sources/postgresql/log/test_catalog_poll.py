@@ -141,7 +141,7 @@ class World:
     def row(self, table_id: int, leaf: int) -> None:
         """A row of a partition, which the stream describes the first time."""
         block = Block()
-        block.begin(self.recorder.next_seq, 5)
+        block.begin(1000 + self.recorder.next_seq, 5)  # begun behind every edge
         block.add(relation(table_id, ["id"], ["id"], self.tables.known[table_id].schema.table_name))
         if leaf not in self.described:
             block.add(relation(leaf, ["id"], ["id"], f"p{leaf}"))

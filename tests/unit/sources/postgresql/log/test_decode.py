@@ -12,6 +12,7 @@ from support import pgoutput_messages as pg
 from support.catalog import catalog_table
 from support.pgoutput_messages import UNCHANGED
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.errors import Retry
 from tailrace.sources.api import Changes
 from tailrace.sources.postgresql.log.blocks import Block
 from tailrace.sources.postgresql.log.decode import Decoder
@@ -222,6 +223,45 @@ def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
     decoded = reader.decode(block, 1)
     assert decoded.events == []
     assert tables.is_captured(CAPTURED)
+
+
+def test_what_every_chunk_of_a_table_sees_is_passed_over_whatever_form_it_has() -> None:
+    """A table is taken in while rows of an older form are still to come; the publication may have let through a part
+    of them only."""
+    tables = Tables(lambda oid, modifier: "text", no_table)
+    tables.add(schema(), seen_through=8)
+    reader, block = Decoder(tables), Block()
+    block.begin(7, 7000)
+    for message in (pg.relation(CAPTURED, ["id", "gone", "a", "b"], ["id"]), pg.insert(CAPTURED, ["1", "x", "1", ""])):
+        block.add(message)
+    block.begin(8, 8000)
+    for message in (pg.truncate(CAPTURED), pg.delete(CAPTURED, ["1", None, None, None])):
+        block.add(message)
+    block.begin(9, 9000)
+    for message in (RELATIONS[0], pg.insert(CAPTURED, ["2", "2", "x"])):
+        block.add(message)
+    decoded = reader.decode(block, 1)
+    assert [r["id"] for r in rows_of(decoded)] == ["2"]
+    assert decoded.events == [] and tables.is_captured(CAPTURED)
+
+
+def test_relations_of_tables_that_are_not_ours_are_forgotten() -> None:
+    """A source may describe any number of tables that come and go."""
+    reader, tables = decoder(schema())
+    block = Block()
+    block.begin(7, 7000)
+    for message in (*RELATIONS, *(pg.relation(FOREIGN + i, ["id"], ["id"], f"x{i}") for i in range(1, 1500))):
+        block.add(message)
+    reader.decode(block, 1)
+    assert set(reader._relations) == {CAPTURED}
+    rows = Block()
+    rows.begin(8, 8000)
+    for message in (pg.insert(CAPTURED, ["1", "1", None]), pg.insert(FOREIGN, ["1"])):
+        rows.add(message)
+    assert [r["id"] for r in rows_of(reader.decode(rows, 1))] == ["1"]
+    tables.add(schema().model_copy(update={"table_id": FOREIGN, "table_name": "foreign"}))
+    with pytest.raises(Retry, match="without its description"):
+        reader.decode(rows, 2)
 
 
 def test_a_partition_is_the_table_described_directly_before_a_row_of_its_root() -> None:

@@ -1,0 +1,79 @@
+"""A look at the catalog that waits for its marker, and which differences the log itself explains.
+
+Pure; asked by `catalog_poll`. A file that TRUNCATE emptied, or that came empty, needs no rows read again: all that it
+holds comes by the stream. Where that is not proven, the difference stands.
+"""
+
+from dataclasses import dataclass
+
+from tailrace.changelog.records import WRITTEN
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.sources.postgresql.log.differences import Difference, as_change
+from tailrace.sources.postgresql.log.rejoin import Rejoin
+from tailrace.sources.postgresql.model import PgTable
+
+_XID_BITS = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the catalog that waits for its marker."""
+
+    token: int
+    found: dict[int, PgTable]
+    edge: int
+    """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
+    empty: frozenset[str]
+    """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
+    versions: dict[int, int]
+    """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
+    this one may be older than the change."""
+    written: frozenset[tuple[int, str]]
+    """Partitions that the log had brought rows of, before any look saw them."""
+    rejoins: dict[int, Rejoin]
+    """Tables that are taken in again; they have been published since before the marker."""
+
+
+def known_to_the_log(difference: Difference, before: TableLog, now: PgTable, look: Look, state: LogState) -> Difference:
+    """A TRUNCATE explains the very files whose catalog rows it wrote if nobody has written them since and the file
+    is empty, or was not rewritten by the same transaction. And a new file that is empty needs no explanation if it was
+    never emptied (its number is still the table's) and the log brought no rows of it."""
+    item = difference.item
+    if difference.rule.kind != "file":
+        return difference
+    if difference.rule.change == "added" and item in look.empty and difference.now == item:
+        return as_change(difference, "added empty")
+    since = [t for t in before.truncates if t.seq > before.files_seq and t.xid is not None]
+    by = [t.seq for t in since if t.xid is not None and t.xid & _XID_BITS == now.emptied_by.get(item)]
+    if difference.rule.change == "changed" and by and (item in look.empty or _same_toast(item, before, now)):
+        # The same transaction may have emptied a partition again, which leaves no trace at all.
+        whole = item == str(now.oid) or not _followed(max(by), before, state)
+        return as_change(difference, "emptied") if whole else difference
+    if difference.rule.change == "changed" and difference.before == WRITTEN:
+        return as_change(difference, "added")
+    return difference
+
+
+def _same_toast(item: str, before: TableLog, now: PgTable) -> bool:
+    """Whether it is proven that nothing but TRUNCATE made the file. `SET UNLOGGED`, rows and `SET LOGGED` in the same
+    transaction, or an ALTER with USING, leave no other trace; a table without TOAST has not even this one."""
+    kept = (before.fingerprint or {}).get("toast", {}).get(item, "0")
+    return kept != "0" and kept == now.parts["toast"].get(item)
+
+
+def written(table: TableLog) -> list[str]:
+    return [item for item, file in (table.fingerprint or {}).get("file", {}).items() if file == WRITTEN]
+
+
+def _followed(seq: int, table: TableLog, state: LogState) -> bool:
+    """Whether rows of the table may come after this place in the same transaction."""
+    rows = state.transactions.rows
+    following = rows.find(1, seq + 1)
+    end = int(rows.line(following)[1]) - 1 if following < len(rows) else state.last_seq
+    segment = table.segments.ended_through(seq)
+    return end > seq and segment < len(table.segments) and table.segments[segment].segment.first_seq <= end
+
+
+def rewritten(before: TableLog, now: PgTable) -> bool:
+    """By the digest of a version without fingerprints: other files, and no TRUNCATE."""
+    return before.files not in (None, now.files) and all(t.seq <= before.files_seq for t in before.truncates)
