@@ -54,7 +54,7 @@ class Versions:
             domain = json.loads(line).get("domainMetadata")
             if domain is not None and domain["domain"] == DOMAIN:
                 self.seen.append(now)
-                self.applied.append(int(json.loads(domain["configuration"])["appliedSeq"]))
+                self.applied.append(int(json.loads(domain["configuration"])["appliedSequence"]))
 
     def visible_at(self, sequence: int) -> float:
         return self.seen[bisect.bisect_left(self.applied, sequence)]

@@ -19,7 +19,7 @@ class TableProgress:
     applied_record: int = -1
     """Covered up to here: what follows the committed record brings the table nothing. -1: the target is not read."""
     committed_record: int = -1
-    """R of the target's last commit."""
+    """The applied record of the target's last commit."""
     holes: frozenset[Key] = frozenset()
     counters: Counters = field(default_factory=Counters)
     """Since this driver's start."""

@@ -11,12 +11,16 @@ from tailrace.changelog.records import TableSchema
 
 @dataclass(frozen=True)
 class AppliedState:
-    """A, R, H and the log's id, stored in the target in the same commit as the data (docs/dev/design.md#the-commit)."""
+    """Stored in the target in the same commit as the data (docs/dev/design.md#the-commit)."""
 
     log_id: str
+    """Of the change log that fills the target."""
     applied_seq: int = 0
+    """The applied sequence: the last change that the target holds."""
     applied_record: int = 0
+    """The applied record: the last record of the journal that it holds. One may bring a chunk and no change."""
     holes: frozenset[Key] = frozenset()
+    """Keys whose row has a column that nobody knows; the row is withheld until it is read again."""
     schema_version: int = 0
     """Version of the source table's schema that the target table has (0: not created by a log yet)."""
     table_id: int = 0

@@ -43,7 +43,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Known:
     for name in NAMES:
         metadata = tmp_path / "lake/public" / name / "metadata/00003-aa.metadata.json"
         metadata.parent.mkdir(parents=True)
-        metadata.write_text(json.dumps({"properties": {STATE: json.dumps({"log": "log"})}}))
+        metadata.write_text(json.dumps({"properties": {STATE: json.dumps({"logId": "log"})}}))
         (metadata.parent.parent / "part.parquet").write_bytes(b"x")
     document = replicator()
     document["spec"]["target"] = {

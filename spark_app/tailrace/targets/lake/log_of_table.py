@@ -63,7 +63,7 @@ def iceberg_folder(lake: Storage, folder: str) -> Proof | None:
 
 def iceberg_property(text: str | None) -> str | None:
     """Of the table property that mirrors the state."""
-    return None if text is None else str(json.loads(text).get("log"))
+    return None if text is None else str(json.loads(text)["logId"])
 
 
 def _of_domain(entry: dict[str, str] | None) -> str | None:

@@ -122,8 +122,8 @@ class FormatTable(Protocol):
         ...
 
     def commit(self, change: Commit) -> None:
-        """Commit against the version last read; refused when anybody changed the table since (`Retry`: read A, R, H
-        again and locate again). Afterwards `files()` shows the new version."""
+        """Commit against the version last read; refused when anybody changed the table since (`Retry`: read
+        the applied state again and locate again). Afterwards `files()` shows the new version."""
         ...
 
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:

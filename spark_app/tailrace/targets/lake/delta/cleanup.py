@@ -93,7 +93,7 @@ class Cleaner:
         found = (entry for entry in self._access.aged(self._location) if _OURS.search(entry[0]))
         gone = cleanup.abandoned(found, needed, before=older - skew, chunks=chunks)
         if any(_HOLES in path for path in gone):
-            # Commits name the same one while H stays, so its age says nothing: any readable version may name it.
+            # Commits name the same one while the holes stay, so its age says nothing: any readable version may name it.
             named = side_files(self._access, (path for path, _ in self._log()))
             gone = [path for path in gone if name_of(path) not in named]
         return len(gone) if cleanup.remove(self._access, gone, self._location) else 0

@@ -1,4 +1,4 @@
-"""A, R, H and the log's id as Delta keeps them: the domain metadata `tailrace.applied`. Pure but for the side file.
+"""The applied state as Delta keeps it: the domain metadata `tailrace.applied`. Pure but for the side file.
 
 Written in every commit of ours, so it also tells our commits from others'. `version` is the table version that the
 commit aimed at: what comes after it and is not ours is foreign.
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.keys import Key
 from tailrace.errors import RESYNC, TargetRefused
+from tailrace.targets.lake import stored_state
 
 DOMAIN = "tailrace.applied"
 INLINE_HOLES = 64 << 10
-"""Bytes of H in the log itself; a larger H goes to a file, because every reader of the table loads the domain."""
+"""Bytes of holes in the log itself; more go to a file, because every reader of the table loads the domain."""
 
 
 @dataclass(frozen=True)
@@ -29,60 +29,38 @@ class Stored:
 
 
 def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str | None]:
-    """The domain's JSON, and the side file's path below the table if H needs one (`save` has then been called)."""
+    """The domain's JSON, and the path of the holes' file below the table, if they need one (`save` was then called)."""
     applied = stored.applied
     holes = json.dumps(sorted(applied.holes), ensure_ascii=False)
     path = None
     if len(holes.encode()) > INLINE_HOLES:
-        # The last commit's is kept while H stays the same. Any other has a name of its own, by the commit's nonce: one
-        # that was given up is never named again, so whoever deletes it, however late, takes it from no newer version.
-        # A folder with `_` survives VACUUM.
+        # The last commit's is kept while the holes stay the same. Any other has a name of its own, by the commit's
+        # nonce: one that was given up is never named again, so whoever deletes it, however late, takes it from no newer
+        # version. A folder with `_` survives VACUUM.
         content = f"_tailrace/holes-{hashlib.sha256(holes.encode()).hexdigest()}"
         path = stored.holes_file
         if path is None or not path.startswith(content):
             path = f"{content}-{stored.nonce}.json"
             save(path, holes.encode())
-    document = {
-        "logId": applied.log_id,
-        "appliedSeq": applied.applied_seq,
-        "appliedRecord": applied.applied_record,
-        "schemaVersion": applied.schema_version,
-        "tableId": applied.table_id,
-        "version": stored.version,
-        "nonce": stored.nonce,
-    } | ({"holesFile": path} if path else {"holes": json.loads(holes)})
-    if applied.gap is not None:
-        document["gap"] = applied.gap
-    if applied.generation is not None:
-        document["generation"] = applied.generation
+    document = stored_state.document(applied) | {"version": stored.version, "nonce": stored.nonce}
+    document |= {"holesFile": path} if path else {"holes": json.loads(holes)}
     return json.dumps(document, ensure_ascii=False), path
 
 
-def peek(text: str) -> AppliedState:
+def peek(text: str, table: str) -> AppliedState:
     """The state without its holes: enough to tell whose it is, even where their file is gone."""
-    return decode(text, lambda _: b"[]").applied
+    return decode(text, lambda _: b"[]", table).applied
 
 
-def decode(text: str, load: Callable[[str], bytes]) -> Stored:
-    """The reverse; `load` reads a side file by its path below the table."""
+def decode(text: str, load: Callable[[str], bytes], table: str) -> Stored:
+    """The reverse; `load` reads a side file by its path below the table, `table` is for messages."""
     try:
         document = json.loads(text)
         path = document.get("holesFile")
-        holes: list[list[str]] = json.loads(load(path)) if path else document["holes"]
-        keys: frozenset[Key] = frozenset(tuple(key) for key in holes)
-        applied = AppliedState(
-            document["logId"],
-            document["appliedSeq"],
-            document["appliedRecord"],
-            keys,
-            document["schemaVersion"],
-            document["tableId"],
-            document.get("gap"),
-            document.get("generation"),
-        )
+        applied = stored_state.applied_state(document, json.loads(load(path)) if path else document["holes"], table)
         return Stored(applied, document["version"], document["nonce"], path)
     except (KeyError, ValueError, TypeError) as error:
         raise TargetRefused(
-            f"the table's {DOMAIN} is not readable: {text[:200]!r}",
+            f"{table} has an unreadable {DOMAIN}: {text[:200]!r}",
             f"Restore the table; or, if it is this Replicator's, delete it and {RESYNC}.",
         ) from error

@@ -4,7 +4,7 @@ Implements `model.FormatTable`. State that matters lies in the table (`delta_sta
 the version it last read or wrote and that version's files, which its own commits carry forward without listing.
 
 Between writing files and the commit, dying leaves files that the next sweep removes. After the commit, dying loses
-nothing: A, R, H and the log's id are in it.
+nothing: the applied state is in it.
 """
 
 import logging
@@ -92,13 +92,13 @@ class DeltaTable:
         text = state.domains.get(DOMAIN)
         if text is None:
             raise TargetRefused(f"{self.location} holds a Delta table that Tailrace did not make", OTHERS)
-        told = delta_state.peek(text)
+        told = delta_state.peek(text, self.location)
         if told.log_id != log_id:
             raise TargetRefused(f"{self.location} is filled from change log {told.log_id}, not from {log_id}", OTHERS)
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if not belongs(generation, told, schema, schema.name):
             return self._replace(snapshot, state, schema, generation.begin(schema, log_id))
-        stored = delta_state.decode(text, self._holes)
+        stored = delta_state.decode(text, self._holes, self.location)
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored, state)
 
@@ -228,7 +228,7 @@ class DeltaTable:
         text = state.domains.get(DOMAIN)
         if text is None:
             return None
-        return delta_state.decode(text, self._holes)
+        return delta_state.decode(text, self._holes, self.location)
 
     def _holes(self, path: str) -> bytes:
         try:

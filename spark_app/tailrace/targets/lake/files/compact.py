@@ -1,7 +1,7 @@
 """Compaction: rewrite small or heavily marked files as one commit that changes no rows. For Delta and Iceberg alike.
 
 Apply calls `compact` between batches, as the table's only writer, so nothing can be located in a file that is being
-rewritten. A, R and H stand as they are. Old files stay until no kept version needs them (`cleanup`).
+rewritten. The applied state stands as it is. Old files stay until no kept version needs them (`cleanup`).
 """
 
 from collections.abc import Iterator, Sequence

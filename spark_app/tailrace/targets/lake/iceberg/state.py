@@ -1,4 +1,4 @@
-"""A, R, H and the log's id in an Iceberg table, and how they are found again. Pure: no Java, no storage.
+"""The applied state in an Iceberg table, and how it is found again. Pure: no Java, no storage.
 
 Every commit of ours writes the state twice, atomically: into the snapshot's summary (so that each version has its own),
 and into a table property (the mirror, because expiry removes old snapshots). The summary is found by walking from the
@@ -15,6 +15,7 @@ from typing import Any
 
 from tailrace.batch.applied import AppliedState
 from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
+from tailrace.targets.lake import stored_state
 
 STATE = "tailrace.state"
 """Summary entry of a snapshot, and table property (the mirror)."""
@@ -25,12 +26,12 @@ ADOPTED = "tailrace.adopted"
 COLUMNS = "tailrace.columns"
 """Table property: schema version and field id of each source column number, dropped ones included."""
 INLINE_HOLES = 4096
-"""Characters of H kept in the state; a longer H goes into a file: each retained snapshot repeats its state."""
+"""Characters of holes kept in the state; more go into a file: each retained snapshot repeats its state."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored state; `holes_file` and its digest instead of holes when H is long."""
+    """A stored state; `holes_file` and its digest instead of many holes."""
 
     applied: AppliedState
     holes_file: str | None = None
@@ -77,17 +78,7 @@ def parse_holes(text: str, digest: str | None, where: str) -> frozenset[tuple[st
 
 def encode(stored: Stored) -> dict[str, Any]:
     applied = stored.applied
-    out: dict[str, Any] = {
-        "log": applied.log_id,
-        "seq": applied.applied_seq,
-        "record": applied.applied_record,
-        "schema": applied.schema_version,
-        "table": applied.table_id,
-    }
-    if applied.gap is not None:
-        out["gap"] = applied.gap
-    if applied.generation is not None:
-        out["generation"] = applied.generation
+    out = stored_state.document(applied)
     if stored.holes_file is not None:
         return out | {"holesFile": stored.holes_file, "holesDigest": stored.holes_digest}
     return out | ({"holes": sorted(applied.holes)} if applied.holes else {})
@@ -96,17 +87,7 @@ def encode(stored: Stored) -> dict[str, Any]:
 def decode(text: str, table: str) -> Stored:
     try:
         doc = json.loads(text)
-        holes = frozenset(tuple(key) for key in doc.get("holes", ()))
-        applied = AppliedState(
-            doc["log"],
-            doc["seq"],
-            doc["record"],
-            holes,
-            doc["schema"],
-            doc["table"],
-            doc.get("gap"),
-            doc.get("generation"),
-        )
+        applied = stored_state.applied_state(doc, doc.get("holes", ()), table)
         return Stored(applied, doc.get("holesFile"), doc.get("holesDigest"))
     except (ValueError, KeyError, TypeError) as error:
         raise TargetRefused(

@@ -1,8 +1,7 @@
 """`FormatTable` on Apache Iceberg format 3: one target table, written by its single writer through Iceberg's Java API.
 
-Apply opens one per source table. Rows are changed by deletion vectors and new files, never by a Spark job; the state
-(A, R, H, the log's id) is in each commit. See docs/dev/design.md#the-commit, and `iceberg_state` for how it is
-found again.
+Apply opens one per source table. Rows are changed by deletion vectors and new files, never by a Spark job; the
+applied state is in each commit. See docs/dev/design.md#the-commit, and `iceberg_state` for how it is found again.
 """
 
 import hashlib
