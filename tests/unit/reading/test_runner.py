@@ -3,49 +3,35 @@
 The source, capture and the executors are replaced by functions that record what they are asked for.
 """
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from support.journals import table_schema
-from tailrace.apply.progress import Progress
-from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import ChunkRegistered, Event, Origin, SchemaChanged, SnapshotTableStarted, TableAdded
-from tailrace.changelog.state import LogState, TableLog
-from tailrace.changelog.writer import JournalWriter
+from support.snapshot_runs import World, record_finish, runner_over
+from tailrace.changelog.records import Event, SchemaChanged
+from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Snapshot
-from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import Locked, Retry
-from tailrace.reading import runner as snapshots
 from tailrace.reading import steps
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
-from tailrace.storage.store import Storage
 
 PARALLELISM = 2
-ORIGIN = Origin(
-    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
 
 
-class Surroundings:
-    """A journal with tables, and everything that the runner asks of others."""
+class Surroundings(World):
+    """Counts what is asked for at the same time."""
 
     def __init__(self, folder: Path, edges: Sequence[int]) -> None:
-        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
-        self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
-        added = [TableAdded(table=table_schema(i), edge=edge) for i, edge in enumerate(edges, 1)]
-        self._writer.append(5, events=tuple(added))
-        self._reader = JournalReader.open(storage)
-        self._lock = threading.Lock()
+        super().__init__(folder, edges)
         self.appended: list[Sequence[Event]] = []
         self.looks: list[int] = []
         self.running_xid = 0
@@ -53,25 +39,10 @@ class Surroundings:
         self.open: Counter[int] = Counter()
         self.most_open = self.most_reads = self.reads = 0
 
-    # What `Tools` and the client are used for.
-
-    @property
-    def state(self) -> LogState:
-        return self._reader.state
-
-    def refresh(self) -> LogState:
-        with self._lock:
-            while self._reader.poll():
-                pass
-            return self._reader.state
-
     def append(self, events: Sequence[Event]) -> int:
-        with self._lock:
+        with self.lock:
             self.appended.append(events)
-            return self._writer.append(5, events=tuple(events)).number
-
-    def close(self) -> None:
-        return
+            return super().append(events)
 
     # What stands for `steps`.
 
@@ -80,49 +51,32 @@ class Surroundings:
         return None if self.running_xid > table.edge else f"transaction {self.running_xid}"
 
     def find_start(self, tools: Tools, client: object, run: TableRun, table: TableLog, chunk_rows: int) -> Start:
-        with self._lock:
+        with self.lock:
             self.open[run.table_id] += 1
             self.most_open = max(self.most_open, len(self.open))
-        self.append([
-            SnapshotTableStarted(snapshot_id=run.snapshot_id, table_id=run.table_id, max_key=("9",), estimated_rows=3)
-        ])  # fmt: skip
-        return Start(cast(Any, None), ("9",), 3)
+        return self.record_start(run)
 
     def read(self, tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
-        with self._lock:
+        with self.lock:
             self.reads += 1
             self.most_reads = max(self.most_reads, self.reads)
         time.sleep(0.002)
-        self.append([
-            ChunkRegistered(
-                snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
-                upper=part.upper, path=None, rows=0, size=0, schema_version=1, replay_point=1, high=1,
-            )
-        ])  # fmt: skip
-        with self._lock:
+        self.register(run, part)
+        with self.lock:
             self.reads -= 1
-        return ChunkFile(None, 0, 0, "", 1, ())
+        return self.read_nothing
 
     def record_finish(self, tools: Tools, client: Any, run: TableRun) -> None:
-        with self._lock:
+        with self.lock:
             del self.open[run.table_id]
-        REAL_FINISH(tools, client, run)
-
-
-REAL_FINISH = steps.record_finish
+        record_finish(tools, client, run)
 
 
 @pytest.fixture
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SnapshotRunner, Surroundings]]:
     def make(*edges: int) -> tuple[SnapshotRunner, Surroundings]:
         around = Surroundings(tmp_path, edges)
-        for name in ("check_edge", "find_start", "read", "record_finish"):
-            monkeypatch.setattr(steps, name, getattr(around, name))
-        monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
-        monkeypatch.setattr(steps, "find_cut", lambda tools, table, work, rows: None)
-        monkeypatch.setattr(snapshots, "CaptureClient", lambda path: around)
-        tools = cast(Any, Tools)(None, (), tmp_path, None, around, lambda *_: None, lambda table_id: True, lambda: ())
-        runner = SnapshotRunner(tools, Progress(), Snapshot(parallelism=PARALLELISM), retry_seconds=60)
+        runner = runner_over(around, tmp_path, monkeypatch, Snapshot(parallelism=PARALLELISM))
         return runner, around
 
     return make

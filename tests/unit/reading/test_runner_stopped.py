@@ -5,33 +5,24 @@ step the journal hears of the table's end, or of its return.
 """
 
 import random
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from support.journals import table_schema
+from support.snapshot_runs import World, record_finish, runner_over
 from tailrace import backoff
-from tailrace.apply.progress import Progress
-from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import (
-    ChunkRegistered,
     Event,
-    Origin,
     SnapshotEnded,
     SnapshotPlanned,
-    SnapshotTableStarted,
     TableAdded,
     TableRemoved,
     TableStopped,
 )
-from tailrace.changelog.state import LogState, TableLog
-from tailrace.changelog.writer import JournalWriter, RecordRefused
-from tailrace.contract.resources import Snapshot
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry, TableGone
 from tailrace.reading import runner as snapshots
 from tailrace.reading import steps
@@ -42,67 +33,39 @@ from tailrace.snapshot import edge
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql.log import rejoin
-from tailrace.storage.store import Storage
 
-ORIGIN = Origin(
-    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
 TABLES = (1, 2, 3)
 CHANGES = 12
 
 
-class World:
-    """A journal, and a source whose tables change while they are read."""
+class Unsteady(World):
+    """A source whose tables change while they are read."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
-        self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
-        self._writer.append(5, events=tuple(TableAdded(table=table_schema(i), edge=10) for i in TABLES))
-        self._reader = JournalReader.open(storage)
-        self._lock = threading.RLock()
+        super().__init__(folder, [10 for _ in TABLES])
         self.random = random.Random(seed)
         self.left, self.edge = CHANGES, 10
-
-    @property
-    def state(self) -> LogState:
-        return self._reader.state
-
-    def refresh(self) -> LogState:
-        with self._lock:
-            while self._reader.poll():
-                pass
-            return self._reader.state
-
-    def append(self, events: Sequence[Event]) -> int:
-        with self._lock:
-            try:
-                return self._writer.append(5, events=tuple(events)).number
-            except RecordRefused as error:
-                raise Retry(f"RecordRefused: {error.message}") from error  # as the client tells it
-
-    def close(self) -> None:
-        return
 
     # ---- what happens to tables ----
 
     def disturb(self, table_id: int) -> None:
         """Perhaps something happens now; perhaps the step fails because of it."""
         time.sleep(self.random.random() / 500)
-        with self._lock:
+        with self.lock:
             if self.random.random() < 0.35:
                 self.change(self.random.choice([table_id, *TABLES]))
         if self.left > 0 and self.random.random() < 0.15:
             raise self.random.choice([Retry("the source went away"), TableGone("t", "it is gone")])
 
     def change(self, table_id: int) -> None:
-        with self._lock:
+        with self.lock:
             if self.left > 0:
                 self.left -= 1
                 self._change(table_id)
 
     def look(self) -> None:
         """Capture's look at the catalog: tables that a resync waits for are taken in again."""
-        with self._lock:
+        with self.lock:
             for table_id, snapshot_id in rejoin.resyncs(self._writer.state).items():
                 table = self._writer.state.tables[table_id]
                 version = table.schema.model_copy(update={"version": table.schema.version + 1})
@@ -138,13 +101,9 @@ class World:
         self.disturb(run.table_id)
         known = steps._logged(tools, run)
         if not known.started:
-            self.append([
-                SnapshotTableStarted(
-                    snapshot_id=run.snapshot_id, table_id=run.table_id, max_key=("9",), estimated_rows=3
-                )
-            ])  # fmt: skip
+            self.record_start(run)
         self.disturb(run.table_id)
-        return Start(cast(Any, None), ("9",), 3)
+        return self.started
 
     def find_cut(self, tools: Tools, table: int, work: CutNext, rows: int) -> tuple[str] | None:
         self.disturb(table)
@@ -159,26 +118,17 @@ class World:
             raise Retry("ChunkTooOld: the table is not captured")  # as capture answers
         known = {c.chunk for c in steps._logged(tools, run).chunks}
         if part.ordinal not in known:
-            self.append([
-                ChunkRegistered(
-                    snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
-                    upper=part.upper, path=None, rows=0, size=0, schema_version=table_log.schema.version,
-                    replay_point=1, high=1,
-                )
-            ])  # fmt: skip
+            self.register(run, part, table_log.schema.version)
         self.disturb(run.table_id)
-        return ChunkFile(None, 0, 0, "", 1, ())
+        return self.read_nothing
 
     def record_finish(self, tools: Tools, client: Any, run: TableRun) -> None:
         self.disturb(run.table_id)
-        REAL_FINISH(tools, client, run)
+        record_finish(tools, client, run)
         self.disturb(run.table_id)
 
 
-REAL_FINISH = steps.record_finish
-
-
-def settled(world: World) -> bool:
+def settled(world: Unsteady) -> bool:
     """Nothing more will happen, every snapshot is over, and every table that is captured has been read since."""
     state = world.refresh()
     read = {
@@ -193,20 +143,15 @@ def settled(world: World) -> bool:
     return world.left == 0 and over and all(t.table_id in read or t.table_id in tried for t in captured)
 
 
-def runner_over(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotRunner:
-    for name in ("check_edge", "find_start", "find_cut", "read", "record_finish"):
-        monkeypatch.setattr(steps, name, getattr(world, name))
-    monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
-    monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
+def hurried(world: Unsteady, folder: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotRunner:
     monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(snapshots, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(edge, "SECONDS", 0.001)
-    tools = cast(Any, Tools)(None, (), folder, None, world, lambda *_: None, lambda _: True, lambda: ())
-    return SnapshotRunner(tools, Progress(), Snapshot(parallelism=2), retry_seconds=60)
+    return runner_over(world, folder, monkeypatch)
 
 
 def turn_until(
-    runner: SnapshotRunner, reached: Callable[[], bool], world: World, between: Callable[[], None] = lambda: None
+    runner: SnapshotRunner, reached: Callable[[], bool], world: Unsteady, between: Callable[[], None] = lambda: None
 ) -> None:
     end = time.monotonic() + 60
     while not reached():
@@ -223,8 +168,8 @@ def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left in the end is stopped, or was given up: a resync brings all of it back."""
-    world = World(tmp_path, seed)
-    runner = runner_over(world, tmp_path, monkeypatch)
+    world = Unsteady(tmp_path, seed)
+    runner = hurried(world, tmp_path, monkeypatch)
 
     def between() -> None:
         if world.random.random() < 0.05:
@@ -253,14 +198,14 @@ def test_a_table_that_goes_when_all_its_chunks_are_read_ends_its_snapshot(
     end: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by the DDL fuzzer: the end without a fault was refused for ever."""
-    world = World(tmp_path, 0)
+    world = Unsteady(tmp_path, 0)
     world.left = 0
-    runner = runner_over(world, tmp_path, monkeypatch)
+    runner = hurried(world, tmp_path, monkeypatch)
 
     def finish(tools: Tools, client: Any, run: TableRun) -> None:
         if run.table_id == 1 and world.refresh().tables[1].ended_at is None:
             world.append([end])
-        REAL_FINISH(tools, client, run)
+        record_finish(tools, client, run)
 
     monkeypatch.setattr(steps, "record_finish", finish)
     turn_until(runner, lambda: settled(world), world)

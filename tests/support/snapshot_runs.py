@@ -1,0 +1,101 @@
+"""The snapshot runner over a real journal: what its tests share. What source, capture and executors do is replaced."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from support.journals import table_schema
+from tailrace.apply.progress import Progress
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import ChunkRegistered, Event, Origin, SnapshotTableStarted, TableAdded
+from tailrace.changelog.state import LogState
+from tailrace.changelog.writer import JournalWriter, RecordRefused
+from tailrace.contract.resources import Snapshot
+from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.errors import Retry
+from tailrace.reading import runner as snapshots
+from tailrace.reading import steps
+from tailrace.reading.runner import SnapshotRunner
+from tailrace.reading.steps import Start, Tools
+from tailrace.reading.task import ChunkFile
+from tailrace.snapshot.chunks import TableRun
+from tailrace.snapshot.ranges import Range
+from tailrace.storage.store import Storage
+
+ORIGIN = Origin(
+    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
+)
+REPLACEABLE = ("check_edge", "find_start", "find_cut", "read", "record_finish")
+record_finish = steps.record_finish
+"""The real one, for those who replace it."""
+
+
+class World:
+    """A journal with tables 1, 2, …, one for each edge. A subclass says what the steps do: its methods of their names
+    (`REPLACEABLE`) stand for them."""
+
+    def __init__(self, folder: Path, edges: Sequence[int]) -> None:
+        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
+        self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
+        added = (TableAdded(table=table_schema(number), edge=edge) for number, edge in enumerate(edges, 1))
+        self._writer.append(5, events=tuple(added))
+        self._reader = JournalReader.open(storage)
+        self.lock = threading.RLock()
+
+    # ---- the journal and capture's client, as `Tools` has them ----
+
+    @property
+    def state(self) -> LogState:
+        return self._reader.state
+
+    def refresh(self) -> LogState:
+        with self.lock:
+            while self._reader.poll():
+                pass
+            return self._reader.state
+
+    def append(self, events: Sequence[Event]) -> int:
+        with self.lock:
+            try:
+                return self._writer.append(5, events=tuple(events)).number
+            except RecordRefused as error:
+                raise Retry(f"RecordRefused: {error.message}") from error  # as the client tells it
+
+    def close(self) -> None:
+        return
+
+    # ---- what steps record ----
+
+    def record_start(self, run: TableRun) -> Start:
+        self.append([
+            SnapshotTableStarted(snapshot_id=run.snapshot_id, table_id=run.table_id, max_key=("9",), estimated_rows=3)
+        ])  # fmt: skip
+        return self.started
+
+    started = Start(cast(Any, None), ("9",), 3)
+
+    def register(self, run: TableRun, part: Range, version: int = 1) -> None:
+        self.append([
+            ChunkRegistered(
+                snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
+                upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=1, high=1,
+            )
+        ])  # fmt: skip
+
+    read_nothing = ChunkFile(None, 0, 0, "", 1, ())
+
+
+def runner_over(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, defaults: Snapshot | None = None
+) -> SnapshotRunner:
+    monkeypatch.setattr(steps, "find_cut", lambda tools, table, work, rows: None)
+    for name in REPLACEABLE:
+        if hasattr(world, name):
+            monkeypatch.setattr(steps, name, getattr(world, name))
+    monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
+    monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
+    tools = cast(Any, Tools)(None, (), folder, None, world, lambda *_: None, lambda table_id: True, lambda: ())
+    return SnapshotRunner(tools, Progress(), defaults or Snapshot(parallelism=2), retry_seconds=60)
