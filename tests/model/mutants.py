@@ -129,15 +129,15 @@ class UnchangedIsNull(Rule[int]):
 class NothingIsReplaced(Rule[int]):
     """The end of a complete snapshot removes nothing."""
 
-    def replaced(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
+    def at_snapshot_end(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
         return rows
 
 
 class ReplacesChangedKeys(Rule[int]):
     """The end of a complete snapshot removes also keys that changed since."""
 
-    def replaced(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
-        return super().replaced(rows, finish, ())
+    def at_snapshot_end(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
+        return super().at_snapshot_end(rows, finish, ())
 
 
 class ReplacesByNewestPoint(Rule[int]):

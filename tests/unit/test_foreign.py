@@ -13,7 +13,7 @@ import tailrace
 from tailrace import privacy
 from tailrace.errors import TailraceError
 from tailrace.faults import fault_of
-from tailrace.targets.lake.delta.log import DeltaLog, Snapshot
+from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot
 from tailrace.targets.lake.iceberg.java import guarded
 
 CANARY = "CANARY-7f3a"
@@ -137,8 +137,8 @@ EDGES = {
     "delta's update": delta("update"),
     "delta's memory": delta("current", 1),
     "delta's changes": delta("changes", 1),
-    "delta's start": delta("commit", Snapshot(1, None), [], None),
-    "delta's commit": delta("commit", Snapshot(1, None), [], None, after=1),
+    "delta's start": delta("commit", DeltaSnapshot(1, None), [], None),
+    "delta's commit": delta("commit", DeltaSnapshot(1, None), [], None, after=1),
 }
 CLASSES = [
     "java.lang.NumberFormatException",

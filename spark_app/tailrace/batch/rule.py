@@ -49,7 +49,7 @@ class Chunk(Generic[K]):
     asked: frozenset[K] = frozenset()
 
     @property
-    def covered(self) -> frozenset[K]:
+    def keys(self) -> frozenset[K]:
         """Keys that the chunk decides: those it holds, and those that were looked for and not found."""
         return self.asked.union(self.rows)
 
@@ -123,7 +123,7 @@ class Rule(Generic[K]):
                 rows[key] = row
         for finish in batch.finishes:
             if finish.record > target.applied_record:
-                rows = self.replaced(rows, finish, changes)
+                rows = self.at_snapshot_end(rows, finish, changes)
         return Target(
             {key: row.values for key, row in rows.items() if row.complete},
             batch.through,
@@ -156,7 +156,7 @@ class Rule(Generic[K]):
         """One row per key: of several chunks the one with the greatest replay point."""
         deciding: dict[K, Chunk[K]] = {}
         for chunk in chunks:
-            for key in chunk.covered:
+            for key in chunk.keys:
                 if key not in deciding or chunk.replay_point > deciding[key].replay_point:
                     deciding[key] = chunk
         return deciding
@@ -181,7 +181,7 @@ class Rule(Generic[K]):
             return replayed
         return streamed if streamed is not None and streamed.complete and not streamed.stale else replayed
 
-    def replaced(self, rows: Rows[K], finish: Finish[K], changes: Sequence[Change[K]]) -> Rows[K]:
+    def at_snapshot_end(self, rows: Rows[K], finish: Finish[K], changes: Sequence[Change[K]]) -> Rows[K]:
         """A complete snapshot replaces: a key in none of its chunks and without a change since is not in the source."""
         changed = {c.key for c in changes if c.seq >= finish.replay_point}
         return {key: row for key, row in rows.items() if key in finish.keys or key in changed}
@@ -211,12 +211,12 @@ class Rule(Generic[K]):
             return self.unknown
         return Row(tuple(UNKNOWN if i in old.stale else value for i, value in enumerate(old.values)))
 
-    def placed(self, values: Values, under: Row) -> Row:
-        return Row(tuple(old if new is UNCHANGED else new for new, old in zip(values, under.values, strict=True)))
+    def placed(self, values: Values, base: Row) -> Row:
+        return Row(tuple(old if new is UNCHANGED else new for new, old in zip(values, base.values, strict=True)))
 
     def updated(self, row: Row | None, values: Values) -> Row:
         """An update sets what it carries."""
-        under = row or Row(self.unknown.values, waiting=True)
-        after = self.placed(values, under)
-        stale = frozenset(i for i in under.stale if values[i] is UNCHANGED)
-        return Row(after.values, stale, under.waiting and not after.complete)
+        base = row or Row(self.unknown.values, waiting=True)
+        after = self.placed(values, base)
+        stale = frozenset(i for i in base.stale if values[i] is UNCHANGED)
+        return Row(after.values, stale, base.waiting and not after.complete)

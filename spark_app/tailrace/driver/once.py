@@ -75,7 +75,7 @@ class OnceCheck:
             return "no table is captured yet"
         if open_requests:
             return "snapshot requests are not accepted yet"
-        if planner.wanted(state, {}):
+        if planner.due_snapshots(state, {}):
             return "a snapshot is to be planned"
         under_way = [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
         running = [s.plan for s in under_way if not _stuck(s, refused)]

@@ -130,7 +130,7 @@ class SnapshotRunner:
             if p.holes
         }
         lost = list(self._tools.lost())
-        plans = [*planner.wanted(state, holes), *planner.rereads_of_lost(state, lost)]
+        plans = [*planner.due_snapshots(state, holes), *planner.rereads_of_lost(state, lost)]
         if plans:
             self._client.append(plans)
             seam("snapshot.after-plan")

@@ -39,7 +39,7 @@ class Holes:
     keys: frozenset[Key]
 
 
-def wanted(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
+def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
     """The snapshots that the state calls for and the journal does not hold yet."""
     live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
     # What calls for a snapshot is answered in the very next turn: what did so before a plan that the state has

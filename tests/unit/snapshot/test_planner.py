@@ -56,10 +56,10 @@ def snapshot(plan: SnapshotPlanned, **more: object) -> SnapshotState:
 
 def test_an_added_table_gets_one_initial_snapshot_and_no_second() -> None:
     state = log(table(7, "a", initial_snapshot=True), table(8, "b"))
-    plans = planner.wanted(state, {})
+    plans = planner.due_snapshots(state, {})
     assert [(p.snapshot_id, p.reason, p.tables) for p in plans] == [("initial-7-3", "initial", (7,))]
     known = log(*state.tables.values(), snapshots={"initial-7-3": snapshot(plans[0])})
-    assert planner.wanted(known, {}) == ()
+    assert planner.due_snapshots(known, {}) == ()
 
 
 def test_a_long_snapshot_that_ends_late_does_not_call_for_forgotten_ones_again() -> None:
@@ -68,14 +68,14 @@ def test_a_long_snapshot_that_ends_late_does_not_call_for_forgotten_ones_again()
     plan = SnapshotPlanned(snapshot_id="initial-6-1", reason="initial", tables=(6,))
     long = snapshot(plan, record=2, ended=SnapshotEnded(snapshot_id="initial-6-1", outcome="completed"))
     state = log(young, snapshots={plan.snapshot_id: long}).model_copy(update={"forgotten_plan": 101})
-    assert planner.wanted(state, {}) == ()
-    assert [p.snapshot_id for p in planner.wanted(state.model_copy(update={"forgotten_plan": 99}), {})] == [
+    assert planner.due_snapshots(state, {}) == ()
+    assert [p.snapshot_id for p in planner.due_snapshots(state.model_copy(update={"forgotten_plan": 99}), {})] == [
         "initial-7-100"
     ]
 
 
 def test_a_removed_table_is_not_read() -> None:
-    assert planner.wanted(log(table(7, "a", initial_snapshot=True, removed=True)), {}) == ()
+    assert planner.due_snapshots(log(table(7, "a", initial_snapshot=True, removed=True)), {}) == ()
 
 
 def test_a_rewrite_of_the_table_calls_for_reading_it_again() -> None:
@@ -84,32 +84,32 @@ def test_a_rewrite_of_the_table_calls_for_reading_it_again() -> None:
     changed = old.model_copy(
         update={"schemas": (*old.schemas, LoggedSchema(record=5, after_seq=9, table=newer, reread=True))}
     )
-    assert [(p.snapshot_id, p.reason) for p in planner.wanted(log(changed), {})] == [("schema-7-2-5", "schema")]
+    assert [(p.snapshot_id, p.reason) for p in planner.due_snapshots(log(changed), {})] == [("schema-7-2-5", "schema")]
 
 
 def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_applied() -> None:
     holes = {7: Holes(5, frozenset({("2",), ("1",)}))}
-    (plan,) = planner.wanted(log(table(7, "a")), holes)
+    (plan,) = planner.due_snapshots(log(table(7, "a")), holes)
     assert (plan.reason, plan.keys) == ("repair", (("1",), ("2",)))
     running = {plan.snapshot_id: snapshot(plan)}
-    assert planner.wanted(log(table(7, "a"), snapshots=running), holes) == ()
+    assert planner.due_snapshots(log(table(7, "a"), snapshots=running), holes) == ()
     chunk = ChunkRegistered(
         snapshot_id=plan.snapshot_id, table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
         schema_version=1, replay_point=1, high=1,
     )  # fmt: skip
     ended = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
     state = log(table(7, "a", chunks=(LoggedChunk(record=6, chunk=chunk),)), snapshots={"other": ended})
-    assert planner.wanted(state, holes) == ()
-    assert len(planner.wanted(state, {7: Holes(6, frozenset({("2",)}))})) == 1
+    assert planner.due_snapshots(state, holes) == ()
+    assert len(planner.due_snapshots(state, {7: Holes(6, frozenset({("2",)}))})) == 1
 
 
 def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
     holes = {7: Holes(5, frozenset({("1",)}))}
-    (plan,) = planner.wanted(log(table(7, "a")), holes)
+    (plan,) = planner.due_snapshots(log(table(7, "a")), holes)
     failed = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="failed"))
     state = log(table(7, "a"), snapshots={plan.snapshot_id: failed})
-    assert planner.wanted(state.model_copy(update={"number": 50}), holes) == ()
-    assert len(planner.wanted(state.model_copy(update={"number": 200}), holes)) == 1
+    assert planner.due_snapshots(state.model_copy(update={"number": 50}), holes) == ()
+    assert len(planner.due_snapshots(state.model_copy(update={"number": 200}), holes)) == 1
 
 
 def lost(table_id: int, chunk: int) -> ChunkRegistered:
@@ -216,7 +216,7 @@ def reread(journal: Journal, version: int) -> None:
 
 
 def wanted(journal: Journal) -> list[str]:
-    return [p.snapshot_id for p in planner.wanted(journal.state, {})]
+    return [p.snapshot_id for p in planner.due_snapshots(journal.state, {})]
 
 
 def plan_and_end(journal: Journal, snapshot_id: str) -> None:
@@ -257,7 +257,7 @@ def test_a_re_read_that_was_planned_under_an_id_without_record_counts_for_its_ow
 
 def turn(journal: Journal) -> list[str]:
     """As the runner plans; returns what is not over."""
-    journal.plain(events=planner.wanted(journal.state, {}))
+    journal.plain(events=planner.due_snapshots(journal.state, {}))
     journal.plain(events=planner.endings(journal.state))
     return [key for key, snapshot in journal.state.snapshots.items() if snapshot.ended is None]
 

@@ -24,7 +24,7 @@ _CONFLICTS = (
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DeltaSnapshot:
     """One version of the table. `handle` is Delta's object."""
 
     version: int
@@ -84,7 +84,7 @@ class DeltaLog:
         """Delta asks for the calling thread's session; a thread of ours that Spark did not start has none."""
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._spark._jsparkSession)
 
-    def update(self) -> Snapshot | None:
+    def update(self) -> DeltaSnapshot | None:
         """The newest version; None: there is no table."""
         try:
             self._activate()
@@ -92,13 +92,13 @@ class DeltaLog:
             version = int(handle.version())
         except Py4JError as error:
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
-        return None if version < 0 else Snapshot(version, handle)
+        return None if version < 0 else DeltaSnapshot(version, handle)
 
-    def current(self, version: int) -> Snapshot | None:
+    def current(self, version: int) -> DeltaSnapshot | None:
         """The version that a commit of ours has just made, from memory; None: memory has another one."""
         try:
             handle = self._log.unsafeVolatileSnapshot()
-            return Snapshot(version, handle) if int(handle.version()) == version else None
+            return DeltaSnapshot(version, handle) if int(handle.version()) == version else None
         except Py4JError as error:
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
 
@@ -118,7 +118,7 @@ class DeltaLog:
         except Py4JError as error:
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
 
-    def commit(self, base: Snapshot | None, actions: Sequence[Action], metadata: Action | None) -> int:
+    def commit(self, base: DeltaSnapshot | None, actions: Sequence[Action], metadata: Action | None) -> int:
         """Commit on top of `base` (None: create the table); returns the new version."""
         try:
             self._activate()
@@ -143,7 +143,7 @@ class DeltaLog:
         except (Py4JNetworkError, Py4JError) as error:
             raise OutcomeUnknown(f"Delta commit was interrupted: {privacy.error_text(error)}") from error
 
-    def _start(self, base: Snapshot | None) -> Any:
+    def _start(self, base: DeltaSnapshot | None) -> Any:
         if base is None:
             self._log.createLogDirectoriesIfNotExists()
             return self._log.startTransaction(self._none, self._none)

@@ -30,7 +30,7 @@ from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.cleanup import Cleaner, Present
-from tailrace.targets.lake.delta.log import DeltaLog, Gap, Snapshot
+from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, Gap
 from tailrace.targets.lake.delta.replay import State, replay
 from tailrace.targets.lake.delta.state import DOMAIN, Stored
 from tailrace.targets.lake.delta.stats import INDEXED_COLUMNS, file_stats
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 class _Version:
     """What is known of the version last read or written."""
 
-    snapshot: Snapshot
+    snapshot: DeltaSnapshot
     stored: Stored
     metadata: Action
     live: dict[str, LiveFile]
@@ -220,7 +220,7 @@ class DeltaTable:
         if at.ours and not self._access.exists(entry):
             raise Retry(f"{entry} is gone: somebody deleted the table or put it back", "It is read anew.")
 
-    def _read(self, snapshot: Snapshot) -> State:
+    def _read(self, snapshot: DeltaSnapshot) -> State:
         found = replay(self._access, self.location, snapshot.log_files())
         return found or State(snapshot.metadata(), snapshot.domains(), list(snapshot.files()), list(snapshot.removed()))
 
@@ -238,7 +238,7 @@ class DeltaTable:
             fix = f"Restore it, or {RESYNC}."
             raise TargetChanged(self._name, what, fix) from error
 
-    def _load(self, snapshot: Snapshot, stored: Stored, state: State) -> AppliedState:
+    def _load(self, snapshot: DeltaSnapshot, stored: Stored, state: State) -> AppliedState:
         live = {}
         for add in state.files:
             uri = uri_of(add["path"], self.location)
@@ -262,7 +262,9 @@ class DeltaTable:
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
 
-    def _replace(self, snapshot: Snapshot, state: State, schema: TableSchema, applied: AppliedState) -> AppliedState:
+    def _replace(
+        self, snapshot: DeltaSnapshot, state: State, schema: TableSchema, applied: AppliedState
+    ) -> AppliedState:
         """Make the table one of another generation, in one commit: every column goes and every wanted one comes with an
         id and a physical name never used, every row goes, and the state begins. A file that was prepared for the former
         generation cannot be taken for one of the new."""

@@ -40,7 +40,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Block:
+class SegmentRows:
     """Some rows of one segment, as they lie there, and their keys."""
 
     segment: Segment
@@ -50,24 +50,24 @@ class Block:
     table: pa.Table
 
     @classmethod
-    def of(cls, work: PartInput, segment: Segment, table: pa.Table) -> "Block":
+    def of(cls, work: PartInput, segment: Segment, table: pa.Table) -> "SegmentRows":
         names = key_names(work, segment)
         keys = typed((table[name] for name in names), work.key_types)
         return cls(
             segment, np.asarray(flat(table["_seq"])).astype(np.int64, copy=False), _codes(table["_op"]), keys, table
         )
 
-    def filter(self, mask: Mask) -> "Block":
+    def filter(self, mask: Mask) -> "SegmentRows":
         if mask.all():
             return self
         chosen = pa.array(mask)
         keys = [key.filter(chosen) for key in self.keys]
-        return Block(self.segment, self.seq[mask], self.op[mask], keys, self.table.filter(chosen))
+        return SegmentRows(self.segment, self.seq[mask], self.op[mask], keys, self.table.filter(chosen))
 
 
-def blocks(
+def segment_rows(
     work: PartInput, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True
-) -> Iterator[Block]:
+) -> Iterator[SegmentRows]:
     """All rows of the segments, batch by batch; without `columns` the keys only."""
     for segment in segments:
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
@@ -75,7 +75,7 @@ def blocks(
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
         with open_segment(work.log.open_input, segment) as file:
             for batch in file.iter_batches(batch_rows(file, wanted, dictionaries=False), columns=wanted):
-                block = Block.of(work, segment, pa.table(batch))
+                block = SegmentRows.of(work, segment, pa.table(batch))
                 yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
 
 
@@ -113,11 +113,11 @@ def first_needed(work: PartInput) -> int:
     return min(work.slice.start_seq + 1, *map(work.slice.replayed_from, work.slice.chunks), work.slice.through_seq + 1)
 
 
-def read_changes(work: PartInput, part: int, chunk_words: Ints, rows: Iterable[Block] | None = None) -> Changes:
+def read_changes(work: PartInput, part: int, chunk_words: Ints, rows: Iterable[SegmentRows] | None = None) -> Changes:
     """The part's log rows; `chunk_words` are the words of its chunks' keys. `rows`: those at or above
     `first_needed`, where somebody has divided them already; None: read them from the segments."""
     first, chunk_words = first_needed(work), np.unique(chunk_words)
-    kept: list[Block] = []
+    kept: list[SegmentRows] = []
     for block in _own(work, part, first if len(chunk_words) else work.slice.start_seq + 1) if rows is None else rows:
         mine = block.seq >= first
         old = mine & (block.seq <= work.slice.start_seq)
@@ -130,13 +130,13 @@ def read_changes(work: PartInput, part: int, chunk_words: Ints, rows: Iterable[B
     return _promoted(work, kept)
 
 
-def _own(work: PartInput, part: int, first: int) -> Iterator[Block]:
+def _own(work: PartInput, part: int, first: int) -> Iterator[SegmentRows]:
     """Rows of the part, out of all."""
-    for block in blocks(work, [segment for segment in work.slice.segments if segment.last_seq >= first]):
+    for block in segment_rows(work, [segment for segment in work.slice.segments if segment.last_seq >= first]):
         yield block if work.parts == 1 else block.filter(work.owner(block.keys) == part)
 
 
-def _promoted(work: PartInput, kept: list[Block]) -> Changes:
+def _promoted(work: PartInput, kept: list[SegmentRows]) -> Changes:
     target = work.layout.schema
     columns = [
         pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.id).chunks],
@@ -153,7 +153,7 @@ def _promoted(work: PartInput, kept: list[Block]) -> Changes:
     )
 
 
-def _column(block: Block, work: PartInput, column_id: int) -> pa.ChunkedArray:
+def _column(block: SegmentRows, work: PartInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
     kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]
@@ -162,7 +162,7 @@ def _column(block: Block, work: PartInput, column_id: int) -> pa.ChunkedArray:
     return block.table[name].cast(kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
 
 
-def _unchanged(block: Block, work: PartInput, column_id: int) -> Mask:
+def _unchanged(block: SegmentRows, work: PartInput, column_id: int) -> Mask:
     """Rows that do not carry the column; an update from before the column was added says nothing about it."""
     version = work.slice.versions[block.segment.schema_version]
     place = next((at for at, column in enumerate(version.columns) if column.id == column_id), None)

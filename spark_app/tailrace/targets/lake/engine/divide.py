@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.slice import FinishedSnapshot
-from tailrace.targets.lake.engine.changes import Block, blocks, first_needed
+from tailrace.targets.lake.engine.changes import SegmentRows, first_needed, segment_rows
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, asked, key_batches
 from tailrace.targets.lake.engine.keys import Columns, Ints, flat, taken
 from tailrace.targets.lake.engine.part import PartInput
@@ -71,7 +71,7 @@ def _pieces(work: PartInput, source: Source, keys: Columns, table: pa.Table) -> 
 
 def _segment(work: PartInput, place: int) -> Iterator[tuple[Columns, pa.Table]]:
     first = first_needed(work)
-    for whole in blocks(work, [work.slice.segments[place]]):
+    for whole in segment_rows(work, [work.slice.segments[place]]):
         block = whole.filter(whole.seq >= first)
         yield block.keys, block.table
 
@@ -84,7 +84,7 @@ def _numbered(work: PartInput, kind: str, places: Iterable[int]) -> Iterator[Pla
 
 
 def _since(work: PartInput, place: int) -> Iterator[tuple[Ints, Columns]]:
-    for block in blocks(work, [work.slice.segments[place]], columns=False, unchanged=False):
+    for block in segment_rows(work, [work.slice.segments[place]], columns=False, unchanged=False):
         yield block.seq, block.keys
 
 
@@ -128,15 +128,15 @@ def _table(placed: Placed) -> pa.Table:
 
 @dataclass
 class Arrived:
-    """The pieces of one part, sorted out; `blocks` are unpacked when they are asked for."""
+    """The pieces of one part, sorted out; `segment_rows` are unpacked when they are asked for."""
 
     work: PartInput
     segments: list[Piece] = field(default_factory=list)
     keys: dict[str, list[Placed]] = field(default_factory=lambda: defaultdict(list))
 
-    def blocks(self) -> Iterator[Block]:
+    def segment_rows(self) -> Iterator[SegmentRows]:
         for (_, place), packed in self.segments:
-            yield Block.of(self.work, self.work.slice.segments[place], _unpack(packed))
+            yield SegmentRows.of(self.work, self.work.slice.segments[place], _unpack(packed))
 
     def chunk_keys(self) -> ChunkKeys:
         chunk, position, keys = flattened(self.work, self.keys.pop(CHUNK, []))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Op, Rule, Target
 from tailrace.changelog.records import Segment
-from tailrace.targets.lake.engine.changes import DELETE, MOVE, Changes, blocks
+from tailrace.targets.lake.engine.changes import DELETE, MOVE, Changes, segment_rows
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY
 from tailrace.targets.lake.engine.keys import Ints, Mask, words
 from tailrace.targets.lake.engine.numbered import NumberedKeys
@@ -24,7 +24,7 @@ def find_moved_keys(work: PartInput) -> MovedKeys:
     """Components of keys linked by new key changes that do not carry every column."""
     olds, news = [], []
     before: Ints = np.array([-1, 0], np.int64)
-    for block in blocks(work, _suspects(work), columns=False):
+    for block in segment_rows(work, _suspects(work), columns=False):
         found = words(block.keys)
         # The D of a move stands just before it; it may be the last row of the batch before.
         seq, key = np.append(before[0], block.seq), np.append(before[1], found)

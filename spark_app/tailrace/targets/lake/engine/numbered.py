@@ -47,7 +47,7 @@ class NumberedKeys:
 def number_keys(work: PartInput, part: int, divided: Arrived | None) -> NumberedKeys:
     """`divided`: what has arrived for the part, where the batch was divided; None: read it."""
     chunk_keys = read_chunk_keys(work, part) if divided is None else divided.chunk_keys()
-    rows = None if divided is None else divided.blocks()
+    rows = None if divided is None else divided.segment_rows()
     changes = read_changes(work, part, words(chunk_keys.keys), rows)
     holes = _holes(work, part)
     listed = joined([changes.keys, chunk_keys.keys, holes], work.key_types)

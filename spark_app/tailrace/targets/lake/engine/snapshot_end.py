@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from tailrace.batch.slice import FinishedSnapshot
 from tailrace.changelog.records import Segment
-from tailrace.targets.lake.engine.changes import blocks
+from tailrace.targets.lake.engine.changes import segment_rows
 from tailrace.targets.lake.engine.chunk_keys import key_batches
 from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, joined, taken
 from tailrace.targets.lake.engine.part import PartInput
@@ -59,7 +59,7 @@ class Own:
 
     def since(self, seq: int) -> Iterator[Columns]:
         later = [segment for segment in self.work.slice.segments if segment.last_seq >= seq]
-        for block in blocks(self.work, later, columns=False, unchanged=False):
+        for block in segment_rows(self.work, later, columns=False, unchanged=False):
             yield block.filter(block.seq >= seq).keys
 
 

@@ -13,7 +13,7 @@ from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.files import Tracked, plan
 from tailrace.targets.lake.iceberg.java import Java, guarded
 from tailrace.targets.lake.iceberg.schema import Columns, present_fields
-from tailrace.targets.lake.iceberg.state import Broken, Snapshot, Stored
+from tailrace.targets.lake.iceberg.state import Broken, IcebergSnapshot, Stored
 from tailrace.targets.lake.model import OTHERS
 
 
@@ -96,12 +96,12 @@ class Reader:
         with guarded(self.name, "reading"):
             return str(self.table.uuid().toString())
 
-    def snapshot(self, snapshot_id: int) -> Snapshot | None:
+    def snapshot(self, snapshot_id: int) -> IcebergSnapshot | None:
         with guarded(self.name, "reading"):
             found = self.table.snapshot(snapshot_id)
             return None if found is None else self.parse(found)
 
-    def parse(self, snapshot: Any) -> Snapshot:
+    def parse(self, snapshot: Any) -> IcebergSnapshot:
         return iceberg_state.parse_snapshot(self.java.iceberg.SnapshotParser.toJson(snapshot))
 
     def find_commit(self, nonce: str, base: int | None) -> bool:

@@ -48,7 +48,7 @@ class Mirror:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class IcebergSnapshot:
     """What the walk needs of a snapshot."""
 
     id: int
@@ -63,7 +63,7 @@ class Snapshot:
 class Broken:
     """The walk met only compactions, then an ancestor that has expired."""
 
-    oldest: Snapshot
+    oldest: IcebergSnapshot
 
 
 def holes_json(state: AppliedState) -> str:
@@ -110,11 +110,11 @@ def decode_mirror(text: str, table: str) -> Mirror:
     return Mirror(stored, doc.get("snapshot"), int(doc.get("sequence", 0)))
 
 
-def parse_snapshot(text: str) -> Snapshot:
+def parse_snapshot(text: str) -> IcebergSnapshot:
     """From Iceberg's own JSON of a snapshot."""
     doc = json.loads(text)
     summary: Mapping[str, str] = doc.get("summary", {})
-    return Snapshot(
+    return IcebergSnapshot(
         doc["snapshot-id"],
         doc.get("parent-snapshot-id"),
         doc.get("sequence-number", 0),
@@ -124,7 +124,7 @@ def parse_snapshot(text: str) -> Snapshot:
     )
 
 
-def walk(table: str, current: int, read: Callable[[int], Snapshot | None]) -> Snapshot | Broken:
+def walk(table: str, current: int, read: Callable[[int], IcebergSnapshot | None]) -> IcebergSnapshot | Broken:
     """The newest ancestor of ours. Foreign compactions are passed over, a foreign change of rows is refused."""
     snapshot = read(current)
     while snapshot is not None:

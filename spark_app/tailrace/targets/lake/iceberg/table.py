@@ -31,7 +31,7 @@ from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
 from tailrace.targets.lake.iceberg.schema import Columns
-from tailrace.targets.lake.iceberg.state import Mirror, Snapshot, Stored
+from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, Stored
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
 from tailrace.targets.lake.model import OTHERS, Commit, DataFile, always, belongs
 
@@ -197,7 +197,7 @@ class IcebergTable:
 
     def _transact(
         self, base: Version, change: Commit, work: Work, *, vectors: dict[str, Vector], stored: Stored, nonce: str
-    ) -> tuple[Snapshot, Version]:
+    ) -> tuple[IcebergSnapshot, Version]:
         reader = self._open()[0]
         with guarded(self.name, "preparing a commit to"):
             transaction = reader.table.newTransaction()

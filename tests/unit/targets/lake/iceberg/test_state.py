@@ -13,8 +13,8 @@ from tailrace.targets.lake.iceberg.java import Conflict
 from tailrace.targets.lake.iceberg.schema import Columns, Present, Step, evolution, first_columns
 from tailrace.targets.lake.iceberg.state import (
     Broken,
+    IcebergSnapshot,
     Mirror,
-    Snapshot,
     Stored,
     decode,
     decode_mirror,
@@ -28,8 +28,8 @@ from tailrace.targets.lake.model import Commit, DataFile, NewFile
 STORED = Stored(AppliedState("log", 7, 3, frozenset({("1", "ä")}), 2, 99, gap=4))
 
 
-def _snapshot(id_: int, operation: str = "replace", state: str | None = None) -> Snapshot:
-    return Snapshot(id_, id_ - 1 or None, id_, operation, state, None)
+def _snapshot(id_: int, operation: str = "replace", state: str | None = None) -> IcebergSnapshot:
+    return IcebergSnapshot(id_, id_ - 1 or None, id_, operation, state, None)
 
 
 def test_the_walk_passes_over_compactions_only() -> None:
@@ -51,7 +51,7 @@ def test_a_history_without_any_state_is_refused() -> None:
     [(5, set(), True), (6, {3, 5}, True), (6, {3, 4}, False), (6, {3, 5, 6}, False), (6, set(), False)],
 )
 def test_the_mirror_counts_only_with_proof_of_descent(oldest_parent: int, live: set[int], proven: bool) -> None:
-    broken = Broken(Snapshot(9, oldest_parent, 9, "replace", None, None))
+    broken = Broken(IcebergSnapshot(9, oldest_parent, 9, "replace", None, None))
     mirror = Mirror(STORED, 5, 5)
     if proven:
         assert proven_by_mirror("t", broken, mirror, lambda: live) == STORED
