@@ -97,9 +97,10 @@ def _versions(proof: Proof) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: Begin) -> None:
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: Begin, format: str) -> None:
     """T11: VACUUM, an orphan clean-up, or somebody's `rm` between registration and apply."""
-    proof = prove("delta", seed=23, snapshot={"chunkRows": 60, "parallelism": 1})
+    proof = prove(format, seed=23, snapshot={"chunkRows": 60, "parallelism": 1})
     run = proof.deployment.start(seams="apply.before-commit=hold")
     held = proof.deployment.marks / "apply.before-commit"
     run.until(held.exists, 200, "a first commit to be prepared")
@@ -108,5 +109,6 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(prove: B
     for path in lake.rglob("chunk-*.parquet"):
         path.unlink()
     held.unlink()
+    run.until(lambda: "ChunkLost" in run.tail(100_000), 200, "the loss to be told")
     run.until(proof.completed(4, repairs=True), 300, "the snapshots and the one that makes up for the loss")
     proof.settle(run)

@@ -1,6 +1,7 @@
 """A target of another generation is replaced in one commit, in both formats; no old file is taken for a new one."""
 
 import json
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from support.iceberg import folder_catalog
@@ -22,7 +24,9 @@ from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.iceberg.cleanup import RESTED_SECONDS
 from tailrace.targets.lake.iceberg.table import IcebergTable
+from tailrace.targets.lake.kept import NO_CHUNKS
 from tailrace.targets.lake.model import Commit, FormatTable
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -183,3 +187,30 @@ def test_the_stored_state_names_the_generation(place: Place) -> None:
     table.ensure(schema, LOG, Generation(4, 40))
     texts = [p.read_text() for p in Path(table.location.removeprefix("file://")).rglob("*.json")]
     assert any(json.dumps("generation").strip('"') in text for text in texts)
+
+
+def data_files(table: FormatTable) -> set[str]:
+    folder = Path(table.location.removeprefix("file://")) / "data"
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def test_the_files_of_a_former_generation_stay_for_the_retention_and_go_after_it(place: Place) -> None:
+    """As after a resync of a table that is rarely written to: rows, columns and vectors of before."""
+    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
+    table = place.open()
+    state = table.ensure(schema, LOG, Generation(1))
+    write(table, place, schema, state, 2)
+    (file,) = table.files()
+    table.commit(Commit(replace(state, applied_seq=9, applied_record=3), marks={file.path: BitMap64([1])}))
+    before = data_files(table)
+    time.sleep(0.05)  # storage and Iceberg count milliseconds
+    replaced = time.time()
+    time.sleep(0.05)
+    again = place.open()
+    begun = again.ensure(schema, LOG, Generation(5, 50))
+    expected = write(again, place, schema, begun, 6)
+    again.expire(replaced, NO_CHUNKS)
+    assert before <= data_files(again), "an earlier version can be read for as long as it is kept"
+    again.expire(time.time() + RESTED_SECONDS, NO_CHUNKS)
+    assert data_files(again) == {Path(file.path).name for file in again.files()}
+    assert place.rows() == expected

@@ -11,7 +11,6 @@ from support.iceberg import LOG, Orders, random_rows
 from support.postgres import PostgresServer
 from support.s3 import S3Server
 from tailrace.contract.resources import Catalog, Credentials, Target
-from tailrace.errors import TargetChanged
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options, table_location
 from tailrace.targets.lake.iceberg.java import Conflict, Java
@@ -82,7 +81,7 @@ def test_the_jdbc_catalog_refuses_the_second_of_two_writers(on_s3: Orders) -> No
 def test_a_table_dropped_from_the_catalog_is_named(on_s3: Orders) -> None:
     on_s3.apply(random_rows(random.Random(1), range(5)))
     on_s3.spark.sql(f"DROP TABLE {on_s3.sql_name}")
-    with pytest.raises(TargetChanged, match="dropped or re-created"):
+    with pytest.raises(Conflict, match="dropped or re-created"):
         on_s3.table.refresh()
 
 

@@ -9,7 +9,9 @@ import logging
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.errors import RESYNC, TargetChanged
 from tailrace.seams import seam
+from tailrace.storage.store import NotFound
 from tailrace.targets.api import ChunkLost, NeededChunks
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.build import Spread, build
@@ -41,7 +43,10 @@ class LakeTable:
         """Part of the log and time of the last sweep."""
 
     def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
-        return self._table.ensure(schema, log_id, generation)
+        try:
+            return self._table.ensure(schema, log_id, generation)
+        except NotFound as error:
+            raise _incomplete(schema, error) from error
 
     def apply(self, part: TableSlice) -> AppliedState:
         layout = self._layout(part.schema)
@@ -101,10 +106,19 @@ class LakeTable:
             return build(work, self._spread)
         except Exception as error:  # Spark's own, if a task met the missing file
             lost = lost_chunks(part, self._lake)
+            gone = [file.path for file in files if file.path in str(error) and not self._lake.exists(file.path)]
+            if gone and not lost:
+                raise _incomplete(part.schema, NotFound(f"{gone[0]} does not exist")) from error
             if not lost:
                 raise
             names = ", ".join(str(chunk.path) for chunk in lost)
             raise ChunkLost(f"chunk files are gone: {names}", READ_AGAIN, lost) from error
+
+
+def _incomplete(schema: TableSchema, error: NotFound) -> TargetChanged:
+    return TargetChanged(
+        schema.name, f"the target's current version lacks a file: {error.message}", f"Restore it, or {RESYNC}."
+    )
 
 
 def lost_chunks(part: TableSlice, lake: FileAccess) -> tuple[ChunkRegistered, ...]:

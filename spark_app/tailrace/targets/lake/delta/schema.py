@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.errors import SchemaChangeUnsupported, TargetChanged
+from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake.files.layout import physical_field
 from tailrace.types import decimal_parts
 
@@ -138,7 +138,7 @@ def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema) -> pa.Schema:
             raise TargetChanged(
                 schema.name,
                 f"the target has no column {column.name!r}",
-                "Give a column that was renamed its name back; or drop the target table and take a snapshot of it.",
+                f"Give a column that was renamed its name back, or {RESYNC}.",
             )
         _same(schema, column, field)
         physical = field["metadata"].get(_PHYSICAL, field["name"])

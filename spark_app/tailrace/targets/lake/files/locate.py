@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailrace.errors import TargetChanged
+from tailrace.errors import RESYNC, TargetChanged
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
 from tailrace.targets.lake.files.keys import canonical
@@ -127,7 +127,7 @@ def _key_columns(opened: pq.ParquetFile, layout: Layout, groups: Sequence[int], 
     missing = set(names) - set(opened.schema_arrow.names)
     if missing:
         what = f"{path} is older than the column {sorted(missing)[0]!r}, which the key has now"
-        raise TargetChanged(layout.schema.name, what, "Drop the target table and take a snapshot of it.")
+        raise TargetChanged(layout.schema.name, what, f"Nothing else brings it forward: {RESYNC}.")
     table = opened.read_row_groups(list(groups), columns=names)
     out = []
     for source, name in zip(layout.key, names, strict=True):

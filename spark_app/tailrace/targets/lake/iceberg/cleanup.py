@@ -8,6 +8,7 @@ the snapshots here, and the files to delete are the difference of what was reach
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tailrace.seams import seam
@@ -22,6 +23,8 @@ from tailrace.targets.lake.kept import CHUNK, KeptChunks, name_of, names_of
 
 AT_ONCE = 20
 """So many versions must be too old: forgetting them is a commit of its own."""
+RESTED_SECONDS = 12 * 3600.0
+"""Or one that has been too old for so long: a table that is rarely written to must not keep a whole former copy."""
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OURS = re.compile(
     rf"/data/(?:{_UUID}\.parquet|{CHUNK}[^/]*\.parquet|[0-9a-f]{{32}}\.puffin)$"
@@ -45,14 +48,14 @@ class Cleaner:
         """Forget the versions that were replaced before that time; whether any were."""
         table = self.reader.table
         with guarded(self.reader.name, "reading"):
-            log = table.history()
-            if log.size() <= at_once or int(log.get(at_once).timestampMillis()) > older_than * 1000:
+            if not self._may_be_due(older_than, at_once):
                 return False
             table.refresh()
             base = table.operations().current()
             before = self._history(base)
-        cutoff = before.cutoff_ms(older_than)
-        if sum(kept.at_ms < cutoff for kept in before.line()) < at_once:
+        line, cutoff = before.line(), before.cutoff_ms(older_than)
+        rested = bool(line) and before.cutoff_ms(older_than - RESTED_SECONDS) > line[0].at_ms
+        if sum(kept.at_ms < cutoff for kept in line) < at_once and not rested:
             return False
         self.admit()
         with guarded(self.reader.name, "expiring snapshots of"):
@@ -64,6 +67,15 @@ class Cleaner:
             unneeded = self._only_before(base, before, after)
         cleanup.remove(self.access, (path for path in unneeded if not chunks.keeps(path)), self.location)
         return True
+
+    def _may_be_due(self, older_than: float, at_once: int) -> bool:
+        """By the times alone, which cost little; the table's own property may keep versions for longer."""
+        log = self.reader.table.history()
+
+        def replaced(number: int) -> float:
+            return int(log.get(number).timestampMillis()) / 1000 if number < log.size() else inf
+
+        return replaced(at_once) <= older_than or replaced(1) <= older_than - RESTED_SECONDS
 
     def sweep(self, older_than: float, chunks: KeptChunks, live: Iterable[str], skew: float) -> int:
         """Delete what killed writers and interrupted expiries left; `live`: the files of the current version."""

@@ -24,7 +24,11 @@ _LINE = 300
 
 
 class Conflict(Retry):
-    """Somebody changed the table between reading and committing."""
+    """Somebody changed the table between reading and committing. Shown as the `Retry` that it is."""
+
+    @property
+    def name(self) -> str:
+        return Retry.__name__
 
 
 class MissingTable(TailraceError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailrace.changelog.records import Column
-from tailrace.errors import ForeignChange, TargetChanged, TargetRefused
+from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.files.layout import FIELD_ID
@@ -54,7 +54,7 @@ class Reader:
         columns = Columns.from_json(properties[iceberg_state.COLUMNS])
         if snapshot_id is None:
             if mirror.snapshot is not None:
-                raise TargetChanged(self.name, "the target table was put back to its empty beginning", "Drop it.")
+                raise TargetChanged(self.name, "the target table was replaced or emptied", f"Put it back, or {RESYNC}.")
             return Version(None, self._with_holes(mirror.stored), columns, last_id)
         found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
         with guarded(self.name, "listing the files of"):
@@ -82,7 +82,7 @@ class Reader:
                     raise ForeignChange(
                         self.name,
                         f"{path} was rewritten by others after column {unlike[id_]} was renamed to {column.name}",
-                        "Let only Tailrace compact this table: drop the target table; it is read anew.",
+                        f"Let only Tailrace compact this table, then {RESYNC}.",
                     )
 
     def current(self) -> int | None:
@@ -123,7 +123,7 @@ class Reader:
                 raise ForeignChange(
                     self.name,
                     f"snapshot {parent} was committed by somebody else just before ours",
-                    "Only compaction may be done by others: drop the target table; it is read anew.",
+                    f"Only compaction may be done by others: {RESYNC}.",
                 )
             parent = between.parent
 
@@ -136,7 +136,7 @@ class Reader:
             raise TargetChanged(
                 self.name,
                 f"{stored.holes_file} is gone, which lists rows that are still unknown",
-                "Restore it, or drop the target table; it is read anew.",
+                f"Restore it, or {RESYNC}.",
             ) from error
         holes = iceberg_state.parse_holes(text, stored.holes_digest, stored.holes_file)
         return replace(stored, applied=replace(stored.applied, holes=holes))

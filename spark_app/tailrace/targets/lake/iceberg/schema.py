@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.errors import Retry, SchemaChangeUnsupported
+from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported
 from tailrace.targets.lake.files.layout import physical_field
 from tailrace.types import decimal_parts
 
@@ -197,7 +197,7 @@ def _changed(table: str, column: Column, field: Present) -> list[Step]:
 
 def _unsupported(table: str, what: str) -> SchemaChangeUnsupported:
     return SchemaChangeUnsupported(
-        table, f"{what}, which Iceberg cannot do in place", "Drop the target table; it is read anew."
+        table, f"{what}, which Iceberg cannot do in place", f"The table can be replaced by its present form: {RESYNC}."
     )
 
 

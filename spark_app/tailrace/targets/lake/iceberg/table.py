@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
-from tailrace.errors import OutcomeUnknown, Retry, TargetChanged, TargetRefused
+from tailrace.errors import OutcomeUnknown, Retry, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import Admit
 from tailrace.targets.lake.files.access import FileAccess
@@ -137,8 +137,10 @@ class IcebergTable:
             self._version = reader.version(current)
         return self._version.stored.applied
 
-    def _replaced(self, detail: str) -> TargetChanged:
-        return TargetChanged(self.name, f"the target table was dropped or re-created ({detail})", "Restart Tailrace.")
+    def _replaced(self, detail: str) -> Conflict:
+        """What becomes of it shows when it is opened: it is created again, and filled from the log as far as that goes;
+        another's table in its place is refused."""
+        return Conflict(f"the target table {self.name} was dropped or re-created ({detail})", "It is opened again.")
 
     def files(self) -> Sequence[DataFile]:
         return [tracked.file for tracked in self._known().files.values()]
