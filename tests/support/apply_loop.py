@@ -3,10 +3,11 @@
 from threading import Barrier
 from typing import cast
 
+from support.origins import origin as make_origin
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.records import ChunkRegistered, Column, Origin, Segment, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, Segment, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
 
@@ -40,9 +41,7 @@ def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> T
 
 
 def log(*tables: TableLog, number: int = 9) -> LogState:
-    origin = Origin(
-        log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-    )
+    origin = make_origin("log")
     return LogState(number=number, last_seq=number, origin=origin, tables={t.table_id: t for t in tables})
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from support.origins import origin as make_origin
 from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
@@ -11,7 +12,6 @@ from tailrace.changelog.records import (
     EpochStarted,
     Event,
     Heartbeat,
-    Origin,
     Record,
     SchemaChanged,
     Segment,
@@ -59,9 +59,7 @@ class Journal:
             yield self.any()
 
     def origin(self) -> Record:
-        origin = Origin(
-            log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-        )
+        origin = make_origin("log")
         return self._done(
             Record(
                 number=0, epoch=0, nonce="n0", first_seq=1, last_seq=0, position=1000, written_at=0, events=(origin,)

@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 
 from support.journals import table_schema
+from support.origins import origin
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Origin, Segment, TableAdded, TableSchema, Transactions
+from tailrace.changelog.records import Applied, Segment, TableAdded, TableSchema, Transactions
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import trim
 from tailrace.changelog.writer import JournalWriter
@@ -23,9 +24,7 @@ from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.storage.store import Storage
 
 TABLES = 500
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 HOUR = 3_600_000_000
 
 

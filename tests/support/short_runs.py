@@ -10,19 +10,18 @@ from types import SimpleNamespace
 from typing import cast
 
 from support.journals import table_schema
+from support.origins import origin
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
 from tailrace.capture.retention_job import Retention
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Origin, Segment, TableAdded, Transactions
+from tailrace.changelog.records import Applied, Segment, TableAdded, Transactions
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.storage.store import NotFound, Storage
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 EVERY = 600.0
 """Seconds between runs."""
 TABLES = (1, 2)

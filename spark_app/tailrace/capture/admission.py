@@ -4,6 +4,7 @@
 `tailrace resync --all` asks for the owner before it leaves its note.
 """
 
+from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused
@@ -28,3 +29,12 @@ def _foreign(replicator: Replicator, root: str, owner: str | None) -> SourceRefu
         "Give this Replicator its own storage.location. If it replaces that Replicator, and that one no longer runs,"
         f" set storage.adopt to {owner!r}.",
     )
+
+
+def check_product(replicator: Replicator, origin: Origin) -> None:
+    """A change log of another product says nothing about this source."""
+    if origin.source != replicator.spec.source.type:
+        raise SourceRefused(
+            f"the change log belongs to a {origin.source} source, the manifest names {replicator.spec.source.type}",
+            "A new source needs a new change log: set storage.location to an empty folder.",
+        )

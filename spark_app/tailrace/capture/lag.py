@@ -34,7 +34,7 @@ class Behind:
 
 
 class Meter:
-    def __init__(self, distance: Callable[[], Distance], recorder: Recorder, board: Board) -> None:
+    def __init__(self, distance: Callable[[int], Distance], recorder: Recorder, board: Board) -> None:
         self._distance = distance
         self._recorder = recorder
         self._board = board
@@ -44,19 +44,20 @@ class Meter:
         self._behind = Behind()
 
     def measure(self, position: int) -> None:
-        distance = self._distance()
+        reached = max(position, self._recorder.journal.state.position)
+        distance = self._distance(self._recorder.durable)
         now, rows = time.monotonic(), self._recorder.counters.rows
         rate = (rows - self._rows) / max(now - self._at, 0.001)
         self._rate += SMOOTHING * (rate - self._rate)
         self._rows, self._at = rows, now
         journal = self._recorder.journal
-        lag = self._behind.seconds(now, distance.insert_position, max(position, journal.state.position))
+        lag = self._behind.seconds(now, distance.end, reached)
         self._board.show(
             StateAnswer(
                 record=journal.state.number,
                 epoch=journal.state.epoch,
                 position=journal.state.position,
-                source_position=distance.insert_position,
+                behind_bytes=distance.behind_bytes,
                 lag_seconds=round(lag, 3),
                 retained_bytes=distance.retained_bytes,
                 rows_per_second=round(self._rate, 1),

@@ -16,19 +16,17 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace import foreign, logs, privacy
+from tailrace import foreign, logs, privacy, sources
 from tailrace.capture import startup
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.loop import Capture, Timing
 from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import Server
 from tailrace.contract import manifest
-from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator
 from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
 from tailrace.faults import fault_of
-from tailrace.sources.postgresql.connect import PgConfig, connect
-from tailrace.sources.postgresql.names import Names
+from tailrace.sources.api import Interrupted, Patience
 from tailrace.storage.store import Storage
 
 log = logging.getLogger("tailrace.capture")
@@ -54,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         replicator = manifest.load(options.manifest).replicator(options.name)
         privacy.configure(replicator.spec.show_values)
         capture(replicator, options, (inbox, board), stopping)
-    except startup.Interrupted as end:
+    except Interrupted as end:
         log.info("%s", end.message)
         return 0
     except (TailraceError, OSError) as met:
@@ -88,22 +86,22 @@ def capture(
     watch = (server, options.without_driver, stopping, inbox)
     threading.Thread(target=end_without_driver, args=watch, name="driver-watch", daemon=True).start()
     try:
-        catalog = f"tailrace catalog {replicator.metadata.name}"[:MAX_IDENTIFIER]
-        config = PgConfig.of(replicator.spec.source, catalog, options.secrets)
+        who = f"tailrace catalog {replicator.metadata.name}"
+        source = sources.open(replicator.spec.source, who, options.secrets)
         # What neither the storage nor this process's own parts say of themselves, the source's log brought.
-        with met_at("source"), connect(config) as connection:
+        with met_at("source"), source.subscription(replicator, replicator.spec.storage.location) as subscription:
             storage = Storage.open(replicator.spec.storage)
-            place = startup.Place(replicator, config, storage, connection, Names.of(replicator))
+            place = startup.Place(replicator, source, subscription, storage)
             ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
             handed_over = Renewal.handed_over(options.resync)
-            journal = startup.start(place, ids, board.waiting_for, stopping, handed_over)
+            journal = startup.start(place, ids, Patience(board.waiting_for, stopping), handed_over)
             board.waiting_for(None)
-            place = place.of_log(journal.state.origin)
             timing = Timing(heartbeat=options.heartbeat)
             try:
                 Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)
             except Retry:
-                # Who takes our slot has begun an epoch before: starting again, we would take it back, and so for ever.
+                # Who takes our place in the source has begun an epoch before: starting again, we would take it back,
+                # and so for ever.
                 journal.check_owned()
                 raise
     finally:

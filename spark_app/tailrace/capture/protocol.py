@@ -56,7 +56,7 @@ class RegisterChunk(Closed):
     chunk: ChunkRegistered
     """`replay_point` and `schema_version` as sent do not count: capture sets them."""
     snapshot: str
-    """`pg_current_snapshot()` of the chunk's transaction, `xmin:xmax:xip,…`."""
+    """What the chunk's transaction saw, in the source's words (`sources.api.ChunkRead`)."""
     columns: tuple[str, ...]
     """Names of the columns that were read, to be matched with a schema version."""
 
@@ -86,8 +86,8 @@ class StateAnswer(Closed):
     """Newest durable record."""
     epoch: int
     position: int
-    source_position: int | None = None
-    """The source's own end of log when last asked."""
+    behind_bytes: int | None = None
+    """Of the source's log, between the newest record and its end when last asked; None: not yet, or it cannot say."""
     lag_seconds: float | None = None
     retained_bytes: int | None = None
     rows_per_second: float = 0.0

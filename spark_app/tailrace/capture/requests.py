@@ -5,9 +5,9 @@ chunk; its replay point is the first sequence of the first transaction, of all t
 snapshot misses.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, Recorded, RegisterChunk, ReportApplied
@@ -15,6 +15,7 @@ from tailrace.capture.recorder import Recorder
 from tailrace.changelog.records import Applied
 from tailrace.errors import Retry, TailraceError
 from tailrace.snapshot.replay import replay_point, seen_through
+from tailrace.sources.api import ChangeStream
 from tailrace.sources.visibility import Visibility
 
 ChunkId = tuple[str, int, int]
@@ -23,31 +24,6 @@ ChunkId = tuple[str, int, int]
 
 class ChunkTooOld(Retry):
     """The log no longer holds all that must be applied again over the chunk: read it again."""
-
-
-class Source(Protocol):
-    """What a chunk needs of the rest of capture."""
-
-    def settle(self) -> int:
-        """Make all finished transactions durable; returns the position up to which nothing is missing."""
-
-    def look_at_catalog(self, table_id: int) -> bool:
-        """A chunk has columns that no version has. True: the catalog has been compared at a place after the chunk."""
-
-    def visible_now(self) -> Visibility:
-        """Of a snapshot taken now."""
-
-    def visibility(self, seen: str) -> Visibility:
-        """Of a chunk, by what it says it saw."""
-
-
-class Tables(Protocol):
-    """The captured tables and their schema versions, as the source's stream has come to know them."""
-
-    def is_captured(self, table_id: int) -> bool: ...
-
-    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
-        """The newest schema version that has exactly these columns; None: no version does."""
 
 
 @dataclass
@@ -60,10 +36,18 @@ class Waiting:
 class Requests:
     """Keeps chunks that wait for the stream, and the floors of chunks that are being read."""
 
-    def __init__(self, recorder: Recorder, tables: Tables, source: Source) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        stream: ChangeStream,
+        settle: Callable[[], int],
+        visibility: Callable[[str], Visibility],
+    ) -> None:
+        """`settle` makes all finished transactions durable; `visibility`: of a chunk, by what it says it saw."""
         self._recorder = recorder
-        self._tables = tables
-        self._source = source
+        self._stream = stream
+        self._settle = settle
+        self._visibility = visibility
         self._waiting: list[Waiting] = []
         self._begun: dict[ChunkId, tuple[int, int]] = {}
         """Chunk being read -> (connection, floor)."""
@@ -86,7 +70,7 @@ class Requests:
 
     def point_now(self) -> int:
         """The replay point of a snapshot taken now."""
-        return self._replay_point(self._source.visible_now())
+        return self._replay_point(self._visibility(self._stream.seen_now()))
 
     def take_applied(self) -> list[Applied]:
         """What targets have reported since; for the next record."""
@@ -121,7 +105,7 @@ class Requests:
                 self._begun[(snapshot_id, table_id, chunk)] = (call.connection, floor)
                 call.reply.set_result(None)
             case RegisterChunk() as request:
-                self._source.visibility(request.snapshot)  # no chunk may wait that says nothing
+                self._visibility(request.snapshot)  # no chunk may wait that says nothing
                 self._waiting.append(Waiting(request, call.reply))
             case ReportApplied(tables=tables, cut_off=cut_off):
                 self._applied |= {a.table_id: a for a in tables}
@@ -134,7 +118,7 @@ class Requests:
         ready = [w for w in self._waiting if w.request.chunk.high <= position]
         if not ready:
             return
-        self._source.settle()
+        self._settle()
         for waiting in ready:
             try:
                 done = self._register(waiting)
@@ -148,10 +132,10 @@ class Requests:
         """False: it must wait on."""
         request, chunk = waiting.request, waiting.request.chunk
         table_id = chunk.table_id
-        if not self._tables.is_captured(table_id):
+        if not self._stream.is_captured(table_id):
             raise ChunkTooOld(f"table {table_id} is not captured", "Plan its snapshot again once it is captured.")
         name = self._recorder.journal.state.tables[table_id].schema.name
-        version = self._tables.version_with(table_id, request.columns)
+        version = self._stream.version_with(table_id, request.columns)
         if version is None:
             if waiting.looked:
                 raise ChunkTooOld(
@@ -159,7 +143,7 @@ class Requests:
                     f" the table has: {', '.join(request.columns)}",
                     "The chunk is read again.",
                 )
-            waiting.looked = self._source.look_at_catalog(table_id)
+            waiting.looked = self._stream.look_for(table_id)
             return False
         key = (chunk.snapshot_id, table_id, chunk.chunk)
         state = self._recorder.journal.state
@@ -170,7 +154,7 @@ class Requests:
                 f"table {table_id} was added again since the snapshot was planned", "The table has a new snapshot."
             )
         seen = seen_through(state.tables[table_id], request.columns, planned)
-        visible = self._source.visibility(request.snapshot)
+        visible = self._visibility(request.snapshot)
         if not visible.past(state.tables[table_id].edge):
             raise ChunkTooOld(
                 f"chunk {chunk.chunk} of {name} was read before transaction"

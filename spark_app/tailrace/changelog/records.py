@@ -301,27 +301,25 @@ class Origin(Closed):
     kind: Literal["origin"] = "origin"
     log_id: str
     format_version: int = FORMAT_VERSION
-    system_identifier: str
-    timeline: int
-    database: str
-    slot: str
-    publication: str
-    slot_created: bool
-    """Tailrace made the slot (and drops it on deletion)."""
-    publication_created: bool | None = None
-    """Tailrace made the publication (and drops it on deletion); None: as the slot, from before this was recorded."""
-    owner: str | None = None
-    """Whose change log this is (`tailrace.contract.ownership`); None: nobody's yet, from before logs had owners."""
+    source: str
+    """The product, as `source.type` names it."""
+    identity: dict[str, str]
+    """Which source it is, and what there is read, in the product's words; only the source reads them."""
+    made: tuple[str, ...] = ()
+    """What Tailrace made in the source, and drops on deletion, as people read it: `publication tailrace_shop_1f2e`."""
+    owner: str
+    """Whose change log this is (`tailrace.contract.ownership`)."""
 
 
 class SourceRenewed(Closed):
-    """The stream begins anew with another slot, at the record's position, which may lie before the last one: the
-    position was lost. What was captured so far is over: every table is removed, to be added again."""
+    """The stream begins anew at the record's position, which may lie before the last one: that one was lost. What was
+    captured so far is over: every table is removed, to be added again."""
 
     kind: Literal["source-renewed"] = "source-renewed"
     id: str
     """Of the request."""
-    timeline: int
+    identity: dict[str, str]
+    """The origin's from now on."""
     request: str | None = None
     """The request's name: the tables that the next look finds are read by one snapshot, with the request's id. None, as
     in journals from before: each has an initial one of its own."""
@@ -371,7 +369,7 @@ def check_format(version: object) -> None:
     if version != FORMAT_VERSION:
         raise CorruptLog(
             f"the change log has format version {version}, this is {FORMAT_VERSION}",
-            "Use the version of Tailrace that wrote it, or start with a new change log (an empty storage.location).",
+            "Use the version of Tailrace that wrote it, or set storage.location to an empty folder.",
         )
 
 

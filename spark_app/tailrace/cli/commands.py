@@ -167,10 +167,9 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
     name = options.id or _unique()
     made = Renewal(id=name, request=name, chunk_rows=options.chunk_rows, parallelism=options.parallelism)
     made.write(storage)
-    slot = state.origin.slot
-    drops = replicator.spec.source.postgresql.slot is None
-    does = f"drops the slot {slot}, even a healthy one, makes a new one" if drops else f"continues with the slot {slot}"
-    print(f"{made.id}: recorded; the next start {does} and starts every table over")
+    ours = ", ".join(state.origin.made)
+    does = f"replaces what Tailrace reads the log with ({ours}), even if it is healthy, and " if ours else ""
+    print(f"{made.id}: recorded; the next start {does}starts every table over")
     return 0
 
 
@@ -227,12 +226,13 @@ def change_snapshot(options: argparse.Namespace) -> int:
 
 def drop(options: argparse.Namespace) -> int:
     from tailrace.removal import drop as dropping  # brings the database client
+    from tailrace.sources.api import Step
 
     replicator = manifest_of(options).replicator(options.name)
     folder = RunFolder.of(replicator.metadata.name, options.run_dir)
     folder.take()  # the slot of a Replicator that runs here is in use
     until = time.monotonic() + seconds(options.wait)
-    steps: list[dropping.Step] = []
+    steps: list[Step] = []
     try:
         while True:
             try:

@@ -10,22 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tailrace.capture.admission import check_manifest
+from tailrace import sources
+from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
+from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import CorruptLog, Retry, Stop, TailraceError
+from tailrace.sources.api import ColumnSupport, Subscription
 from tailrace.sources.patterns import idle
-from tailrace.sources.postgresql import admission, preflight
-from tailrace.sources.postgresql import objects as slots
-from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
-from tailrace.sources.postgresql.facts import observe
-from tailrace.sources.postgresql.first_start import FirstStart
-from tailrace.sources.postgresql.names import Names
-from tailrace.sources.postgresql.preflight import ColumnSupport
 from tailrace.storage.store import Storage
 from tailrace.targets import places
 
@@ -78,88 +74,90 @@ def examine(replicator: Replicator, secrets: Path | None) -> Report:
     return Report(tuple(lines), tuple(columns))
 
 
-def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], list[ColumnSupport]]:
+def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], Sequence[ColumnSupport]]:
     spec = replicator.spec
     log = _Log.read(replicator)
-    with connect(PgConfig.of(spec.source, "tailrace doctor", secrets)) as connection:
-        tables = discover(connection, spec.tables, spec.options)
-        facts = observe(connection, spec.source, log.names.made, tables)
-        findings = [f for f in preflight.check(facts) if not (f.name == preflight.SLOT_LOG and log.replaces_slot)]
-        lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in findings]
+    source = sources.open(spec.source, "tailrace doctor", secrets)
+    with source.subscription(replicator, log.root) as subscription:
+        found = subscription.examine(log.origin, log.renewing)
+        lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in found.findings]
         try:
-            lines += _change_log(replicator, log, connection)
+            lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
             lines.append(_failure(LOG, error))
-    if not tables:
+    if not found.tables:
         asked = ", ".join(spec.tables.include)
         lines.append(Line("fail", "tables", f"no table matches {asked}", "Correct tables.include."))
-    names = [(table.schema_name, table.table_name) for table in tables]
     fix = "Ignore this if the tables will be created later."
-    lines += [Line("warn", "patterns", text, fix) for text in idle(spec.tables, spec.options, names) if tables]
-    return lines, [column for table in tables for column in preflight.columns(table)]
+    unmet = idle(spec.tables, spec.options, found.tables) if found.tables else ()
+    return lines + [Line("warn", "patterns", text, fix) for text in unmet], found.columns
 
 
 @dataclass(frozen=True)
 class _Log:
     """The change log as a start would find it."""
 
-    names: Names
+    root: str
     reader: JournalReader | None = None
     """None: the storage or the journal cannot be read."""
-    left: FirstStart | None = None
+    noted: Origin | None = None
+    """Of a first start that was interrupted."""
     asked: Renewal | None = None
     corrupt: CorruptLog | None = None
 
     @staticmethod
     def read(replicator: Replicator) -> "_Log":
+        root = replicator.spec.storage.location
         try:
             storage = Storage.open(replicator.spec.storage, os.environ)
+            root = storage.root
             asked, reader = Renewal.read(storage), JournalReader.open(storage)
             if reader.state.origin is not None:
-                return _Log(Names.of_log(replicator, reader.state.origin), reader, asked=asked)
-            left = FirstStart.read(storage)
-            return _Log(Names.of(replicator, (left and left.log_id) or ""), reader, left)
+                return _Log(root, reader, asked=asked)
+            return _Log(root, reader, first_start.read(storage))
         except CorruptLog as error:
-            return _Log(Names.of(replicator), corrupt=error)
+            return _Log(root, corrupt=error)
         except TailraceError:  # the probe of the storage tells it
-            return _Log(Names.of(replicator))
+            return _Log(root)
+
+    @property
+    def origin(self) -> Origin | None:
+        known = None if self.reader is None else self.reader.state.origin
+        return known if known is not None else self.noted
 
     @property
     def renewing(self) -> bool:
         return self.asked is not None and self.reader is not None and not self.reader.state.has_done(self.asked.id)
 
-    @property
-    def replaces_slot(self) -> bool:
-        return self.renewing and self.names.slot_is_ours
+    def newest_position(self) -> int:
+        assert self.reader is not None
+        while self.reader.poll():
+            pass
+        return self.reader.state.position
 
 
-def _change_log(replicator: Replicator, log: _Log, connection: Connection) -> Iterator[Line]:
+def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -> Iterator[Line]:
     """What a start asks of the change log before it takes it over, or of the source before it makes one."""
     if log.corrupt is not None:
         raise log.corrupt
     if log.reader is None:
         return
-    state, root = log.reader.state, log.reader.storage.root
-    owner = log.left.owner if state.origin is None and log.left is not None else state.owner
+    state, root = log.reader.state, log.root
+    owner = log.noted.owner if log.noted is not None else state.owner
     if not state.released:
         check_manifest(replicator, root, owner)
         if not ownership.goes_to(owner, replicator):
             message = f"{root} belongs to {owner!r}: that Replicator in Kubernetes can start, `tailrace run` is refused"
             yield Line("warn", LOG, message)
     if state.origin is None:
-        admission.check_free(replicator, root, log.names, log.left, connection)
+        subscription.check_free(log.noted)
         return
-    # In this order: a capture at work records a position before it lets the slot move there.
-    slot = slots.find_slot(connection, log.names.slot)
-    while log.reader.poll():
-        pass
-    state = log.reader.state
-    admission.check_source(replicator, state, connection, log.renewing)
+    check_product(replicator, state.origin)
+    subscription.check(state.origin, log.newest_position, log.renewing)
     if log.renewing:
-        yield Line("warn", LOG, "the next start creates a new slot and reads every table again (`resync --all`)")
+        yield Line("warn", LOG, "the next start begins the stream again and reads every table again (`resync --all`)")
         return
-    admission.check_slot(slot, log.names.slot, replicator.spec.source.database, state.position)
-    yield Line("ok", LOG, f"{root} continues after record {state.number}")
+    yield Line("ok", LOG, f"{root} continues after record {log.reader.state.number}")
 
 
 def _place(subject: str, config: StorageConfig) -> Iterator[Line]:

@@ -50,6 +50,8 @@ class DriverControl:
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
         """Why capture ended, while it is being started again."""
+        self.position_text: Callable[[int], str] = str
+        """The source's, once it is known."""
         self._clock = clock
         self._started = clock()
         self._capture: StateAnswer | None = None
@@ -91,6 +93,7 @@ class DriverControl:
                 suspended=self.suspended,
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,
+                position_text=self.position_text,
             )
         )
 

@@ -107,6 +107,7 @@ class Driver:
 
     def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
         source = sources.open(self._spec.source, f"tailrace {self._name}", self._settings.secrets)
+        self._control.position_text = source.text
         once = OnceCheck(position_at_start(source, self._spec)) if self._settings.once else None
         spark = self._spark(capture)
         if spark is None:

@@ -3,13 +3,12 @@
 Called by the driver for `GET /status`, the live display and `--json`. Nothing here reads a clock or a file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Origin
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
@@ -48,6 +47,8 @@ class Moment:
     stopped: bool = False
     fault: Fault | None = None
     """What stops, or keeps failing, the whole."""
+    position_text: Callable[[int], str] = str
+    """The source's own way to write a position."""
 
     @cached_property
     def being_read(self) -> frozenset[int]:
@@ -68,7 +69,7 @@ def assemble(at: Moment) -> Status:
         started_at=at.started_at,
         updated_at=at.now,
         log_id=at.log.origin.log_id if at.log.origin else None,
-        made=_made(at.log.origin),
+        made=at.log.origin.made if at.log.origin else (),
         epoch=max(at.log.epoch, 0),
         capture=_capture(at),
         apply=ApplyStatus(
@@ -84,13 +85,6 @@ def assemble(at: Moment) -> Status:
         snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
         fault=at.fault,
     )
-
-
-def _made(origin: Origin | None) -> tuple[str, ...]:
-    if origin is None:
-        return ()
-    slot = (f"replication slot {origin.slot}",) if origin.slot_created else ()
-    return (*slot, f"publication {origin.publication}") if origin.publication_created else slot
 
 
 def _by_name(at: Moment) -> list[TableLog]:
@@ -115,14 +109,13 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
 
 def _capture(at: Moment) -> CaptureStatus:
     if at.capture is None:
-        return CaptureStatus(alive=False, record=max(at.log.number, 0), position=_lsn(at.log.position))
+        return CaptureStatus(alive=False, record=max(at.log.number, 0), position=_position(at, at.log.position))
     answer = at.capture
-    behind = None if answer.source_position is None else max(answer.source_position - answer.position, 0)
     return CaptureStatus(
         alive=True,
-        position=_lsn(answer.position),
+        position=_position(at, answer.position),
         lag_seconds=answer.lag_seconds,
-        lag_bytes=behind,
+        lag_bytes=answer.behind_bytes,
         retained_bytes=answer.retained_bytes,
         record=max(answer.record, 0),
         rows_per_second=answer.rows_per_second,
@@ -130,8 +123,8 @@ def _capture(at: Moment) -> CaptureStatus:
     )
 
 
-def _lsn(position: int) -> str | None:
-    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}" if position else None
+def _position(at: Moment, position: int) -> str | None:
+    return at.position_text(position) if position else None
 
 
 def _table(at: Moment, log: TableLog) -> TableStatus:

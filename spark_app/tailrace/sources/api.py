@@ -1,29 +1,34 @@
 """What Tailrace asks of a source database. Whoever adds a product implements these protocols, and nothing else.
 
-    Source ── session() ──> Session       one SQL connection: the source looked at, tables, keys, where chunks end
-       └───── reader() ───> ChunkReader   travels to executors: the rows of one chunk, and what it saw
-       └───── visibility() > Visibility   which transactions of the change log that chunk holds; capture asks
+    Source ── session() ──────> Session       one SQL connection: tables, keys, where chunks end
+       ├───── reader() ───────> ChunkReader   travels to executors: the rows of one chunk, and what it saw
+       ├───── visibility() ───> Visibility    which transactions of the change log that chunk holds; capture asks
+       └───── subscription() ─> Subscription  what one change log has in the source: proven, made, continued, removed
+                 └── stream() ─> ChangeStream the source's log, read by capture's one thread ──> Sink
 
-`tailrace.sources.open` finds the product of a manifest; no other room knows one. Three things are opaque outside of a
-source's folder: what a chunk saw (text), the edge of a table, and a position in the source's log, an integer of which
-only the order counts. A key is the source's text of the key columns, in key order, as the change log has it.
+`tailrace.sources.open` finds the product of a manifest; no other room knows one. Four things are opaque outside of a
+source's folder: what a chunk saw (text), the edge of a table, the identity in an origin, and a position in the source's
+log, an integer of which only the order counts. A key is the source's text of the key columns, in key order, as the
+change log has it.
 
 Every error is one of `tailrace.errors`: `Retry` where trying again may help, `TableStop` for what concerns one table,
 `SourceRefused` or another `Stop` for what a person must put right. No error of a driver library leaves the folder.
 """
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Event, Origin, TableSchema
 from tailrace.changelog.state import LogState
-from tailrace.contract.resources import TableOptions, Tables
-from tailrace.errors import TableStop
+from tailrace.contract.resources import Replicator, TableOptions, Tables
+from tailrace.errors import Retry, SourceRefused, TableStop
 from tailrace.sources.visibility import Visibility
 
 
@@ -136,10 +141,218 @@ class Sink(Protocol):
 class Distance:
     """The source's side of the lag."""
 
-    insert_position: int
+    end: int
     """Where the source writes its log now."""
+    behind_bytes: int | None
+    """Log between a position and the end; None: the source cannot measure it."""
     retained_bytes: int | None
     """Log that the source keeps for us; None: it does not say."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What a stream is connected to."""
+
+    sink: Sink
+    settle: Callable[[], int]
+    """Makes all that is finished durable, in a record if there is anything to say; the position up to which it is."""
+    nonce: str
+    """Random, of this process: a mark of an earlier one that the log brings back is not ours."""
+    scratch: Path
+    """Folder for what does not fit into memory."""
+    memory: int
+    """Bytes that a stream may hold before they become rows of the sink, or scratch files."""
+
+
+class ChangeStream(Protocol):
+    """The source's log behind the journal's position, read by capture's one thread: changes go to the sink, which makes
+    records of them where the stream says `cut`. A record ends where a transaction does.
+
+    The stream alone looks at the source's catalog: tables that come, go or change become events of the sink, each at a
+    place in the log where it is true of all rows before and after it."""
+
+    def start(self) -> None:
+        """Take the tables of the journal, look at the catalog, and connect behind the journal's position.
+        `PositionLost`: the source does not hold all that comes after it."""
+
+    def fileno(self) -> int:
+        """Readable when the source has sent something."""
+
+    def read(self, most_bytes: int, most_seconds: float) -> bool:
+        """Take what is there, at most so much. True: there is no more right now."""
+
+    @property
+    def position(self) -> int:
+        """Behind the last transaction that was taken whole."""
+
+    @property
+    def pending(self) -> bool:
+        """Transactions that were taken whole wait for a record."""
+
+    @property
+    def divided(self) -> bool:
+        """Rows of an open transaction are the sink's already: until its end no table may come, go or change."""
+
+    def cut(self) -> None:
+        """Give the sink all transactions that are whole, and have it make a record."""
+
+    def acknowledge(self, position: int) -> None:
+        """A durable record holds everything up to here: the source may forget its log."""
+
+    def keep_alive(self, listened: bool = True) -> None:
+        """A sign of life; called every few seconds at least. `Retry`: the source has been silent for too long; while we
+        have not `listened`, that is no fault of its own."""
+
+    def nudge(self) -> None:
+        """Make the source's log move, though nobody writes: an idle source may not send its end by itself."""
+
+    def look(self) -> float:
+        """Compare the catalog with the captured tables; not while `divided`. The seconds that the source took for it:
+        what costs more is done less often."""
+
+    def look_for(self, table_id: int) -> bool:
+        """Look, because a chunk of the table has columns that no version has. True: the catalog has been compared at a
+        place in the log behind the first such call; the call is then forgotten."""
+
+    def is_captured(self, table_id: int) -> bool: ...
+
+    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
+        """The newest schema version of a captured table that has exactly these columns; None: no version does."""
+
+    def seen_now(self) -> str:
+        """What a chunk that is read now would see, as `ChunkRead.snapshot` says it."""
+
+    def distance(self, position: int) -> Distance: ...
+
+    def close(self) -> None: ...
+
+
+class Interrupted(Retry):
+    """The process was told to end before its start was complete."""
+
+
+class Beaten(Exception):
+    """What `begin` was about to make was made by somebody else meanwhile, so it is not ours to drop."""
+
+    def __init__(self, refusal: SourceRefused) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+@dataclass(frozen=True)
+class Patience:
+    """With what takes long because the source must come to a quiet place."""
+
+    waits_for: Callable[[str | None], None]
+    """Hears what is waited for; None: nothing."""
+    stopping: threading.Event
+    """Set: `Interrupted`."""
+
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at before anything is made."""
+
+    name: str
+    level: Level
+    message: str
+    fix: str = ""
+    table: str | None = None
+    """Set when it concerns one table only: the others can go on."""
+
+
+@dataclass(frozen=True)
+class ColumnSupport:
+    """How well a column can be copied."""
+
+    table: str
+    column: str
+    source_type: str
+    support: Literal["YES", "PARTIAL", "NO"]
+    suggestion: str = ""
+
+
+@dataclass(frozen=True)
+class Examination:
+    findings: tuple[Finding, ...]
+    """In the order in which a reader should see to them."""
+    tables: tuple[tuple[str, str], ...]
+    """Schema and name of those that the patterns select."""
+    columns: tuple[ColumnSupport, ...]
+
+
+GIVEN = "it is named in the manifest"
+"""Why a thing stays that the user has named."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a removal came to, and what became of it."""
+
+    what: str
+    outcome: Literal["dropped", "kept", "absent"]
+    why: str = ""
+    """Of what is kept."""
+
+    def __str__(self) -> str:
+        words = {"dropped": "dropped", "kept": f"kept: {self.why}", "absent": "there is none"}
+        return f"{self.what}: {words[self.outcome]}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What may be dropped, as the change log says now."""
+
+    origin: Origin | None
+    """It names what was made; None: there is no change log, so only what has this Replicator's own uid in its name."""
+    kept: str | None
+    """Why all of it stays; None: it does not."""
+
+
+class Subscription(Protocol):
+    """What one change log has in its source so that the log can be read, on one SQL connection.
+
+    A first start calls prepare, begin, resume is not needed; every later one admit, resume; one that a resync asked for
+    admit, renew, resume. Then stream. Dying between any two is repaired by the next start."""
+
+    def admit(self, origin: Origin, position: int, renewing: bool) -> None:
+        """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
+        `PositionLost` unless it is in a state that still leads on from the position (`renewing`: that is given up)."""
+
+    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+        """The origin of a change log to be, `made` saying what `begin` will make. `SourceRefused`: the source is not
+        fit, or somebody else has what would be made. `noted`: a start of this change log was interrupted in `begin`;
+        what it left is removed."""
+
+    def begin(self, origin: Origin, patience: Patience) -> int:
+        """Make what the origin says; the position from which on the log is kept for us. `Beaten`."""
+
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], int]:
+        """Begin again with a log whose position is lost or given up: the new identity, and the position."""
+
+    def resume(self, origin: Origin, position: int) -> None:
+        """Before `stream`: `PositionLost` unless the source holds everything after the position. A predecessor of this
+        very change log that is still connected is ended; anybody else is refused."""
+
+    def stream(self, origin: Origin, wiring: Wiring) -> ChangeStream: ...
+
+    def examine(self, origin: Origin | None, renewing: bool) -> Examination:
+        """Everything that a start would look at, without changing anything. `origin`: as far as there is one."""
+
+    def check(self, origin: Origin, position: Callable[[], int], renewing: bool) -> None:
+        """What `admit` and `resume` would refuse, beside a capture that may be at work: `position` reads the journal's
+        newest, and is asked after the source."""
+
+    def check_free(self, noted: Origin | None) -> None:
+        """What `prepare` would refuse because somebody else has it."""
+
+    def remove(self, proof: Callable[[], Proof]) -> Iterator[Step]:
+        """Drop what is proven to be made by this change log in this very source; the log's reader first, for a log that
+        is read by nobody fills the source's disk. The proof is asked for again right before each thing is dropped:
+        whatever was waited for took seconds, in which another Replicator may have taken the log over."""
 
 
 class Session(Protocol):
@@ -181,6 +394,9 @@ class Source(Protocol):
     def place(self) -> str:
         """For messages."""
 
+    def text(self, position: int) -> str:
+        """A position as people who run this database write it."""
+
     def bound_to(self, origin: Origin) -> "Source":
         """The same, but only the very server that the change log belongs to is accepted, in the state in which the
         log knows it."""
@@ -188,6 +404,9 @@ class Source(Protocol):
     def session(self) -> AbstractContextManager[Session]: ...
 
     def reader(self) -> ChunkReader: ...
+
+    def subscription(self, replicator: Replicator, root: str) -> AbstractContextManager[Subscription]:
+        """Of the change log at `root` (for messages)."""
 
     def visibility(self, seen: str) -> Visibility:
         """What a chunk holds, by its `ChunkRead.snapshot`; `CorruptLog` where that is no such text."""

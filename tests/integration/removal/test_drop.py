@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from support.journals import Journal, table_schema
+from support.origins import origin as make_origin
 from support.pg_source import config_of
 from support.postgres import PostgresServer
+from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
 from tailrace.changelog.paths import DROPPED, RENEWAL, record_path
@@ -22,8 +24,9 @@ from tailrace.contract.resources import LogStorage
 from tailrace.removal import data as drop_data
 from tailrace.removal import drop as run_drop
 from tailrace.sources.postgresql import objects as slots
+from tailrace.sources.postgresql import removal
 from tailrace.sources.postgresql.connect import Connection, connect
-from tailrace.sources.postgresql.first_start import FirstStart
+from tailrace.sources.postgresql.names import DATABASE, SYSTEM
 from tailrace.storage.store import Storage
 
 UID, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
@@ -57,23 +60,18 @@ def storage_of(folder: Path) -> Storage:
     return Storage.open(LogStorage(location=f"file://{folder}"))
 
 
+def origin_here(admin: Connection, name: str = MADE, owner: str = OWNER, **change: Any) -> Origin:
+    """Of a change log that made slot and publication of this name in this source."""
+    server = slots.identify(admin)
+    origin = make_origin("log", owner, name, server.system_identifier)
+    return origin.model_copy(update={"identity": origin.identity | {DATABASE: "postgres"}, **change})
+
+
 def journal(folder: Path, admin: Connection, *events: Event, **origin: Any) -> None:
     """A change log that says what it made in this source."""
-    server = slots.identify(admin)
-    made: dict[str, Any] = {
-        "log_id": "log",
-        "system_identifier": server.system_identifier,
-        "timeline": server.timeline,
-        "database": "postgres",
-        "slot": MADE,
-        "publication": MADE,
-        "slot_created": True,
-        "publication_created": True,
-        "owner": OWNER,
-    }
     entries = Journal(Random(0))
     first = entries.origin()
-    records = [first.model_copy(update={"events": (Origin(**(made | origin)),)})]
+    records = [first.model_copy(update={"events": (origin_here(admin, **origin),)})]
     records += [entries.plain(events=(event,)) for event in events]
     for record in records:
         storage_of(folder).create(record_path(record.number), record.model_dump_json().encode())
@@ -110,16 +108,16 @@ def test_what_this_change_log_made_is_dropped_and_again_is_no_error(
 def test_a_namesake_that_was_refused_drops_nothing_of_the_healthy_one(
     postgres: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The healthy one is from before names told namesakes apart: both lead to `tailrace_web_shop`."""
     refused = manifest(tmp_path / "other", postgres, None, namespace="other")
     with connect(config_of(postgres)) as admin:
-        make(postgres, admin, "tailrace_web_shop")
-        journal(tmp_path / "log", admin, owner=None, slot="tailrace_web_shop", publication="tailrace_web_shop")
+        its_name = made_name("web-shop", f"file://{tmp_path}/other/log")
+        make(postgres, admin, its_name)
+        journal(tmp_path / "log", admin, name=its_name)
         assert drop(refused, "--data") == 0
-        assert there(admin) == ({"tailrace_web_shop"}, {"tailrace_web_shop"})
+        assert there(admin) == ({its_name}, {its_name})
     out = capsys.readouterr().out
-    assert "slot tailrace_web_shop: kept: there is no change log at" in out
-    assert "publication tailrace_web_shop: kept" in out
+    assert f"slot {its_name}: kept: there is no change log at" in out
+    assert f"publication {its_name}: kept" in out
 
 
 @pytest.mark.parametrize("uid", [OTHER, None])
@@ -173,7 +171,7 @@ def test_a_log_that_another_takes_over_while_its_slot_is_let_go_of_keeps_slot_an
         started = EpochStarted(owner=f"team/web-shop@{OTHER}")
         JournalWriter.claim(log, "other", lambda state: None, started=started)
 
-    monkeypatch.setattr(run_drop, "release_slot", taken_over)
+    monkeypatch.setattr(removal, "release_slot", taken_over)
     with connect(config_of(postgres)) as admin:
         make(postgres, admin, MADE)
         journal(tmp_path / "log", admin)
@@ -216,13 +214,13 @@ def test_naming_another_in_adopt_without_ever_having_started_drops_nothing_of_it
 def test_a_first_start_of_another_that_is_named_in_adopt_is_left_alone(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    note = FirstStart(slot="half_made", publication=None, log_id="l", owner=OWNER)
-    note.write(storage_of(tmp_path / "log"))
+    note = make_origin("l", OWNER, "half_made")
+    first_start.write(storage_of(tmp_path / "log"), note)
     with connect(config_of(postgres)) as admin:
         make(postgres, admin, "half_made")
         assert drop(manifest(tmp_path, postgres, OTHER, storage={"adopt": OWNER}), "--data") == 0
         assert there(admin)[0] == {"half_made"}
-    assert FirstStart.read(storage_of(tmp_path / "log")) == note
+    assert first_start.read(storage_of(tmp_path / "log")) == note
 
 
 @pytest.mark.parametrize("wait", ["0s", "30s"])
@@ -255,25 +253,13 @@ def test_a_storage_that_does_not_answer_proves_no_name(
     assert ("belongs to" in said.out) == (wait == "30s")
 
 
-def test_a_journal_from_before_logs_had_owners_is_dropped_by_its_rightful_user_only(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
-    old = {"owner": None, "publication_created": None, "slot": "tailrace_web_shop", "publication": "tailrace_web_shop"}
-    with connect(config_of(postgres)) as admin:
-        make(postgres, admin, "tailrace_web_shop")
-        journal(tmp_path / "log", admin, **old)
-        assert drop(manifest(tmp_path, postgres, name="other")) == 0
-        assert there(admin)[0] == {"tailrace_web_shop"}
-        assert drop(manifest(tmp_path, postgres)) == 0
-        assert there(admin) == (set(), set())
-
-
 def test_a_slot_made_in_another_source_is_not_looked_for_by_its_name_in_this_one(
     postgres: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with connect(config_of(postgres)) as admin:
         make(postgres, admin, MADE)
-        journal(tmp_path / "log", admin, system_identifier="7")
+        elsewhere = origin_here(admin).identity | {SYSTEM: "7"}
+        journal(tmp_path / "log", admin, identity=elsewhere)
         assert drop(manifest(tmp_path, postgres)) == 0
         assert there(admin) == ({MADE}, {MADE})
     assert f"slot {MADE}: kept: it was made in system 7" in capsys.readouterr().out
@@ -283,7 +269,7 @@ def test_a_slot_and_a_publication_that_were_given_are_kept(postgres: PostgresSer
     path = manifest(tmp_path, postgres, source={"postgresql": {"slot": "given", "publication": "given"}})
     with connect(config_of(postgres)) as admin:
         make(postgres, admin, "given")
-        journal(tmp_path / "log", admin, slot="given", publication="given", slot_created=False)
+        journal(tmp_path / "log", admin, name="given", made=())
         assert drop(path) == 0
         assert there(admin) == ({"given"}, {"given"})
 
@@ -293,15 +279,11 @@ def test_a_first_start_that_died_before_record_0_is_cleaned_up_by_its_owner_only
     postgres: PostgresServer, tmp_path: Path, owner: str
 ) -> None:
     with connect(config_of(postgres)) as admin:
-        server = slots.identify(admin)
         make(postgres, admin, "half_made")
-        FirstStart(
-            slot="half_made", publication="half_made", log_id="l", owner=owner,
-            system_identifier=server.system_identifier, database="postgres",
-        ).write(storage_of(tmp_path / "log"))  # fmt: skip
+        first_start.write(storage_of(tmp_path / "log"), origin_here(admin, "half_made", owner))
         assert drop(manifest(tmp_path, postgres)) == 0
         assert there(admin)[0] == (set() if owner == OWNER else {"half_made"})
-    assert (FirstStart.read(storage_of(tmp_path / "log")) is None) == (owner == OWNER)
+    assert (first_start.read(storage_of(tmp_path / "log")) is None) == (owner == OWNER)
 
 
 def test_without_a_change_log_only_what_bears_this_objects_uid_goes(
@@ -325,7 +307,7 @@ def test_a_storage_that_cannot_be_read_keeps_everything_that_it_alone_could_prov
     path = manifest(tmp_path, postgres)
     with connect(config_of(postgres)) as admin:
         make(postgres, admin, "tailrace_web_shop", MADE)
-        journal(tmp_path / "log", admin, slot="tailrace_web_shop", publication="tailrace_web_shop")
+        journal(tmp_path / "log", admin, name="tailrace_web_shop")
         storage_of(tmp_path / "log").put(record_path(0), b"not json")
         assert drop(path, "--data") == 1
         assert there(admin) == ({"tailrace_web_shop", MADE}, {"tailrace_web_shop", MADE})

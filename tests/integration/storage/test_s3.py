@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.origins import origin
 from support.s3 import S3Server
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Heartbeat, Origin
+from tailrace.changelog.records import Heartbeat
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Credentials
 from tailrace.contract.resources import Storage as StorageConfig
@@ -21,9 +22,7 @@ from tailrace.storage.access import StorageRefused
 from tailrace.storage.files import RemoteInput
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 
 
 def config(s3: S3Server, folder: Path, secret: str | None = None, bucket: str | None = None) -> StorageConfig:

@@ -1,32 +1,6 @@
 """Capture's loop, where its parts meet."""
 
-from types import SimpleNamespace
-from typing import cast
-
-from tailrace.capture.loop import LOOKS_SHARE, Capture, Timing
-
-
-def test_the_catalog_is_not_looked_at_while_a_transaction_is_divided() -> None:
-    """A look may add, stop or remove a table in a record before rows of it that are in segments already: the record
-    with these rows would then be refused, at each start again."""
-    polls: list[bool] = []
-
-    def poll(always_mark: bool) -> int:
-        polls.append(always_mark)
-        return 4
-
-    assembler = SimpleNamespace(divided=True)
-    loop = cast(
-        Capture,
-        SimpleNamespace(_assembler=assembler, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0)),
-    )
-    assert not Capture.look_at_catalog(loop, 7)
-    assert polls == []
-    assembler.divided = False
-    assert not Capture.look_at_catalog(loop, 7)
-    assert polls == [True]
-    loop._poll.acted_on = 4
-    assert Capture.look_at_catalog(loop, 7)
+from tailrace.capture.loop import LOOKS_SHARE, Timing
 
 
 def test_looks_that_take_long_become_rarer_and_never_stop() -> None:

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from support.origins import origin
 from tailrace.capture import retention_job
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
 from tailrace.capture.retention_job import Cleaner, Retention
-from tailrace.changelog.records import Origin, Transactions
+from tailrace.changelog.records import Transactions
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.resources import Storage as StorageConfig
@@ -21,9 +22,7 @@ from tailrace.errors import OutcomeUnknown, Retry
 from tailrace.storage.access import StorageRefused
 from tailrace.storage.store import Storage
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 
 
 def retention_of(journal: JournalWriter) -> Retention:

@@ -8,20 +8,25 @@ from typing import Any, cast
 
 import pytest
 
+from support.origins import origin as make_origin
 from tailrace.capture import startup
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import DROPPED, FIRST_START
-from tailrace.changelog.records import EpochStarted, Heartbeat, Origin
+from tailrace.changelog.records import EpochStarted, Heartbeat
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import PostgreSql
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.api import Interrupted, Patience
 from tailrace.sources.postgresql import objects as slots
-from tailrace.sources.postgresql import publication
+from tailrace.sources.postgresql import publication, subscription
 from tailrace.sources.postgresql.connect import Connection, PgConfig
+from tailrace.sources.postgresql.log import start as making
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import NEEDED, Publication
+from tailrace.sources.postgresql.source import PostgresSource
+from tailrace.sources.postgresql.subscription import PgSubscription
 from tailrace.storage.store import Storage
 
 IDS = startup.Ids(log_id="l", nonce="new")
@@ -62,8 +67,9 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setattr(slots, "ensure_publication", source.note("publication"))
     monkeypatch.setattr(slots, "unpublishable", lambda *_: {})
     monkeypatch.setattr(publication, "look", lambda *_: source.publication)
-    monkeypatch.setattr(startup, "_fit_tables", lambda *_, **__: ())
-    monkeypatch.setattr(startup, "release_slot", source.note("released"))
+    monkeypatch.setattr(making, "fit_tables", lambda *_, **__: [])
+    monkeypatch.setattr(making, "release_slot", source.note("released"))
+    monkeypatch.setattr(subscription, "release_slot", source.note("released"))
     return source
 
 
@@ -83,24 +89,21 @@ def place(folder: Path, uid: str | None = None, **storage: str) -> startup.Place
     replicator = Replicator.model_validate(document)
     config = PgConfig("h", 5432, "d", "u")
     log = Storage.open(replicator.spec.storage)
-    return startup.Place(replicator, config, log, cast(Connection, None), Names.of(replicator))
+    return at_place(replicator, PostgresSource(config), log)
+
+
+def at_place(replicator: Replicator, source: PostgresSource, log: Storage) -> startup.Place:
+    subscription = PgSubscription(source.config, cast(Connection, None), replicator, log.root)
+    return startup.Place(replicator, source, subscription, log)
 
 
 def start(at: startup.Place) -> JournalWriter:
-    return startup.start(at, IDS, lambda _: None, threading.Event())
+    return startup.start(at, IDS, Patience(lambda _: None, threading.Event()))
 
 
 def running(at: startup.Place) -> JournalWriter:
     """The writer that is at work when the new one starts."""
-    origin = Origin(
-        log_id="l",
-        system_identifier="77",
-        timeline=1,
-        database="d",
-        slot="tailrace_shop",
-        publication="tailrace_shop",
-        slot_created=True,
-    )
+    origin = make_origin(name="tailrace_shop", system="77")
     return JournalWriter.create(at.storage, origin, 5, "old")
 
 
@@ -165,7 +168,7 @@ def test_a_slot_of_our_name_that_this_place_did_not_make_is_kept(source: Source,
     """A namesake's, or ours whose change log is elsewhere: to drop it would lose that log's position."""
     with pytest.raises(SourceRefused, match=r"tailrace_shop_.*holds no change log") as caught:
         start(place(tmp_path))
-    assert f"pg_drop_replication_slot('{place(tmp_path).names.slot}')" in caught.value.fix
+    assert f"pg_drop_replication_slot('{Names.of(place(tmp_path).replicator).slot}')" in caught.value.fix
     assert source.done == []
 
 
@@ -210,13 +213,13 @@ def at_once_broken(*_: object) -> int:
 
 
 def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(source: Source, tmp_path: Path) -> None:
-    def unfit(_: startup.Place) -> None:
+    def unfit(*_: object) -> None:
         raise SourceRefused("wal_level is replica")
 
     source.slot = None
     at = place(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(startup, "_fit_tables", unfit)
+        patch.setattr(making, "fit_tables", unfit)
         with pytest.raises(SourceRefused, match="wal_level"):
             start(at)
     source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
@@ -228,7 +231,8 @@ def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(source: S
     at = place(tmp_path)
     spec = at.replicator.spec
     given = spec.model_copy(update={"source": spec.source.model_copy(update={"postgresql": PostgreSql(slot="given")})})
-    at = replace(at, replicator=at.replicator.model_copy(update={"spec": given}))
+    assert isinstance(at.source, PostgresSource)
+    at = at_place(at.replicator.model_copy(update={"spec": given}), at.source, at.storage)
     source.publication = Publication("p", "1 1", False, True, NEEDED, {}, {})
     with pytest.raises(SourceRefused, match=r"publication 'tailrace_shop_.*' exists"):
         start(at)
@@ -292,18 +296,6 @@ def test_a_log_that_its_owner_left_behind_goes_to_the_next_who_starts(source: So
         start(place(tmp_path, uid="u1"))
 
 
-def test_a_journal_from_before_logs_had_owners_goes_on_with_its_slot_and_gets_one(
-    source: Source, tmp_path: Path
-) -> None:
-    at = place(tmp_path, uid="u1")
-    running(at)
-    journal = start(at)
-    assert at.of_log(journal.state.origin).names.slot == "tailrace_shop"
-    assert owned(at) == "team/shop@u1"
-    with pytest.raises(SourceRefused, match="belongs to Replicator"):
-        start(place(tmp_path, uid="u2"))
-
-
 def test_a_first_start_of_another_owner_at_the_same_place_is_left_alone(source: Source, tmp_path: Path) -> None:
     source.slot = None
     with pytest.MonkeyPatch.context() as patch:
@@ -328,7 +320,7 @@ def test_who_is_told_to_end_does_not_wait_for_the_slot(
     source.slot, free, stopping = None, threading.Event(), threading.Event()
     monkeypatch.setattr(slots, "create_slot", lambda *_: free.wait(30) and 5)
     stopping.set()
-    with pytest.raises(startup.Interrupted):
-        startup.start(place(tmp_path), IDS, lambda _: None, stopping)
+    with pytest.raises(Interrupted):
+        startup.start(place(tmp_path), IDS, Patience(lambda _: None, stopping))
     assert place(tmp_path).storage.exists(FIRST_START), "a slot that was done at that moment is known as ours"
     free.set()

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.origins import origin
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Column, Heartbeat, Origin, TableAdded, TableSchema, Transactions
+from tailrace.changelog.records import Column, Heartbeat, TableAdded, TableSchema, Transactions
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
@@ -19,9 +20,7 @@ from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import CorruptLog, Fenced, OutcomeUnknown, Retry, SourceRefused
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 TABLE = TableSchema(
     table_id=1,
     schema_name="public",

@@ -6,13 +6,13 @@ from random import Random
 import pytest
 
 from support.journals import Journal
+from support.origins import origin
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
 from tailrace.changelog.paths import PARTS, part_path, record_path, segment_path
 from tailrace.changelog.records import (
     Column,
-    Origin,
     Segment,
     SegmentsRemoved,
     TableAdded,
@@ -27,9 +27,7 @@ from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import CorruptLog
 from tailrace.storage.store import Storage
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 COLUMN = Column(name="id", id=1, source_type="bigint", type="int64", key=0)
 
 

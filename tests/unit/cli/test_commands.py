@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from support.origins import origin as make_origin
 from support.resources import replicator, request
 from tailrace.capture.renewal import Renewal
-from tailrace.changelog.records import EpochStarted, Origin
+from tailrace.changelog.records import EpochStarted
 from tailrace.changelog.writer import JournalWriter
 from tailrace.cli import main as cli
 from tailrace.cli.client import DriverClient
@@ -172,10 +173,7 @@ def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
 
 def change_log(folder: Path, owner: str) -> JournalWriter:
     """One that this owner made."""
-    origin = Origin(
-        log_id="l", system_identifier="7", timeline=1, database="d", slot="tailrace_shop_1", publication="p",
-        slot_created=True, owner=owner,
-    )  # fmt: skip
+    origin = make_origin(owner=owner, name="tailrace_shop_1", system="7")  # fmt: skip
     return JournalWriter.create(Storage.open(StorageConfig(location=(folder / "log").as_uri())), origin, 5, "n")
 
 
@@ -227,7 +225,9 @@ def test_a_resync_of_everything_is_noted_in_its_own_change_log_and_says_what_bec
     change_log(tmp_path, owner)
     assert resync_all(tmp_path, **metadata) == 0
     text = capsys.readouterr().out
-    assert "drops the slot tailrace_shop_1, even a healthy one" in text and noted(tmp_path)
+    assert "replaces what Tailrace reads the log with (replication slot tailrace_shop_1, publication" in text and noted(
+        tmp_path
+    )
 
 
 def test_a_resync_of_everything_is_noted_in_a_log_that_its_owner_released(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
 from tailrace.errors import Retry
 from tailrace.removal import drop
-from tailrace.removal.drop import Step
+from tailrace.sources.api import Step
 
 SLOT = Step("replication slot s", "dropped")
 

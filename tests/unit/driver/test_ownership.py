@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from support.origins import origin
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Origin
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
@@ -14,9 +14,7 @@ from tailrace.driver.ownership import PATIENCE, Ownership
 from tailrace.errors import Fenced, Retry
 from tailrace.storage.store import Storage
 
-ORIGIN = Origin(
-    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin("log")
 
 
 @pytest.fixture

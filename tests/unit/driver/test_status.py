@@ -25,7 +25,7 @@ from tailrace.errors import RESYNC, error_line
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range
 
-ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, source_position=0x16B374D900, lag_seconds=0.5)
+ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, behind_bytes=0xB8, lag_seconds=0.5)
 
 
 def table(table_id: int, *records: int, **more: object) -> TableLog:
@@ -52,7 +52,14 @@ def table(table_id: int, *records: int, **more: object) -> TableLog:
 
 
 def moment(log: LogState, **more: object) -> Moment:
-    values: dict[str, object] = {"name": "shop", "now": 100.0, "started_at": 1.0, "log": log, "capture": ANSWER}
+    values: dict[str, object] = {
+        "name": "shop",
+        "now": 100.0,
+        "started_at": 1.0,
+        "log": log,
+        "capture": ANSWER,
+        "position_text": hex,
+    }
     return Moment(**(values | more))  # type: ignore[arg-type]
 
 
@@ -70,7 +77,7 @@ def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> 
         ("s.t8", "REPLICATING", 0.0),
     ]
     assert (status.apply.lag_seconds, status.apply.record) == (10.0, 5)
-    assert (status.capture.position, status.capture.lag_bytes) == ("16/B374D848", 0xB8)
+    assert (status.capture.position, status.capture.lag_bytes) == ("0x16b374d848", 0xB8)
 
 
 def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support.journals import table_schema
+from support.origins import origin
 from support.resources import replicator
 from tailrace.changelog.paths import DROPPED
-from tailrace.changelog.records import Origin
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.removal import data
@@ -18,16 +18,7 @@ from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.state import STATE
 from tailrace.targets.lake.removal import LakeRemoval
 
-ORIGIN = Origin(
-    log_id="log",
-    system_identifier="1",
-    timeline=1,
-    database="d",
-    slot="s",
-    publication="p",
-    slot_created=True,
-    owner="shop",
-)
+ORIGIN = origin("log")
 NAMES = ("orders", "items")
 
 
@@ -54,7 +45,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Known:
     document["spec"]["storage"] = {"location": f"file://{tmp_path}/log"}
     tables = {i: _table(i, name) for i, name in enumerate(NAMES, 1)}
     log = LogState(number=0, origin=ORIGIN, owner="shop", tables=tables)
-    return Known(Replicator.model_validate(document), f"file://{tmp_path}/log", "1", "d", log)
+    return Known(Replicator.model_validate(document), f"file://{tmp_path}/log", log)
 
 
 def test_a_table_that_a_user_keeps_under_another_name_in_the_catalog_is_kept_with_its_files(

@@ -4,32 +4,37 @@ Capture's start asks before it takes anything over, `tailrace doctor` asks the s
 """
 
 from tailrace.changelog.records import Origin
-from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import SourceRefused
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection
-from tailrace.sources.postgresql.first_start import FirstStart
 from tailrace.sources.postgresql.log.replication import lost, lsn_text
-from tailrace.sources.postgresql.names import Names
+from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTEM, TIMELINE, Names, slot_text
 
 
-def check_source(replicator: Replicator, state: LogState, connection: Connection, renewing: bool = False) -> None:
-    """Origin and position. `renewing`: the position is given up anyway."""
-    # The source is asked after the journal was read: a writer still at work takes both forward.
-    server = slots.identify(connection)
-    origin = check_origin(Names.of_log(replicator, state.origin), state.origin, server)
-    if not renewing:
-        check_position(origin, server, state.position)
+def identity(server: slots.Server, names: Names) -> dict[str, str]:
+    """For an origin."""
+    return {
+        SYSTEM: server.system_identifier,
+        TIMELINE: str(server.timeline),
+        DATABASE: server.database,
+        SLOT: names.slot,
+        PUBLICATION: names.publication,
+    }
 
 
-def check_free(replicator: Replicator, root: str, names: Names, left: FirstStart | None, db: Connection) -> None:
+def bound(origin: Origin) -> tuple[str, int]:
+    """The system and the timeline that connections of this change log insist on."""
+    return origin.identity[SYSTEM], int(origin.identity[TIMELINE])
+
+
+def check_free(replicator: Replicator, root: str, names: Names, left: Origin | None, db: Connection) -> None:
     """Before a first start: of our names nothing may exist that an interrupted start of this very change log did not
     leave. Any other slot is kept: a namesake's, or our own whose change log is not where the manifest says."""
     if names.slot_is_ours:
-        made = left is not None and left.made_slot(names.slot, ownership.owner(replicator))
+        made = left is not None and left.owner == ownership.owner(replicator) and slot_text(names.slot) in left.made
         if not made and slots.find_slot(db, names.slot) is not None:
             raise of_somebody_else(names.slot, root)
     # With a slot given, ours by name may be a namesake's publication, whose tables we would take out.
@@ -50,29 +55,22 @@ def of_somebody_else(slot: str, root: str) -> SourceRefused:
     )
 
 
-def check_origin(names: Names, origin: Origin | None, server: slots.Server) -> Origin:
-    if origin is None:
-        raise PositionLost(
-            "the change log has no origin",
-            "Point storage.location to the change log of this Replicator: its record 0 holds the origin.",
-        )
-    wanted = (origin.system_identifier, origin.database, origin.slot, origin.publication)
-    found = (server.system_identifier, server.database, names.slot, names.publication)
-    what = ("system identifier", "database", "slot", "publication")
-    for name, a, b in zip(what, wanted, found, strict=True):
-        if a != b:
+def check_origin(names: Names, origin: Origin, server: slots.Server) -> None:
+    found = {**identity(server, names), TIMELINE: origin.identity[TIMELINE]}
+    for name, wanted in origin.identity.items():
+        if wanted != found[name]:
             raise SourceRefused(
-                f"the change log belongs to {name} {a!r}, the manifest names {b!r}",
+                f"the change log belongs to {name} {wanted!r}, the manifest names {found[name]!r}",
                 "A new source needs a new change log: set storage.location to an empty folder.",
             )
-    return origin
 
 
 def check_position(origin: Origin, server: slots.Server, position: int) -> None:
-    if server.timeline != origin.timeline:
+    timeline = origin.identity[TIMELINE]
+    if str(server.timeline) != timeline:
         raise lost(
-            f"the source is on timeline {server.timeline}, the change log was created on {origin.timeline}: after"
-            " a failover or a restore, nothing proves that the source still has the captured changes"
+            f"the source is on timeline {server.timeline}, the change log was created on {timeline}: after a"
+            " failover or a restore, nothing proves that the source still has the captured changes"
         )
     if server.insert_position < position:
         raise lost(

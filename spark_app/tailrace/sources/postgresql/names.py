@@ -1,7 +1,7 @@
-"""What a Replicator's objects in the source are called, and whose they are: made by this change log, or given.
+"""What a change log's objects in the source are called: slot and publication, made by Tailrace or given.
 
-`startup` resolves them, from the manifest for a new change log and from the journal's origin for one that exists;
-`tailrace doctor` and `tailrace drop` use the same.
+From the manifest for a new change log, from the journal's origin for one that exists. The origin's identity holds what
+makes a source the same: system, timeline, database, slot and publication.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,18 @@ from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator
+
+SYSTEM, TIMELINE, DATABASE, SLOT, PUBLICATION = "system identifier", "timeline", "database", "slot", "publication"
+"""Keys of an origin's identity."""
+
+
+def slot_text(name: str) -> str:
+    """In an origin's `made`."""
+    return f"replication slot {name}"
+
+
+def publication_text(name: str) -> str:
+    return f"publication {name}"
 
 
 @dataclass(frozen=True)
@@ -21,23 +33,27 @@ class Names:
     slot_is_ours: bool
     publication_is_ours: bool
     log_id: str = ""
-    former: bool = False
-    """The slot has its name from before names told namesakes apart."""
 
     @property
-    def made(self) -> tuple[str, str]:
+    def both(self) -> tuple[str, str]:
         """Slot and publication."""
         return self.slot, self.publication
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """What Tailrace makes, for an origin."""
+        slot = (slot_text(self.slot),) if self.slot_is_ours else ()
+        return (*slot, publication_text(self.publication)) if self.publication_is_ours else slot
 
     @staticmethod
     def of(replicator: Replicator, log_id: str = "") -> "Names":
         """For a change log that is still to be made."""
-        source, made = replicator.spec.source, ownership.made_by(replicator)
+        source, made = replicator.spec.source.postgresql, ownership.made_by(replicator)
         return Names(
-            slot=source.postgresql.slot or made,
-            publication=source.postgresql.publication or made,
-            slot_is_ours=source.postgresql.slot is None,
-            publication_is_ours=source.postgresql.publication is None,
+            slot=source.slot or made,
+            publication=source.publication or made,
+            slot_is_ours=source.slot is None,
+            publication_is_ours=source.publication is None,
             log_id=log_id,
         )
 
@@ -46,17 +62,14 @@ class Names:
         """For a change log that exists: what its origin says it made keeps the name that it has there."""
         if origin is None:
             return Names.of(replicator)
-        source, made = replicator.spec.source, ownership.made_by(replicator)
-        former = ownership.former_name(replicator.metadata.name)
-        # Before logs had owners the name alone said whose a slot is.
-        known = origin.owner is not None or origin.slot == former
+        source, made = replicator.spec.source.postgresql, ownership.made_by(replicator)
+        slot, publication = origin.identity[SLOT], origin.identity[PUBLICATION]
         return Names(
-            slot=source.postgresql.slot or (origin.slot if origin.slot_created and known else made),
-            publication=source.postgresql.publication or (origin.publication if made_publication(origin) else made),
-            slot_is_ours=source.postgresql.slot is None,
-            publication_is_ours=source.postgresql.publication is None,
+            slot=source.slot or (slot if slot_text(slot) in origin.made else made),
+            publication=source.publication or (publication if publication_text(publication) in origin.made else made),
+            slot_is_ours=source.slot is None,
+            publication_is_ours=source.publication is None,
             log_id=origin.log_id,
-            former=source.postgresql.slot is None and origin.slot == former,
         )
 
     @property
@@ -72,12 +85,5 @@ class Names:
 
     @property
     def applications(self) -> tuple[str, ...]:
-        """A slot held under one of these names is held by our own predecessor. Before names told namesakes apart they
-        held the slot's; nobody else reads a slot that this log made."""
-        before = (f"tailrace capture {self.slot}", f"tailrace slot {self.slot}") if self.former else ()
-        return (self.application, self.maker, *(name[:MAX_IDENTIFIER] for name in before))
-
-
-def made_publication(origin: Origin) -> bool:
-    """Whether the change log made its publication. Before this was recorded only the manifest said so."""
-    return origin.publication_created is not False
+        """A slot held under one of these names is held by our own predecessor."""
+        return (self.application, self.maker)

@@ -73,7 +73,7 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
 
 
 class SlotExists(Exception):
-    """Somebody made a slot of this name since we looked; `startup` says what that means."""
+    """Somebody made a slot of this name since we looked; `log.start` says what that means."""
 
 
 def create_slot(config: PgConfig, name: str) -> int:
@@ -270,7 +270,7 @@ def emit(connection: Connection, content: str, transactional: bool) -> None:
         )
 
 
-def distance(connection: Connection, slot: str) -> Distance:
+def distance(connection: Connection, slot: str, position: int) -> Distance:
     with source_errors("asking for the source's position"):
         row = connection.execute(
             "SELECT pg_catalog.pg_current_wal_insert_lsn()::text,"
@@ -279,7 +279,8 @@ def distance(connection: Connection, slot: str) -> Distance:
             (slot,),
         ).fetchone()
     assert row is not None
-    return Distance(lsn_value(row[0]), row[1])
+    end = lsn_value(row[0])
+    return Distance(end, max(end - position, 0), row[1])
 
 
 def type_name(connection: Connection, oid: int, modifier: int) -> str:

@@ -5,18 +5,16 @@ names what is missing and the statement that fixes it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from psycopg import sql
 
 from tailrace.errors import SourceRefused
+from tailrace.sources.api import ColumnSupport, Finding, Level
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 from tailrace.sources.postgresql.publication import grant
 
-Level = Literal["ok", "warn", "fail"]
 OLDEST, NEWEST = 14, 18
 SMALL_KEEP = 1024
 """Megabytes: less kept log than this is written in minutes by a busy server."""
@@ -24,27 +22,6 @@ SLOT_LOG = "slot_log"
 """Of the finding that a renewal of the stream puts right by itself, if the slot is Tailrace's own."""
 RESYNC = "Run `tailrace resync -f <manifest> --all`, then start: every table is read again."
 NEEDED = frozenset({"insert", "update", "delete", "truncate"})
-
-
-@dataclass(frozen=True)
-class Finding:
-    name: str
-    level: Level
-    message: str
-    fix: str = ""
-    table: str | None = None
-    """Set when it concerns one table only: the others can go on."""
-
-
-@dataclass(frozen=True)
-class ColumnSupport:
-    """How well a column can be copied."""
-
-    table: str
-    column: str
-    source_type: str
-    support: Literal["YES", "PARTIAL", "NO"]
-    suggestion: str = ""
 
 
 def check(facts: Facts) -> tuple[Finding, ...]:

@@ -9,12 +9,14 @@ from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Origin
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
-from tailrace.contract.resources import TableOptions, Tables
+from tailrace.contract.resources import Replicator, TableOptions, Tables
 from tailrace.errors import met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
-from tailrace.sources.postgresql import catalog, chunks, objects, preflight
+from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.log.replication import lsn_text
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.subscription import PgSubscription
 from tailrace.sources.postgresql.visibility import Snapshot, parse_snapshot
 
 
@@ -30,8 +32,11 @@ class PostgresSource:
     def place(self) -> str:
         return self.config.place
 
+    def text(self, position: int) -> str:
+        return lsn_text(position)
+
     def bound_to(self, origin: Origin) -> "PostgresSource":
-        return PostgresSource(self.config.bound_to(origin.system_identifier, origin.timeline))
+        return PostgresSource(self.config.bound_to(*admission.bound(origin)))
 
     @contextmanager
     def session(self) -> Iterator["PostgresSession"]:
@@ -40,6 +45,11 @@ class PostgresSource:
 
     def reader(self) -> "PostgresReader":
         return PostgresReader(self.config)
+
+    @contextmanager
+    def subscription(self, replicator: Replicator, root: str) -> Iterator[PgSubscription]:
+        with connect(self.config) as connection:
+            yield PgSubscription(self.config, connection, replicator, root)
 
     def visibility(self, seen: str) -> Snapshot:
         return parse_snapshot(seen)

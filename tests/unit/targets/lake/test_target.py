@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from support.journals import table_schema
+from support.origins import origin
 from support.resources import replicator
 from tailrace.batch.applied import AppliedState, Generation
-from tailrace.changelog.records import Origin
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.contract.resources import Storage as StorageConfig
@@ -17,9 +17,7 @@ from tailrace.storage.store import Storage
 from tailrace.targets.lake.model import belongs
 from tailrace.targets.lake.target import location, require_no_former_place
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 
 
 def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path: Path) -> None:
@@ -36,7 +34,7 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
         path.touch()
     storage = Storage.open(StorageConfig.model_validate(place))
     log = LogState(number=0, origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
-    known = Known(Replicator.model_validate(document), storage.root, "1", "d", log)
+    known = Known(Replicator.model_validate(document), storage.root, log)
     assert [line[1] for line in drop_data.drop(known, storage, tmp_path)] == ["dropped"]
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
 

@@ -1,6 +1,6 @@
 """Looks at the catalog every few seconds: new tables, gone tables, changes that the stream does not tell.
 
-Called by capture's loop. A new table is added at once: publication, then the edge X, then its record, all before
+Called by the stream. A new table is added at once: publication, then the edge X, then its record, all before
 another message is read. Every other difference is tied to a place among the commits: the poll writes a marker (a
 transactional logical message) and acts when the stream brings it back, behind everything that was committed before the
 poll looked.
@@ -8,9 +8,8 @@ poll looked.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tailrace.changelog.records import (
     WRITTEN,
@@ -25,7 +24,7 @@ from tailrace.changelog.records import (
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
-from tailrace.sources.api import Sink
+from tailrace.sources.api import Wiring
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.connect import Connection
@@ -63,28 +62,22 @@ def _waits(table: PgTable, holder: str) -> PgTable:
     return replace(table, stop=stop)
 
 
-class Place(Protocol):
-    """Where capture works."""
+@dataclass(frozen=True)
+class Place:
+    """Where it looks."""
 
-    @property
-    def replicator(self) -> Replicator: ...
-
-    @property
-    def connection(self) -> Connection: ...
-
-    @property
-    def names(self) -> Names: ...
+    replicator: Replicator
+    connection: Connection
+    names: Names
 
 
 class CatalogPoll:
-    """`settle` makes all finished transactions durable (a record each time there is something to say)."""
-
-    def __init__(self, place: Place, tables: Tables, sink: Sink, nonce: str, settle: Callable[[], int]) -> None:
+    def __init__(self, place: Place, tables: Tables, wiring: Wiring) -> None:
         self._place = place
         self._tables = tables
-        self._sink = sink
-        self._nonce = nonce
-        self._settle = settle
+        self._sink = wiring.sink
+        self._nonce = wiring.nonce
+        self._settle = wiring.settle
         self._tokens = 0
         self._looks: dict[str, Look] = {}
         self._trees = Trees()

@@ -9,13 +9,12 @@ from typing import Any, cast
 import pytest
 
 from support.catalog import catalog_table
+from support.origins import origin
 from support.pgoutput_messages import insert, relation
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.startup import Place
 from tailrace.changelog.records import (
     Applied,
     Column,
-    Origin,
     Parts,
     SnapshotEnded,
     SnapshotPlanned,
@@ -29,21 +28,20 @@ from tailrace.changelog.records import (
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
+from tailrace.sources.api import Wiring
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.fingerprint import KINDS, Look
 from tailrace.sources.postgresql.log import catalog_poll as polling
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import Block
-from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll
+from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, Place
 from tailrace.sources.postgresql.log.decode import Decoder, Decoding, Evolved
 from tailrace.sources.postgresql.log.tables import Tables
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import NEEDED, Member, Publication
 from tailrace.storage.store import Storage
 
-ORIGIN = Origin(
-    log_id="l", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin()
 
 
 def schema(table_id: int, name: str) -> TableSchema:
@@ -95,7 +93,8 @@ class World:
         self.described: set[int] = set()
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
         self.decoding = Decoding(Decoder(self.tables), self.recorder)
-        self.poll = CatalogPoll(self._place, self.tables, self.recorder, "n", self.settle)
+        wiring = Wiring(self.recorder, self.settle, "n", Path(), 1)
+        self.poll = CatalogPoll(self._place, self.tables, wiring)
 
     def look(self) -> Look:
         """Each time a table is put into the publication, its membership is another one."""
@@ -356,7 +355,7 @@ def test_a_new_table_that_is_locked_is_taken_in_when_it_can_be_published(world: 
 def test_a_stream_that_begins_anew_has_its_request_wait_for_tables_that_are_locked(world: World) -> None:
     world.catalog.append(table(3, "new"))
     world.published, world.locked = set(), {2, 3}
-    world.journal.append(5, events=(SourceRenewed(id="all", timeline=1, request="again"),))
+    world.journal.append(5, events=(SourceRenewed(id="all", identity={}, request="again"),))
     world.start()
     world.poll.poll()
     asked = world.journal.state.snapshots["all"]

@@ -1,0 +1,155 @@
+"""PostgreSQL's log as a `ChangeStream`: the log connection, the assembler, the decoder and the catalog poll, wired up.
+
+    LogConnection ─> Assembler ─> Decoding ─> Sink
+                         │ markers                ^
+                         └──> CatalogPoll ────────┘
+
+Made by `sources.postgresql.subscription` for capture's loop, whose thread does all of it.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from tailrace.contract.resources import Replicator, TableOptions
+from tailrace.sources.api import Distance, Wiring
+from tailrace.sources.postgresql import objects as slots
+from tailrace.sources.postgresql.admission import check_slot
+from tailrace.sources.postgresql.catalog import table_by_oid
+from tailrace.sources.postgresql.connect import Connection, PgConfig
+from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, Place
+from tailrace.sources.postgresql.log.decode import Decoder, Decoding
+from tailrace.sources.postgresql.log.pgoutput import extend_xid
+from tailrace.sources.postgresql.log.replication import LogConnection
+from tailrace.sources.postgresql.log.spill import Spill
+from tailrace.sources.postgresql.log.tables import Tables
+from tailrace.sources.postgresql.log.transactions import Assembler
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.names import Names
+
+log = logging.getLogger(__name__)
+
+
+class PgStream:
+    def __init__(
+        self, config: PgConfig, connection: Connection, replicator: Replicator, names: Names, wiring: Wiring
+    ) -> None:
+        """`config`: of the log connection; `connection`: for everything that is asked in SQL."""
+        self._config = config
+        self._connection = connection
+        self._names = names
+        self._sink = wiring.sink
+        self._next_xid = slots.next_xid(connection)
+        self._tables = _tables(connection, replicator.spec.options)
+        for table in wiring.sink.state.tables.values():
+            if not table.removed:
+                self._tables.add(table.schema, table.stopped is not None, table.fingerprint, table.seen_through)
+                self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
+        decoding = Decoding(Decoder(self._tables), wiring.sink)
+        self._assembler = Assembler(decoding, Spill(wiring.scratch), self._extend, wiring.memory)
+        self._poll = CatalogPoll(Place(replicator, connection, names), self._tables, wiring)
+        self._looks: dict[int, int] = {}
+        """Table -> the look that was taken for it."""
+        self._log: LogConnection | None = None
+
+    def start(self) -> None:
+        self._poll.poll()
+        slot, position = self._names.slot, self._sink.state.position
+        self._log = LogConnection(self._config, slot, self._names.publication, position)
+        # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
+        check_slot(slots.find_slot(self._connection, slot), slot, self._config.database, position)
+        log.info("reads the log of %s", self._config.place)
+
+    @property
+    def _connected(self) -> LogConnection:
+        assert self._log is not None, "start() comes first"
+        return self._log
+
+    def fileno(self) -> int:
+        return self._connected.fileno()
+
+    def read(self, most_bytes: int, most_seconds: float) -> bool:
+        assembler = self._assembler
+        ended = self._connected.read(assembler.feed, assembler.observe, most_bytes, most_seconds)
+        if not assembler.divided:
+            self._act_on_markers()
+        return ended
+
+    def _act_on_markers(self) -> None:
+        markers, self._assembler.markers = self._assembler.markers, []
+        for marker in markers:
+            self._poll.marker(marker.decode(errors="replace"))  # anybody may write a message
+
+    @property
+    def position(self) -> int:
+        return self._assembler.position
+
+    @property
+    def pending(self) -> bool:
+        return self._assembler.pending
+
+    @property
+    def divided(self) -> bool:
+        return self._assembler.divided
+
+    def cut(self) -> None:
+        self._assembler.cut()
+
+    def acknowledge(self, position: int) -> None:
+        if self._log is not None:
+            self._log.acknowledge(position)
+
+    def keep_alive(self, listened: bool = True) -> None:
+        if self._log is None:
+            return
+        if not listened:
+            self._log.heard()
+        self._log.keep_alive()
+
+    def nudge(self) -> None:
+        slots.emit(self._connection, "", transactional=False)
+
+    def look(self) -> float:
+        self._next_xid = slots.next_xid(self._connection)
+        self._poll.poll()
+        return self._poll.took
+
+    def look_for(self, table_id: int) -> bool:
+        token = self._looks.get(table_id)
+        if self._assembler.divided:
+            return False  # as with every look: no table may change in a record before rows that are in segments already
+        if token is None:
+            self._looks[table_id] = self._poll.poll(always_mark=True)
+            return False
+        if self._poll.acted_on < token:
+            return False
+        del self._looks[table_id]
+        return True
+
+    def is_captured(self, table_id: int) -> bool:
+        return self._tables.is_captured(table_id)
+
+    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
+        return self._tables.version_with(table_id, columns)
+
+    def seen_now(self) -> str:
+        return slots.snapshot(self._connection)
+
+    def distance(self, position: int) -> Distance:
+        return slots.distance(self._connection, self._names.slot, position)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def _extend(self, xid: int) -> int:
+        return extend_xid(xid, self._next_xid)
+
+
+def _tables(connection: Connection, options: Sequence[TableOptions]) -> Tables:
+    def type_name(oid: int, modifier: int) -> str:
+        return slots.type_name(connection, oid, modifier)
+
+    def lookup(oid: int) -> PgTable | None:
+        return table_by_oid(connection, oid, options)
+
+    return Tables(type_name, lookup)

@@ -1,0 +1,115 @@
+"""What a change log has in PostgreSQL, behind `sources.api.Subscription`: a slot, a publication, and who the server is.
+
+On capture's SQL connection, and on those of `tailrace doctor` and `tailrace drop`.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from tailrace.changelog.records import Origin
+from tailrace.contract import ownership
+from tailrace.contract.resources import Replicator
+from tailrace.sources.api import Examination, Patience, Proof, Step, Wiring
+from tailrace.sources.postgresql import admission, preflight, removal
+from tailrace.sources.postgresql import objects as slots
+from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.connect import Connection, PgConfig
+from tailrace.sources.postgresql.facts import observe
+from tailrace.sources.postgresql.log import start
+from tailrace.sources.postgresql.log.replication import release_slot
+from tailrace.sources.postgresql.log.stream import PgStream
+from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.names import Names
+
+log = logging.getLogger(__name__)
+
+
+class PgSubscription:
+    def __init__(self, config: PgConfig, connection: Connection, replicator: Replicator, root: str) -> None:
+        """`root`: of the change log, for messages."""
+        self._config = config
+        self._connection = connection
+        self._replicator = replicator
+        self._root = root
+        self._to_publish: list[PgTable] = []
+        """What `prepare` found fit."""
+
+    def admit(self, origin: Origin, position: int, renewing: bool) -> None:
+        # The source is asked after the journal was read: a writer still at work takes both forward.
+        server = slots.identify(self._connection)
+        admission.check_origin(Names.of_log(self._replicator, origin), origin, server)
+        if not renewing:
+            admission.check_position(origin, server, position)
+
+    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+        server, names = slots.identify(self._connection), Names.of(self._replicator, log_id)
+        self.check_free(noted)
+        if names.slot_is_ours and start.drop_ours(self._connection, names):
+            log.warning("slot %s was left by a start that was interrupted: made anew", names.slot)
+        fit = start.fit_tables(self._connection, self._replicator, names)
+        self._to_publish = start.publishable(self._connection, names, fit, inside=True)
+        identity, owner = admission.identity(server, names), ownership.owner(self._replicator)
+        return Origin(log_id=log_id, source="postgresql", identity=identity, made=names.made, owner=owner)
+
+    def begin(self, origin: Origin, patience: Patience) -> int:
+        names = Names.of(self._replicator, origin.log_id)
+        making = start.Making(self._config, self._connection, names, self._root, patience)
+        return making.begin(self._to_publish)
+
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], int]:
+        names, server = Names.of_log(self._replicator, origin), slots.identify(self._connection)
+        fit = start.fit_tables(self._connection, self._replicator, names, renewing=True)
+        tables = start.publishable(self._connection, names, fit, inside=False)
+        making = start.Making(self._config, self._connection, names, self._root, patience)
+        return admission.identity(server, names), making.renew(tables)
+
+    def resume(self, origin: Origin, position: int) -> None:
+        names = Names.of_log(self._replicator, origin)
+        self._check_slot(slots.find_slot(self._connection, names.slot), names, position)
+        release_slot(self._connection, names.slot, names.applications, time.sleep)
+
+    def stream(self, origin: Origin, wiring: Wiring) -> PgStream:
+        names = Names.of_log(self._replicator, origin)
+        config = self._config.named(names.application).bound_to(*admission.bound(origin))
+        return PgStream(config, self._connection, self._replicator, names, wiring)
+
+    def examine(self, origin: Origin | None, renewing: bool) -> Examination:
+        spec, names = self._replicator.spec, Names.of_log(self._replicator, origin)
+        tables = discover(self._connection, spec.tables, spec.options)
+        found = preflight.check(observe(self._connection, spec.source, names.both, tables))
+        spared = renewing and names.slot_is_ours
+        return Examination(
+            findings=tuple(f for f in found if not (spared and f.name == preflight.SLOT_LOG)),
+            tables=tuple((t.schema_name, t.table_name) for t in tables),
+            columns=tuple(column for table in tables for column in preflight.columns(table)),
+        )
+
+    def check(self, origin: Origin, position: Callable[[], int], renewing: bool) -> None:
+        names = Names.of_log(self._replicator, origin)
+        # In this order: a capture at work records a position before it lets the slot move there.
+        slot = slots.find_slot(self._connection, names.slot)
+        newest = position()
+        self.admit(origin, newest, renewing)
+        if not renewing:
+            self._check_slot(slot, names, newest)
+
+    def check_free(self, noted: Origin | None) -> None:
+        names = Names.of(self._replicator, noted.log_id if noted is not None else "")
+        admission.check_free(self._replicator, self._root, names, noted, self._connection)
+
+    def remove(self, proof: Callable[[], Proof]) -> Iterator[Step]:
+        server = slots.identify(self._connection)
+
+        def claims(now: Proof) -> list[removal.Claim]:
+            return list(removal.claims(self._replicator, self._root, now, server))
+
+        def kept_by_now(claim: removal.Claim) -> str | None:
+            same = [c for c in claims(proof()) if (c.kind, c.name) == (claim.kind, claim.name)]
+            return same[0].kept if same else f"the change log at {self._root} is another one by now"
+
+        for claim in claims(proof()):
+            yield removal.drop(self._connection, claim, kept_by_now)
+
+    def _check_slot(self, slot: slots.Slot | None, names: Names, position: int) -> None:
+        admission.check_slot(slot, names.slot, self._config.database, position)

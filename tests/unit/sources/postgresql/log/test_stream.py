@@ -1,0 +1,29 @@
+"""PostgreSQL's stream, where its parts meet."""
+
+from types import SimpleNamespace
+from typing import cast
+
+from tailrace.sources.postgresql.log.stream import PgStream
+
+
+def test_the_catalog_is_not_looked_at_while_a_transaction_is_divided() -> None:
+    """A look may add, stop or remove a table in a record before rows of it that are in segments already: the record
+    with these rows would then be refused, at each start again."""
+    polls: list[bool] = []
+
+    def poll(always_mark: bool) -> int:
+        polls.append(always_mark)
+        return 4
+
+    assembler = SimpleNamespace(divided=True)
+    stream = cast(
+        PgStream,
+        SimpleNamespace(_assembler=assembler, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0)),
+    )
+    assert not PgStream.look_for(stream, 7)
+    assert polls == []
+    assembler.divided = False
+    assert not PgStream.look_for(stream, 7)
+    assert polls == [True]
+    stream._poll.acted_on = 4
+    assert PgStream.look_for(stream, 7)
