@@ -128,7 +128,7 @@ def test_a_table_that_we_may_not_publish_stops_alone_until_we_may(capture: Captu
     server.execute("CREATE ROLE poor LOGIN REPLICATION; GRANT CREATE ON DATABASE postgres TO poor")
     server.execute(TABLE + "; CREATE TABLE foreign_one (id int PRIMARY KEY); ALTER TABLE t OWNER TO poor")
     server.execute("CREATE ROLE shop_owner; ALTER TABLE foreign_one OWNER TO shop_owner")
-    capture.source = {"postgresql": {"username": "poor"}}
+    capture.source = {"username": "poor"}
     capture.start()
     stop = eventually(lambda: capture.events("table-stopped"), "the other's table stops")[0]
     statement, _, other = stop["fix"].partition("; or ")
