@@ -80,7 +80,7 @@ class Journal:
             "position": self.state.position + rows,
             "written_at": (self.state.number + 1) * SECOND,
             "commit_time": (first, first + rows) if rows else None,
-            "transactions": Transactions(xids=xids, first_seqs=seqs),
+            "transactions": Transactions(ids=xids, first_seqs=seqs),
             "events": events,
         }
         return self._done(Record(**{**values, **changes}))
@@ -119,7 +119,7 @@ class Journal:
             if cut < last and self.random.random() < 0.8:
                 segments.append(self._segment(table_id, version, cut + 1, last))
             if self.random.random() < 0.1:
-                events.append(Truncated(table_id=table_id, seq=last, xid=1000 + last))
+                events.append(Truncated(table_id=table_id, seq=last, transaction=1000 + last))
         return events, segments
 
     def _segment(self, table_id: int, version: int, first: int, last: int) -> Segment:
@@ -170,5 +170,5 @@ class Journal:
 
     def _done(self, record: Record) -> Record:
         self.state = fold(self.state, record)
-        self.transactions += zip(record.transactions.first_seqs, record.transactions.xids, strict=True)
+        self.transactions += zip(record.transactions.first_seqs, record.transactions.ids, strict=True)
         return record

@@ -74,7 +74,7 @@ class Log:
                 )
             )
             first += rows
-        transactions = Transactions(xids=tuple(1_000_000 + s for s in seqs), first_seqs=tuple(seqs))
+        transactions = Transactions(ids=tuple(1_000_000 + s for s in seqs), first_seqs=tuple(seqs))
         position = journal.state.position + 1
         journal.append(position, first - 1, transactions=transactions, segments=tuple(segments), commit_time=(at, at))
 

@@ -33,6 +33,7 @@ from tailrace.sources.api import (
     KeyList,
     KeyRange,
     Patience,
+    Proof,
     Step,
     Table,
     TableRows,
@@ -257,7 +258,7 @@ class ScriptedStream:
                 if transactions[-1:] == [] or transactions[-1][0] != number:
                     transactions.append((number, seq))
                 if change.op == "T":
-                    events.append(Truncated(table_id=change.table, seq=seq, xid=number))
+                    events.append(Truncated(table_id=change.table, seq=seq, transaction=number))
                     seq += 1
                 for row in _rows_of(change):
                     rows.setdefault(change.table, []).append({**row, "_seq": seq, "_commit_ts": now, "_tx": number})
@@ -359,13 +360,14 @@ class ScriptedSubscription:
         if noted is None and READER in self.database.readers:
             raise SourceRefused("somebody else has it", "")
 
-    def remove(self, origin: Origin | None, kept: str | None) -> Iterator[Step]:
-        if origin is None or origin.log_id not in self.database.readers:
+    def remove(self, proof: Callable[[], Proof]) -> Iterator[Step]:
+        now = proof()
+        if now.origin is None or now.origin.log_id not in self.database.readers:
             yield Step(READER, "absent")
-        elif kept is not None:
-            yield Step(READER, "kept", kept)
+        elif now.kept is not None:
+            yield Step(READER, "kept", now.kept)
         else:
-            del self.database.readers[origin.log_id]
+            del self.database.readers[now.origin.log_id]
             yield Step(READER, "dropped")
 
 

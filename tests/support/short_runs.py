@@ -89,7 +89,7 @@ def _change(journal: JournalWriter, at: int) -> None:
         segments.append(
             Segment(table_id=table_id, schema_version=1, path=path, rows=1, size=4, first_seq=seq, last_seq=seq)
         )
-    transactions = Transactions(xids=seqs, first_seqs=seqs)
+    transactions = Transactions(ids=seqs, first_seqs=seqs)
     position = journal.state.position + 1
     journal.append(position, seqs[-1], transactions=transactions, segments=tuple(segments), commit_time=(at, at))
 

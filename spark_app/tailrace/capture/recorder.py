@@ -94,7 +94,7 @@ class Recorder:
             self._breathe()
         self._rows.events += changes.events
         self._rows.leaves += changes.leaves
-        known = {xid for xid, _ in self._rows.transactions[-1:]}
+        known = {number for number, _ in self._rows.transactions[-1:]}
         self._rows.transactions += [t for t in changes.transactions if t[0] not in known]
         self._rows.commit_times += changes.commit_time or ()
         self._rows.last_seq = changes.last_seq
@@ -136,7 +136,7 @@ class Recorder:
             position,
             taken.last_seq,
             transactions=Transactions(
-                xids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
+                ids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
             ),
             segments=tuple(taken.segments),
             # Before the others: one of them may stop the table.

@@ -81,9 +81,9 @@ class Folding:
 
 def _with_transactions(known: TransactionLog, record: Record) -> TransactionLog:
     new = record.transactions
-    if not new.xids:
+    if not new.ids:
         return known
-    return known.added(new.xids, new.first_seqs)
+    return known.added(new.ids, new.first_seqs)
 
 
 def _first_pending(table: TableLog) -> int:

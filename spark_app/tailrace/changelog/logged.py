@@ -39,7 +39,7 @@ class LoggedChunk(Closed):
 class LoggedTruncate(Closed):
     record: int
     seq: int
-    xid: int | None = None
+    transaction: int | None = None
     """None: written by a version that did not keep it."""
     written_at: int = 0
 
@@ -187,20 +187,20 @@ class TransactionLog(Closed):
     """Transactions that began at or before this sequence are no longer known: every snapshot sees them."""
 
     @classmethod
-    def of(cls, xids: Iterable[int], first_seqs: Iterable[int], removed_through: int = 0) -> "TransactionLog":
-        return cls(removed_through=removed_through).added(xids, first_seqs)
+    def of(cls, ids: Iterable[int], first_seqs: Iterable[int], removed_through: int = 0) -> "TransactionLog":
+        return cls(removed_through=removed_through).added(ids, first_seqs)
 
     @model_validator(mode="before")
     @classmethod
     def _from_lists(cls, value: Any) -> Any:
         """As roll-ups had them before they were packed."""
-        if isinstance(value, dict) and "xids" in value:
-            lists = {"rows": pairs(value["xids"], value["first_seqs"])}
-            return lists | {k: v for k, v in value.items() if k not in ("xids", "first_seqs")}
+        if isinstance(value, dict) and "ids" in value:
+            lists = {"rows": pairs(value["ids"], value["first_seqs"])}
+            return lists | {k: v for k, v in value.items() if k not in ("ids", "first_seqs")}
         return value
 
-    def added(self, xids: Iterable[int], first_seqs: Iterable[int]) -> "TransactionLog":
-        return self.model_copy(update={"rows": self.rows.append(pairs(xids, first_seqs).lines())})
+    def added(self, ids: Iterable[int], first_seqs: Iterable[int]) -> "TransactionLog":
+        return self.model_copy(update={"rows": self.rows.append(pairs(ids, first_seqs).lines())})
 
     def removed(self, through_seq: int) -> "TransactionLog":
         """Without those that began at or below the sequence."""
@@ -208,7 +208,7 @@ class TransactionLog(Closed):
         return self.model_copy(update={"rows": rows, "removed_through": through_seq})
 
     @property
-    def xids(self) -> tuple[int, ...]:
+    def ids(self) -> tuple[int, ...]:
         return tuple(self.rows.lines()[:, 0].tolist())
 
     @property

@@ -86,7 +86,7 @@ class Segment(Closed):
 class Transactions(Closed):
     """The record's source transactions in commit order that changed captured tables, as parallel arrays."""
 
-    xids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
     """64-bit, epoch included; top-level."""
     first_seqs: tuple[int, ...] = ()
 
@@ -155,7 +155,7 @@ class Truncated(Closed):
     kind: Literal["truncated"] = "truncated"
     table_id: int
     seq: int
-    xid: int
+    transaction: int
 
 
 class TableStopped(Closed):

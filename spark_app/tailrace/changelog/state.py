@@ -95,7 +95,7 @@ def _check_range(state: LogState, record: Record) -> None:
     if record.position < state.position and not any(isinstance(e, SourceRenewed) for e in record.events):
         raise _corrupt(record, f"position {record.position} below {state.position}")
     firsts = record.transactions.first_seqs
-    if len(firsts) != len(record.transactions.xids):
+    if len(firsts) != len(record.transactions.ids):
         raise _corrupt(record, "transactions without a first sequence, or the reverse")
     if (record.last_seq >= record.first_seq) != bool(firsts):
         raise _corrupt(record, "changes without a transaction, or the reverse")

@@ -70,7 +70,7 @@ def test_after_the_position_was_lost_the_stream_begins_anew_in_the_same_log(capt
     assert after.renewed == "again" and Renewal.read(storage(capture)) is None
     (table,) = after.tables.values()
     assert table.generation > before.number and table.initial_snapshot and not table.removed
-    assert len(after.transactions.xids) == 0, "old transaction ids decide nothing any more"
+    assert len(after.transactions.ids) == 0, "old transaction ids decide nothing any more"
     server.execute("INSERT INTO t VALUES (3, 'c')")
     capture.catch_up()
     assert capture.stop() == 0

@@ -291,7 +291,7 @@ def test_a_publication_that_is_dropped_is_a_lost_position(capture: CaptureRun) -
 def test_text_of_no_encoding_stops_its_table_alone_by_the_log_too(capture: CaptureRun) -> None:
     server = capture.server
     server.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
-    capture.source = {"postgresql": {"database": "ascii"}}
+    capture.source = {"database": "ascii"}
     with server.connect(dbname="ascii") as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         connection.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")

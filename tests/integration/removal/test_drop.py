@@ -455,7 +455,7 @@ def test_every_prefix_of_the_deletion_is_completed_by_the_next_one(postgres: Pos
         journal(log, admin, *applied_tables()[:3], owner="team/former@1")
     one = JournalWriter.claim(storage_of(log), "n", started=EpochStarted(owner=OWNER))
     for number in range(1, 2 * BLOCK + 1):
-        one.append(one.state.position + 1, number, transactions=Transactions(xids=(number,), first_seqs=(number,)))
+        one.append(one.state.position + 1, number, transactions=Transactions(ids=(number,), first_seqs=(number,)))
         if number % BLOCK == 0:
             assert one.finish()
     for event in applied_tables()[3:]:

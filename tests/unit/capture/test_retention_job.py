@@ -40,7 +40,7 @@ def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_p
     """Gone on with, the next record would say that another writer had fenced this one, and nobody would restart it."""
     storage = Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
     journal = JournalWriter.create(storage, ORIGIN, 5, "a", patience=-1.0)
-    journal.append(6, 1, transactions=Transactions(xids=(7,), first_seqs=(1,)), commit_time=(1, 1))
+    journal.append(6, 1, transactions=Transactions(ids=(7,), first_seqs=(1,)), commit_time=(1, 1))
 
     def broken(path: str, data: bytes) -> None:
         raise OutcomeUnknown(f"{path}: timed out")

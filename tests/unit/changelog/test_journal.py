@@ -38,7 +38,7 @@ def storage(tmp_path: Path) -> Storage:
 def row(writer_: JournalWriter, xid: int = 7) -> None:
     seq = writer_.state.last_seq + 1
     writer_.append(
-        writer_.state.position + 1, seq, transactions=Transactions(xids=(xid,), first_seqs=(seq,)), commit_time=(1, 1)
+        writer_.state.position + 1, seq, transactions=Transactions(ids=(xid,), first_seqs=(seq,)), commit_time=(1, 1)
     )
 
 
@@ -209,8 +209,8 @@ def test_among_racing_writers_with_unknown_outcomes_no_durable_record_is_lost_or
     for _ in range(10):
         contest.act()
     state = JournalReader.open(storage).state
-    assert set(contest.durable) <= set(state.transactions.xids)
-    assert len(set(state.transactions.xids)) == len(state.transactions.xids)
+    assert set(contest.durable) <= set(state.transactions.ids)
+    assert len(set(state.transactions.ids)) == len(state.transactions.ids)
     contest.over = True
     for survivor in [w for w in contest.writers if w.state.epoch < state.epoch]:
         with pytest.raises(Fenced):

@@ -119,7 +119,7 @@ def test_an_idle_table_pins_nothing_and_a_truncate_goes_like_a_segment() -> None
     journal = Journal(Random(1))
     journal.origin()
     journal.plain(events=(TableAdded(table=table_schema(1), edge=5), TableAdded(table=table_schema(2), edge=5)))
-    journal.plain(rows=1, events=(Truncated(table_id=1, seq=1, xid=1001),))
+    journal.plain(rows=1, events=(Truncated(table_id=1, seq=1, transaction=1001),))
     journal.plain(events=(Applied(table_id=1, applied_seq=1, applied_record=2),))
     going = removal(journal.state, Pins(2), LATE)
     assert going.events == (SegmentsRemoved(table_id=1, through_seq=1), TransactionsRemoved(through_seq=1))
@@ -177,7 +177,7 @@ def filled(storage: Storage) -> JournalWriter:
         path = segment_path(table_schema(1), seq, seq, "ab")
         storage.put(path, b"rows")
         segment = Segment(table_id=1, schema_version=1, path=path, rows=1, size=4, first_seq=seq, last_seq=seq)
-        one.append(5, seq, transactions=Transactions(xids=(seq,), first_seqs=(seq,)), segments=(segment,))
+        one.append(5, seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), segments=(segment,))
     one.append(5, events=(Applied(table_id=1, applied_seq=2, applied_record=3),))
     return one
 

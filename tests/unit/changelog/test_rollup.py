@@ -50,7 +50,7 @@ def change(one: JournalWriter, tables: int) -> None:
     first = one.state.last_seq + 1
     seqs = tuple(range(first, first + tables))
     segments = tuple(segment(1 + n, seq) for n, seq in enumerate(seqs))
-    transactions = Transactions(xids=seqs, first_seqs=seqs)
+    transactions = Transactions(ids=seqs, first_seqs=seqs)
     one.append(one.state.position + 1, seqs[-1], transactions=transactions, segments=segments, commit_time=(1, 1))
 
 

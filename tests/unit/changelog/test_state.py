@@ -69,7 +69,7 @@ def test_the_state_names_exactly_the_segments_and_transactions_that_were_not_rem
         assert {s.segment.schema_version for s in table.segments} <= versions
         assert {c.chunk.schema_version for c in table.chunks} <= versions
         assert all(c.record > table.applied_record for c in table.chunks)
-    known = dict(zip(state.transactions.first_seqs, state.transactions.xids, strict=True))
+    known = dict(zip(state.transactions.first_seqs, state.transactions.ids, strict=True))
     assert known == {s: x for s, x in journal.transactions if s > state.transactions.removed_through}
 
 
@@ -97,7 +97,7 @@ def chunk(number: int, **changes: Any) -> ChunkRegistered:
 
 def good(state: LogState, rows: int = 0, **changes: Any) -> Record:
     first, last = state.last_seq + 1, state.last_seq + rows
-    transactions = Transactions(xids=(50,), first_seqs=(first,)) if rows else Transactions()
+    transactions = Transactions(ids=(50,), first_seqs=(first,)) if rows else Transactions()
     values: dict[str, Any] = {
         "number": state.number + 1, "epoch": state.epoch, "nonce": state.nonce, "first_seq": first, "last_seq": last,
         "position": state.position, "written_at": 0, "transactions": transactions,
@@ -146,13 +146,13 @@ CORRUPTIONS: dict[str, Callable[[LogState], Record]] = {
     "sequences that go back": lambda s: good(s, last_seq=s.last_seq - 1),
     "a position that goes back": lambda s: good(s, position=s.position - 1),
     "changes without a transaction": lambda s: good(s, rows=2, transactions=Transactions()),
-    "a transaction without changes": lambda s: good(s, transactions=Transactions(xids=(1,), first_seqs=(11,))),
-    "arrays of two lengths": lambda s: good(s, rows=2, transactions=Transactions(xids=(1, 2), first_seqs=(11,))),
+    "a transaction without changes": lambda s: good(s, transactions=Transactions(ids=(1,), first_seqs=(11,))),
+    "arrays of two lengths": lambda s: good(s, rows=2, transactions=Transactions(ids=(1, 2), first_seqs=(11,))),
     "changes before the first transaction": lambda s: good(
-        s, rows=2, transactions=Transactions(xids=(1,), first_seqs=(s.last_seq + 2,))
+        s, rows=2, transactions=Transactions(ids=(1,), first_seqs=(s.last_seq + 2,))
     ),
     "transactions that do not rise": lambda s: good(
-        s, rows=2, transactions=Transactions(xids=(1, 2), first_seqs=(s.last_seq + 1, s.last_seq + 1))
+        s, rows=2, transactions=Transactions(ids=(1, 2), first_seqs=(s.last_seq + 1, s.last_seq + 1))
     ),
     "commit times reversed": lambda s: good(s, rows=1, commit_time=(2, 1)),
     "a segment of an unknown table": with_segment(table_id=9),
@@ -178,8 +178,10 @@ CORRUPTIONS: dict[str, Callable[[LogState], Record]] = {
     "a table stopped in the future": with_events(stopped(1, 99)),
     "a skipped schema version": with_events(SchemaChanged(table=table_schema(1, 3), seq=11)),
     "a schema change before the record": with_events(SchemaChanged(table=table_schema(1, 2), seq=9)),
-    "a truncate outside the record": with_events(Truncated(table_id=1, seq=10, xid=50)),
-    "a truncate twice": with_events(Truncated(table_id=1, seq=11, xid=50), Truncated(table_id=1, seq=11, xid=50)),
+    "a truncate outside the record": with_events(Truncated(table_id=1, seq=10, transaction=50)),
+    "a truncate twice": with_events(
+        Truncated(table_id=1, seq=11, transaction=50), Truncated(table_id=1, seq=11, transaction=50)
+    ),
     "applied in the future": with_events(Applied(table_id=1, applied_seq=3, applied_record=99)),
     "applied of an unknown table": with_events(Applied(table_id=9, applied_seq=3, applied_record=1)),
     "segments removed in the future": with_events(SegmentsRemoved(table_id=1, through_seq=99)),

@@ -32,7 +32,7 @@ def summary(state: LogState) -> dict[str, Any]:
         "epoch": state.epoch,
         "last_seq": state.last_seq,
         "position": state.position,
-        "transactions": [list(known.xids), list(known.first_seqs), known.removed_through],
+        "transactions": [list(known.ids), list(known.first_seqs), known.removed_through],
         "commit_times": state.commit_times.lines().tolist(),
         "tables": {
             str(table_id): {

@@ -67,7 +67,7 @@ def check(point: Point, case: tuple[Snapshot, TransactionLog, int]) -> None:
     """Nothing unseen lies before the point, and the point itself is unseen or the next sequence."""
     snapshot, transactions, next_seq = case
     found = point(snapshot, transactions, next_seq)
-    pairs = list(zip(transactions.xids, transactions.first_seqs, strict=True))
+    pairs = list(zip(transactions.ids, transactions.first_seqs, strict=True))
     invisible = [seq for xid, seq in pairs if xid >= snapshot.xmax or xid in snapshot.xip]
     assert all(seq >= found for seq in invisible)
     assert found in invisible or (found == next_seq and not invisible)
@@ -79,20 +79,20 @@ def test_the_replay_point_is_the_first_unseen_change(case: tuple[Snapshot, Trans
 
 
 def xip_only(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return min((s for x, s in zip(log.xids, log.first_seqs, strict=True) if x in snapshot.xip), default=next_seq)
+    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True) if x in snapshot.xip), default=next_seq)
 
 
 def xmax_only(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return min((s for x, s in zip(log.xids, log.first_seqs, strict=True) if x >= snapshot.xmax), default=next_seq)
+    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True) if x >= snapshot.xmax), default=next_seq)
 
 
 def above_xmax(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return min((s for x, s in zip(log.xids, log.first_seqs, strict=True)
+    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True)
                 if x > snapshot.xmax or x in snapshot.xip), default=next_seq)  # fmt: skip
 
 
 def last_unseen(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return max((s for x, s in zip(log.xids, log.first_seqs, strict=True) if not sees(snapshot, x)), default=next_seq)
+    return max((s for x, s in zip(log.ids, log.first_seqs, strict=True) if not sees(snapshot, x)), default=next_seq)
 
 
 def window(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
@@ -101,7 +101,7 @@ def window(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
 
 def low_bits(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
     seen = Snapshot(1, max(2, snapshot.xmax % EPOCH), frozenset())
-    return min((s for x, s in zip(log.xids, log.first_seqs, strict=True) if not sees(seen, x % EPOCH)
+    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True) if not sees(seen, x % EPOCH)
                 and x not in snapshot.xip), default=next_seq)  # fmt: skip
 
 

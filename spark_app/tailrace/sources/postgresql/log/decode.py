@@ -247,7 +247,7 @@ class Decoder:
         for index, table_ids in now.truncates:
             for ordinal, table_id in enumerate(self._truncated(now, index, table_ids)):
                 seq = int(firsts[index]) + ordinal
-                events.append((index, Truncated(table_id=table_id, seq=seq, xid=int(now.flat.xids[index]))))
+                events.append((index, Truncated(table_id=table_id, seq=seq, transaction=int(now.flat.xids[index]))))
         for table_id, (index, error) in now.stops.items():
             events.append((index, stopped(table_id, int(firsts[index]) - 1, error)))
         return [event for _, event in sorted(events, key=lambda e: e[0])]

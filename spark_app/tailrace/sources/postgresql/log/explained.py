@@ -43,8 +43,8 @@ def known_to_the_log(difference: Difference, before: TableLog, now: PgTable, loo
         return difference
     if difference.rule.change == "added" and item in look.empty and difference.now == item:
         return as_change(difference, "added empty")
-    since = [t for t in before.truncates if t.seq > before.files_seq and t.xid is not None]
-    by = [t.seq for t in since if t.xid is not None and t.xid & _XID_BITS == now.emptied_by.get(item)]
+    since = [t for t in before.truncates if t.seq > before.files_seq and t.transaction is not None]
+    by = [t.seq for t in since if t.transaction is not None and t.transaction & _XID_BITS == now.emptied_by.get(item)]
     if difference.rule.change == "changed" and by and (item in look.empty or _same_toast(item, before, now)):
         # The same transaction may have emptied a partition again, which leaves no trace at all.
         whole = item == str(now.oid) or not _followed(max(by), before, state)

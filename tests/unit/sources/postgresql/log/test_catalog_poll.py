@@ -114,8 +114,8 @@ class World:
         """As the stream tells it."""
         self.emptied_by = self.journal.state.last_seq + 1
         seq = self.journal.state.last_seq + 1
-        events = (Truncated(table_id=table_id, seq=seq, xid=seq),)
-        self.journal.append(5, seq, transactions=Transactions(xids=(seq,), first_seqs=(seq,)), events=events)
+        events = (Truncated(table_id=table_id, seq=seq, transaction=seq),)
+        self.journal.append(5, seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), events=events)
 
     def rereads(self) -> list[str]:
         return [s.table.name for t in self.journal.state.tables.values() for s in t.schemas if s.reread]
