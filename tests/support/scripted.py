@@ -261,7 +261,7 @@ class ScriptedStream:
                     events.append(Truncated(table_id=change.table, seq=seq, transaction=number))
                     seq += 1
                 for row in _rows_of(change):
-                    rows.setdefault(change.table, []).append({**row, "_seq": seq, "_commit_ts": now, "_tx": number})
+                    rows.setdefault(change.table, []).append({**row, "_seq": seq, "_commit_ts": now})
                     seq += 1
         tables = [
             TableRows(self._schemas[i], pa.Table.from_pylist(found, segment_schema(self._schemas[i])))

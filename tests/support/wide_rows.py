@@ -54,7 +54,6 @@ def updates(folder: Path, rows: int) -> LogState:
             "_seq": pa.array(range(1, rows + 1)),
             "_op": ["U"] * rows,
             "_commit_ts": pa.array([0] * rows, schema.field("_commit_ts").type),
-            "_tx": pa.array([1] * rows),
             "_unchanged": pa.array([[2]] * rows, schema.field("_unchanged").type),
             "_old_key": pa.nulls(rows, schema.field("_old_key").type),
             "id": pa.array(range(rows)),

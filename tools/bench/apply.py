@@ -139,8 +139,8 @@ class Bench:
         """A batch of updates with these keys, as the change log would hold it."""
         seq = np.arange(applied.applied_seq + 1, applied.applied_seq + 1 + len(keys))
         schema, count = segment_schema(SCHEMA), len(keys)
-        head = [pa.array(seq), pa.array(["U"] * count), pa.array(seq).cast(pa.timestamp("us", tz="UTC")), pa.array(seq)]
-        nulls = [pa.nulls(count, schema.field(name).type) for name in schema.names[4:6]]
+        head = [pa.array(seq), pa.array(["U"] * count), pa.array(seq).cast(pa.timestamp("us", tz="UTC"))]
+        nulls = [pa.nulls(count, schema.field(name).type) for name in schema.names[3:5]]
         table = pa.table([*head, *nulls, *rows(keys, int(seq[0])).columns], schema=schema)
         segment = write_segment(self.log, SCHEMA, table)
         return TableSlice(

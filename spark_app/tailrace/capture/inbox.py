@@ -59,7 +59,7 @@ class Inbox:
 
 
 class Board:
-    """The newest state, for whoever asks; answered without the loop, which may be waiting for a slot."""
+    """The newest state, for whoever asks; answered without the loop, which may be waiting for the source."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -2,9 +2,9 @@
 can run that could be asked.
 
 `tailrace resync --all` leaves it in the storage as a note; the operator hands a SnapshotRequest to the driver that it
-starts. `startup` makes a new slot and records `SourceRenewed` with the request's id; the first look at the catalog
-then adds every table as a new generation, and plans the one snapshot that reads them. A request whose id the journal
-has is done: a note is removed last, and what the operator hands over may stay for as long as it likes.
+starts. `startup` has the source begin again and records `SourceRenewed` with the request's id; the first look at the
+catalog then adds every table as a new generation, and plans the one snapshot that reads them. A request whose id the
+journal has is done: a note is removed last, and what the operator hands over may stay for as long as it likes.
 """
 
 from pathlib import Path

@@ -180,7 +180,7 @@ def keys_digest(keys: Iterable[Iterable[str]]) -> str:
 
 
 class TransactionLog(Closed):
-    """Known transactions in log order: 64-bit xid and first sequence."""
+    """Known transactions in log order: the source's number of each, and its first sequence."""
 
     rows: Rows = Rows(2)
     removed_through: int = 0

@@ -43,7 +43,7 @@ class TableSchema(Closed):
     """One schema version of one source table."""
 
     table_id: int
-    """PostgreSQL: the table's oid (the root's, for a partitioned table)."""
+    """The source's own number for the table, which survives a rename."""
     schema_name: str
     table_name: str
     version: int

@@ -18,8 +18,8 @@ from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
 from tailrace.storage.store import Storage
 from tailrace.types import arrow_type
 
-SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_tx", "_unchanged", "_old_key"
-LOG_COLUMNS = (SEQ, OP, COMMIT_TS, TX, UNCHANGED, OLD_KEY)
+SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_unchanged", "_old_key"
+LOG_COLUMNS = (SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY)
 INSERT, UPDATE, DELETE, MOVE = "I", "U", "D", "M"
 ROW_GROUP_ROWS = 131_072
 """What a reader holds at least at a time."""
@@ -48,7 +48,6 @@ def segment_schema(table: TableSchema) -> pa.Schema:
             pa.field(SEQ, pa.int64(), nullable=False),
             pa.field(OP, pa.string(), nullable=False),
             pa.field(COMMIT_TS, pa.timestamp("us", tz="UTC"), nullable=False),
-            pa.field(TX, pa.int64(), nullable=False),
             pa.field(UNCHANGED, pa.list_(pa.int16())),
             pa.field(OLD_KEY, old_key),
             *(pa.field(c.name, arrow_type(c.type)) for c in table.columns),

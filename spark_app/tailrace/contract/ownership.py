@@ -60,10 +60,5 @@ def made_by(replicator: Replicator) -> str:
     return made_name(replicator.metadata.name, mark(replicator.metadata.uid, replicator.spec.storage.location))
 
 
-def former_name(name: str) -> str:
-    """What slot and publication were called before change logs had owners: their journals go on with it."""
-    return f"{PREFIX}{_plain(name)}"[:MAX_IDENTIFIER]
-
-
 def _plain(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name.lower())

@@ -1,8 +1,7 @@
 """What looks at older transactions have shown, for all tables together. Pure; owned by the snapshot runner.
 
-A table's chunks must see what began before its capture (docs/dev/design.md#the-edge):
-`pg_snapshot_xmin(now) > edge`. The oldest transaction that runs never becomes an older one, so one look answers
-for every table with the same or a smaller edge.
+A table's chunks must see what began before its capture (docs/dev/design.md#the-edge). The oldest transaction that runs
+never becomes an older one, so one look answers for every table with the same or a smaller edge.
 """
 
 from dataclasses import dataclass

@@ -56,7 +56,6 @@ def rows(schema: TableSchema, values: list[list[Any]], first: int = 1, ops: str 
         pa.array(range(first, first + count), pa.int64()),
         pa.array(list(ops or "I" * count), pa.string()),
         pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * count, arrow.field("_commit_ts").type),
-        pa.array([99] * count, pa.int64()),
         pa.array([None] * count, arrow.field("_unchanged").type),
         pa.array([None] * count, arrow.field("_old_key").type),
         pa.array(range(count), pa.int64()),
@@ -109,7 +108,7 @@ def test_a_segment_says_what_is_in_it(tmp_path: Path) -> None:
     arrow = segment_schema(schema)
     unchanged = pa.array([None, None, None, None, [1]], arrow.field("_unchanged").type)
     old_key = pa.array([None, None, None, None, {"id": 3}], arrow.field("_old_key").type)
-    data = data.set_column(4, arrow.field(4), unchanged).set_column(5, arrow.field(5), old_key)
+    data = data.set_column(3, arrow.field(3), unchanged).set_column(4, arrow.field(4), old_key)
     storage = local(tmp_path)
     segment = write_segment(storage, schema, data.to_batches(max_chunksize=2))
     assert (segment.rows, segment.first_seq, segment.last_seq) == (5, 11, 15)

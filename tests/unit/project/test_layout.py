@@ -48,3 +48,16 @@ def test_make_runs_every_integration_test_and_every_proof_exactly_once() -> None
     named = re.findall(r"tests/(?:integration|proof)/[\w/]+\.py", done.stdout)
     files = [*(ROOT / "tests/integration").rglob("test_*.py"), *(ROOT / "tests/proof").rglob("test_*.py")]
     assert sorted(named) == sorted(str(path.relative_to(ROOT)) for path in files)
+
+
+GENERIC = ("apply", "batch", "capture", "changelog", "reading", "removal", "snapshot")
+WORDS = re.compile(r"postgres|psycopg|pgoutput|\bpg_|\blsn\b|\bxids?\b|\battnum|replication slot", re.IGNORECASE)
+
+
+def test_rooms_that_serve_any_source_use_no_word_of_one_product() -> None:
+    """What the import contracts cannot see: names, stored fields, messages and comments."""
+    rooms = (ROOT / "spark_app" / "tailrace" / room for room in GENERIC)
+    lines = [(path, line) for room in rooms for path in room.rglob("*.py") for line in path.read_text().splitlines()]
+    assert len(lines) > 5000
+    found = [f"{path.relative_to(ROOT)}: {line.strip()}" for path, line in lines if WORDS.search(line)]
+    assert not found, "\n".join(found)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.changelog.records import TableSchema
-from tailrace.contract.ownership import former_name, made_name
+from tailrace.contract.ownership import made_name
 from tailrace.contract.resources import Source, TableOptions, Tables
 from tailrace.sources.patterns import idle, matches, options_of, selected
 from tailrace.sources.postgresql.connect import PgConfig
@@ -127,9 +127,8 @@ def test_a_configuration_travels_to_executors_without_the_password() -> None:
 
 
 def test_the_default_slot_name_has_only_letters_that_a_slot_may_have() -> None:
-    assert former_name("shop-eu.v2") == "tailrace_shop_eu_v2"
     assert re.fullmatch("tailrace_shop_eu_v2_[0-9a-f]{8}", made_name("shop-eu.v2", "uid"))
-    assert len(former_name("x" * 100)) == len(made_name("x" * 100, "uid")) == 63
+    assert len(made_name("x" * 100, "uid")) == 63
     assert made_name("shop", "one uid") != made_name("shop", "another")
 
 

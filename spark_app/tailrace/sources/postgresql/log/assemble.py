@@ -63,7 +63,6 @@ def assemble(flat: FlatBlock, schema: TableSchema, parts: list[Part], firsts: In
         pa.array(ordered.seq),
         pa.array(operations, type=pa.string()),
         pa.array(flat.commit_ts[ordered.index]).cast(pa.timestamp("us", tz="UTC")),
-        pa.array(flat.xids[ordered.index]),
         _unchanged(ordered, len(schema.columns)),
         _old_key(ordered, schema),
     ]
