@@ -7,13 +7,13 @@ from support.origins import origin as make_origin
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.records import ChunkRegistered, Column, Segment, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, Position, Segment, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
 
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
-    schema_version=1, replay_point=1, high=1,
+    schema_version=1, replay_point=1, high=Position(1),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from tailrace.changelog.records import (
     EpochStarted,
     Event,
     Heartbeat,
+    Position,
     Record,
     SchemaChanged,
     Segment,
@@ -62,7 +63,14 @@ class Journal:
         origin = make_origin("log")
         return self._done(
             Record(
-                number=0, epoch=0, nonce="n0", first_seq=1, last_seq=0, position=1000, written_at=0, events=(origin,)
+                number=0,
+                epoch=0,
+                nonce="n0",
+                first_seq=1,
+                last_seq=0,
+                position=Position(1000),
+                written_at=0,
+                events=(origin,),
             )
         )
 

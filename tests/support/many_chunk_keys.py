@@ -24,7 +24,7 @@ from support.rereads import LAYOUT, SCHEMA
 from tailrace.apply.table_worker import MAX_CHUNK_ROWS
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records import ChunkRegistered, Position
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -112,7 +112,7 @@ def _chunks(target: FolderTable, rows: int) -> Iterator[ChunkRegistered]:
         assert read is not None
         yield ChunkRegistered(
             snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-            rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=1,
+            rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=Position(1),
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from support.journals import table_schema
 from support.origins import origin
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Segment, TableAdded, TableSchema, Transactions
+from tailrace.changelog.records import Applied, Position, Segment, TableAdded, TableSchema, Transactions
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import trim
 from tailrace.changelog.writer import JournalWriter
@@ -39,9 +39,9 @@ class Log:
     def __init__(self, storage: Storage) -> None:
         self.random = Random(1)
         self.now = 1_700_000_000.0
-        self.journal = JournalWriter.create(storage, ORIGIN, 5, "a", clock=lambda: self.now)
+        self.journal = JournalWriter.create(storage, ORIGIN, Position(5), "a", clock=lambda: self.now)
         self.tables = [table_schema(1 + n) for n in range(TABLES)]
-        self.journal.append(5, events=tuple(TableAdded(table=table, edge=1) for table in self.tables))
+        self.journal.append(Position(5), events=tuple(TableAdded(table=table, edge=1) for table in self.tables))
 
     def second(self) -> None:
         for part in range(5):
@@ -76,7 +76,9 @@ class Log:
             first += rows
         transactions = Transactions(ids=tuple(1_000_000 + s for s in seqs), first_seqs=tuple(seqs))
         position = journal.state.position + 1
-        journal.append(position, first - 1, transactions=transactions, segments=tuple(segments), commit_time=(at, at))
+        journal.append(
+            Position(position), first - 1, transactions=transactions, segments=tuple(segments), commit_time=(at, at)
+        )
 
     def trim(self, retention: int) -> None:
         """As capture does each minute. Snapshots taken now see all but the newest transactions."""

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from support.folder_lake import FolderAccess, layout_of
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
-from tailrace.changelog.records import ChunkRegistered, Column, Segment, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, Position, Segment, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,
@@ -204,7 +204,8 @@ class RandomLog:
         registered = ChunkRegistered(
             snapshot_id="s", table_id=TABLE, chunk=number, lower=None, upper=None,
             keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None, rows=len(rows),
-            size=written.file.size if written else 0, schema_version=self.schema.version, replay_point=point, high=0,
+            size=written.file.size if written else 0, schema_version=self.schema.version, replay_point=point,
+            high=Position(0),
         )  # fmt: skip
         self.chunks.append((registered, Chunk(self.record, point, rows, frozenset(asked))))
         self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))

@@ -11,7 +11,7 @@ from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records import ChunkRegistered, Position
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -39,7 +39,7 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
         chunks.append(
             ChunkRegistered(
                 snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=1,
+                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=Position(1),
             )
         )  # fmt: skip
     part = TableSlice(

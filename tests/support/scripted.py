@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Column, Event, Origin, TableAdded, TableSchema, Truncated
+from tailrace.changelog.records import Column, Event, Origin, Position, TableAdded, TableSchema, Truncated
 from tailrace.changelog.segments import segment_schema
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, Tables
@@ -158,15 +158,15 @@ class ScriptedReader:
             chosen = sorted(i for i in rows if lower < i <= upper)
         if chosen:
             write(pa.record_batch([pa.array(chosen, pa.int64()), pa.array([rows[i] for i in chosen])], ROWS))
-        return ChunkRead(len(chosen), str(seen), high=len(self.database.log), columns=("id", "v"))
+        return ChunkRead(len(chosen), str(seen), high=Position(len(self.database.log)), columns=("id", "v"))
 
 
 @dataclass(frozen=True)
 class ScriptedSession:
     database: Database
 
-    def log_end(self) -> int:
-        return len(self.database.log)
+    def log_end(self) -> Position:
+        return Position(len(self.database.log))
 
     def tables(self, patterns_: Tables, options: Sequence[TableOptions]) -> tuple[ScriptedTable, ...]:
         found = (self.database.table(n) for n in range(1, len(self.database.names) + 1))
@@ -208,13 +208,13 @@ class ScriptedStream:
     replicator: Replicator
     log_id: str
     wiring: Wiring
-    position: int = 0
     divided: bool = False
 
     def __post_init__(self) -> None:
         self._out, self._in = os.pipe()
         os.set_blocking(self._out, False)
         self._ready: list[int] = []
+        self.position = Position(0)
         self._schemas = {t.table_id: t.schema for t in self.wiring.sink.state.tables.values() if not t.removed}
 
     def start(self) -> None:
@@ -233,7 +233,7 @@ class ScriptedStream:
             os.read(self._out, 4096)
         end = len(self.database.log)
         self._ready += range(self.position + 1, end + 1)
-        self.position = end
+        self.position = Position(end)
         return True
 
     @property
@@ -269,7 +269,7 @@ class ScriptedStream:
         ]
         return Changes(tables, events, seq - 1, transactions, (now, now) if transactions else None, leaves=[])
 
-    def acknowledge(self, position: int) -> None:
+    def acknowledge(self, position: Position) -> None:
         assert position <= self.wiring.sink.state.position, "only what a durable record holds"
         self.database.readers[self.log_id] = max(position, self.database.readers[self.log_id])
 
@@ -301,8 +301,8 @@ class ScriptedStream:
         with self.database.lock:
             return str(look(self.database))
 
-    def distance(self, position: int) -> Distance:
-        return Distance(len(self.database.log), behind_bytes=None, retained_bytes=None)
+    def distance(self, position: Position) -> Distance:
+        return Distance(Position(len(self.database.log)), behind_bytes=None, retained_bytes=None)
 
     def close(self) -> None:
         self.database.written = lambda: None
@@ -326,7 +326,7 @@ class ScriptedSubscription:
     database: Database
     replicator: Replicator
 
-    def admit(self, origin: Origin, position: int, renewing: bool) -> None:
+    def admit(self, origin: Origin, position: Position, renewing: bool) -> None:
         if position > len(self.database.log) and not renewing:
             raise PositionLost("the log ends before the journal's position", "")
 
@@ -335,14 +335,14 @@ class ScriptedSubscription:
         kind = self.replicator.spec.source.type
         return Origin(log_id=log_id, source=kind, identity={"name": "memory"}, made=(READER,), owner=owner)
 
-    def begin(self, origin: Origin, patience: Patience) -> int:
+    def begin(self, origin: Origin, patience: Patience) -> Position:
         self.database.readers[origin.log_id] = len(self.database.log)
-        return len(self.database.log)
+        return Position(len(self.database.log))
 
-    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], int]:
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], Position]:
         return origin.identity, self.begin(origin, patience)
 
-    def resume(self, origin: Origin, position: int) -> None:
+    def resume(self, origin: Origin, position: Position) -> None:
         if self.database.readers.get(origin.log_id, position + 1) > position:
             raise PositionLost("the source has forgotten its log", "")
 
@@ -353,7 +353,7 @@ class ScriptedSubscription:
         names = tuple(("main", name) for name in self.database.names)
         return Examination((Finding("memory", "ok", "there is a database"),), names, ())
 
-    def check(self, origin: Origin, position: Callable[[], int], renewing: bool) -> None:
+    def check(self, origin: Origin, position: Callable[[], Position], renewing: bool) -> None:
         self.admit(origin, position(), renewing)
 
     def check_free(self, noted: Origin | None) -> None:
@@ -376,7 +376,7 @@ class ScriptedSource:
     database: Database
     place: str = "memory"
 
-    def text(self, position: int) -> str:
+    def text(self, position: Position) -> str:
         return f"transaction {position}"
 
     def bound_to(self, origin: Origin) -> "ScriptedSource":

@@ -16,7 +16,7 @@ from tailrace.capture.requests import Requests
 from tailrace.capture.retention_job import Retention
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Segment, TableAdded, Transactions
+from tailrace.changelog.records import Applied, Position, Segment, TableAdded, Transactions
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.storage.store import NotFound, Storage
@@ -74,8 +74,8 @@ def _start(storage: Storage, nonce: str, now: list[float]) -> JournalWriter:
     try:
         return JournalWriter.claim(storage, nonce, clock=lambda: now[0])
     except NotFound:
-        journal = JournalWriter.create(storage, ORIGIN, 5, nonce, clock=lambda: now[0])
-        journal.append(5, events=tuple(TableAdded(table=table_schema(i), edge=1) for i in TABLES))
+        journal = JournalWriter.create(storage, ORIGIN, Position(5), nonce, clock=lambda: now[0])
+        journal.append(Position(5), events=tuple(TableAdded(table=table_schema(i), edge=1) for i in TABLES))
         return journal
 
 
@@ -91,7 +91,9 @@ def _change(journal: JournalWriter, at: int) -> None:
         )
     transactions = Transactions(ids=seqs, first_seqs=seqs)
     position = journal.state.position + 1
-    journal.append(position, seqs[-1], transactions=transactions, segments=tuple(segments), commit_time=(at, at))
+    journal.append(
+        Position(position), seqs[-1], transactions=transactions, segments=tuple(segments), commit_time=(at, at)
+    )
 
 
 def _retention(journal: JournalWriter, now: list[float]) -> Retention:

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from support.journals import table_schema
+from support.origins import origin
 from tailrace.apply.progress import Progress
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import ChunkRegistered, Event, Origin, SnapshotTableStarted, TableAdded
+from tailrace.changelog.records import ChunkRegistered, Event, Position, SnapshotTableStarted, TableAdded
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.contract.resources import Snapshot
@@ -25,9 +26,7 @@ from tailrace.snapshot.chunks import TableRun
 from tailrace.snapshot.ranges import Range
 from tailrace.storage.store import Storage
 
-ORIGIN = Origin(
-    log_id="log", system_identifier="1", timeline=1, database="d", slot="s", publication="p", slot_created=True
-)
+ORIGIN = origin("log")
 REPLACEABLE = ("check_edge", "find_start", "find_cut", "read", "record_finish")
 record_finish = steps.record_finish
 """The real one, for those who replace it."""
@@ -39,9 +38,9 @@ class World:
 
     def __init__(self, folder: Path, edges: Sequence[int]) -> None:
         storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
-        self._writer = JournalWriter.create(storage, ORIGIN, 5, "a")
+        self._writer = JournalWriter.create(storage, ORIGIN, Position(5), "a")
         added = (TableAdded(table=table_schema(number), edge=edge) for number, edge in enumerate(edges, 1))
-        self._writer.append(5, events=tuple(added))
+        self._writer.append(Position(5), events=tuple(added))
         self._reader = JournalReader.open(storage)
         self.lock = threading.RLock()
 
@@ -60,7 +59,7 @@ class World:
     def append(self, events: Sequence[Event]) -> int:
         with self.lock:
             try:
-                return self._writer.append(5, events=tuple(events)).number
+                return self._writer.append(Position(5), events=tuple(events)).number
             except RecordRefused as error:
                 raise Retry(f"RecordRefused: {error.message}") from error  # as the client tells it
 
@@ -81,11 +80,11 @@ class World:
         self.append([
             ChunkRegistered(
                 snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
-                upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=1, high=1,
+                upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=1, high=Position(1),
             )
         ])  # fmt: skip
 
-    read_nothing = ChunkFile(None, 0, 0, "", 1, ())
+    read_nothing = ChunkFile(None, 0, 0, "", Position(1), ())
 
 
 def runner_over(

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded, Request, StateAnswer
+from tailrace.changelog.records import Position
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Board:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._state = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="capture starts")
+        self._state = StateAnswer(record=-1, epoch=-1, position=Position(0), waiting_for="capture starts")
 
     def show(self, state: StateAnswer) -> None:
         with self._lock:

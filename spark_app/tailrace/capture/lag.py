@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tailrace.capture.inbox import Board
 from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.recorder import Recorder
+from tailrace.changelog.records import Position
 from tailrace.sources.api import Distance
 
 SMOOTHING = 0.3
@@ -34,7 +35,7 @@ class Behind:
 
 
 class Meter:
-    def __init__(self, distance: Callable[[int], Distance], recorder: Recorder, board: Board) -> None:
+    def __init__(self, distance: Callable[[Position], Distance], recorder: Recorder, board: Board) -> None:
         self._distance = distance
         self._recorder = recorder
         self._board = board
@@ -43,7 +44,7 @@ class Meter:
         self._rate = 0.0
         self._behind = Behind()
 
-    def measure(self, position: int) -> None:
+    def measure(self, position: Position) -> None:
         reached = max(position, self._recorder.journal.state.position)
         distance = self._distance(self._recorder.durable)
         now, rows = time.monotonic(), self._recorder.counters.rows

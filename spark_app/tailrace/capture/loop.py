@@ -21,6 +21,7 @@ from tailrace.capture.requests import Requests
 from tailrace.capture.retention_job import Retention
 from tailrace.capture.server import refuse_all
 from tailrace.capture.startup import Place
+from tailrace.changelog.records import Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.errors import Retry
 from tailrace.sources.api import Wiring
@@ -142,7 +143,7 @@ class Capture:
         self._stream.cut()
         self._pending_since = None
 
-    def settle(self) -> int:
+    def settle(self) -> Position:
         """Make all finished transactions durable; returns the position up to which nothing is missing."""
         self._cut()
         return self._stream.position
@@ -166,7 +167,7 @@ class Capture:
         self._due[what] = now + every
         return True
 
-    def _acknowledge(self, position: int) -> None:
+    def _acknowledge(self, position: Position) -> None:
         """A record up to here is durable."""
         self._stream.acknowledge(position)
 

@@ -13,6 +13,7 @@ from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
     Closed,
+    Position,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
@@ -85,7 +86,7 @@ class StateAnswer(Closed):
     record: int
     """Newest durable record."""
     epoch: int
-    position: int
+    position: Position
     behind_bytes: int | None = None
     """Of the source's log, between the newest record and its end when last asked; None: not yet, or it cannot say."""
     lag_seconds: float | None = None

@@ -10,7 +10,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded
-from tailrace.changelog.records import WRITTEN, Event, Heartbeat, Record, Segment, TableFingerprint, Transactions
+from tailrace.changelog.records import (
+    WRITTEN,
+    Event,
+    Heartbeat,
+    Position,
+    Record,
+    Segment,
+    TableFingerprint,
+    Transactions,
+)
 from tailrace.changelog.segments import write_segment
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
@@ -43,7 +52,9 @@ class Counters:
 class Recorder:
     """The `Sink` of a source's stream that writes the change log."""
 
-    def __init__(self, journal: JournalWriter, breathe: Callable[[], None], recorded: Callable[[int], None]) -> None:
+    def __init__(
+        self, journal: JournalWriter, breathe: Callable[[], None], recorded: Callable[[Position], None]
+    ) -> None:
         """`breathe` is called between long steps (signs of life for the source), `recorded` with each durable
         position."""
         self.journal = journal
@@ -57,7 +68,7 @@ class Recorder:
         self.counters = Counters()
 
     @property
-    def durable(self) -> int:
+    def durable(self) -> Position:
         """The newest record's position."""
         return self.journal.state.position
 
@@ -100,7 +111,7 @@ class Recorder:
         self._rows.last_seq = changes.last_seq
         self._breathe()
 
-    def cut(self, position: int, rows: bool = True) -> None:
+    def cut(self, position: Position, rows: bool = True) -> None:
         """Make a record up to `position`, unless there is nothing to say. `rows` False: those taken so far belong to a
         transaction that is still open, so only events go in."""
         taken = self._rows if rows else Rows()
@@ -130,7 +141,7 @@ class Recorder:
         seam("capture.before-ack")
         self._recorded(position)
 
-    def _append(self, position: int, taken: Rows, events: tuple[Event, ...]) -> Record:
+    def _append(self, position: Position, taken: Rows, events: tuple[Event, ...]) -> Record:
         times = taken.commit_times
         return self.journal.append(
             position,
@@ -163,7 +174,7 @@ class Recorder:
         for reply, _ in waiting:
             reply.set_exception(error)
 
-    def heartbeat(self, position: int) -> None:
+    def heartbeat(self, position: Position) -> None:
         """A record that moves only the position, so that the source may forget its log."""
         self.add(Heartbeat())
         self.cut(position, rows=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder
-from tailrace.changelog.records import Applied
+from tailrace.changelog.records import Applied, Position
 from tailrace.errors import Retry, TailraceError
 from tailrace.snapshot.replay import replay_point, seen_through
 from tailrace.sources.api import ChangeStream
@@ -40,7 +40,7 @@ class Requests:
         self,
         recorder: Recorder,
         stream: ChangeStream,
-        settle: Callable[[], int],
+        settle: Callable[[], Position],
         visibility: Callable[[str], Visibility],
     ) -> None:
         """`settle` makes all finished transactions durable; `visibility`: of a chunk, by what it says it saw."""
@@ -57,7 +57,7 @@ class Requests:
         self.retention_ran = False
 
     @property
-    def waits_for(self) -> int | None:
+    def waits_for(self) -> Position | None:
         """The furthest position that a chunk waits for."""
         return max((w.request.chunk.high for w in self._waiting), default=None)
 
@@ -113,7 +113,7 @@ class Requests:
                     self.cut_off = frozenset(cut_off)
                 call.reply.set_result(None)
 
-    def register(self, position: int) -> None:
+    def register(self, position: Position) -> None:
         """Register the chunks whose `high` the stream has reached. `position` as seen without `settle`."""
         ready = [w for w in self._waiting if w.request.chunk.high <= position]
         if not ready:

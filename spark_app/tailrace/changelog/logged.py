@@ -19,6 +19,7 @@ from tailrace.changelog.records import (
     Closed,
     Origin,
     Parts,
+    Position,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
@@ -228,7 +229,7 @@ class LogState(Closed):
     epoch: int = -1
     nonce: str = ""
     last_seq: int = 0
-    position: int = 0
+    position: Position = Position(0)
     newest_commit: int | None = None
     """Microseconds since the Unix epoch."""
     origin: Origin | None = None

@@ -221,7 +221,7 @@ class ChunkRegistered(Closed):
     size: int
     schema_version: int
     replay_point: int
-    high: int
+    high: Position
     layout: str = ""
     """Digest of the physical names and field ids of the file's columns: a target that has others, because it was
     replaced or re-created since, does not adopt it. Empty: not recorded (as before there were generations)."""
@@ -382,7 +382,7 @@ class Record(Closed):
     """Random per writer process: tells our own record from another writer's."""
     first_seq: int
     last_seq: int
-    position: int
+    position: Position
     """Everything the source committed up to here is in records up to this one."""
     commit_time: tuple[int, int] | None = None
     """Oldest and newest commit, microseconds since the Unix epoch; None: no transaction."""

@@ -14,7 +14,7 @@ from tailrace.changelog.journal import (
     parse_record,
 )
 from tailrace.changelog.paths import ROLLUPS, record_path
-from tailrace.changelog.records import EpochStarted, Event, Origin, Record, Segment, Transactions
+from tailrace.changelog.records import EpochStarted, Event, Origin, Position, Record, Segment, Transactions
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
@@ -64,7 +64,9 @@ class JournalWriter:
         """Why this writer must not write any more: fenced, or the outcome of its last record is not known."""
 
     @classmethod
-    def create(cls, storage: Storage, origin: Origin, position: int, nonce: str, **timing: object) -> "JournalWriter":
+    def create(
+        cls, storage: Storage, origin: Origin, position: Position, nonce: str, **timing: object
+    ) -> "JournalWriter":
         """Begin a change log: record 0 holds its origin. `AlreadyExists`: there is one."""
         writer = cls(storage, LogState(), nonce, **timing)  # type: ignore[arg-type]
         try:
@@ -111,7 +113,7 @@ class JournalWriter:
 
     def append(
         self,
-        position: int,
+        position: Position,
         last_seq: int | None = None,
         *,
         transactions: Transactions | None = None,
@@ -131,7 +133,7 @@ class JournalWriter:
         self._write(record)
         return record
 
-    def _record(self, epoch: int, position: int, last_seq: int, events: tuple[Event, ...]) -> Record:
+    def _record(self, epoch: int, position: Position, last_seq: int, events: tuple[Event, ...]) -> Record:
         return Record(
             number=self.state.number + 1,
             epoch=epoch,

@@ -15,7 +15,7 @@ from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Origin
+from tailrace.changelog.records import Origin, Position
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.contract.resources import Storage as StorageConfig
@@ -129,7 +129,7 @@ class _Log:
     def renewing(self) -> bool:
         return self.asked is not None and self.reader is not None and not self.reader.state.has_done(self.asked.id)
 
-    def newest_position(self) -> int:
+    def newest_position(self) -> Position:
         assert self.reader is not None
         while self.reader.poll():
             pass

@@ -8,7 +8,7 @@ from typing import Protocol
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import SnapshotEnded, SnapshotSuspended
+from tailrace.changelog.records import Position, SnapshotEnded, SnapshotSuspended
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
@@ -50,7 +50,7 @@ class DriverControl:
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
         """Why capture ended, while it is being started again."""
-        self.position_text: Callable[[int], str] = str
+        self.position_text: Callable[[Position], str] = str
         """The source's, once it is known."""
         self._clock = clock
         self._started = clock()

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from tailrace import privacy, sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
@@ -275,7 +276,7 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
         log.warning("%s did not stop cleanly: %s", what, privacy.error_text(error))
 
 
-def position_at_start(source: Source, spec: ReplicatorSpec) -> int:
+def position_at_start(source: Source, spec: ReplicatorSpec) -> Position:
     """The end of the source's log now. There must be a table to bring there, or `--once` would never end."""
     with source.session() as session:
         position = session.log_end()  # refused here as by capture, but before this look has found fault with the tables

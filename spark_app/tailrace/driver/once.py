@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.keys import Key
-from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.records import Position, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.driver.status import unread
 from tailrace.snapshot import planner
@@ -34,7 +34,7 @@ class Verdict:
 class OnceCheck:
     """Keeps the record that counts. `position`: the source's at start."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: Position) -> None:
         self._position = position
         self._record: int | None = None
         self._since: int | None = None

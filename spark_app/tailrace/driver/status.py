@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Position
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
@@ -47,7 +48,7 @@ class Moment:
     stopped: bool = False
     fault: Fault | None = None
     """What stops, or keeps failing, the whole."""
-    position_text: Callable[[int], str] = str
+    position_text: Callable[[Position], str] = str
     """The source's own way to write a position."""
 
     @cached_property
@@ -123,7 +124,7 @@ def _capture(at: Moment) -> CaptureStatus:
     )
 
 
-def _position(at: Moment, position: int) -> str | None:
+def _position(at: Moment, position: Position) -> str | None:
     return at.position_text(position) if position else None
 
 

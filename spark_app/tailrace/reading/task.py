@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tailrace import privacy
+from tailrace.changelog.records import Position
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
 from tailrace.targets.api import ChunkWriter
@@ -40,7 +41,7 @@ class ChunkFile:
     rows: int
     size: int
     snapshot: str
-    high: int
+    high: Position
     columns: tuple[str, ...]
 
 

@@ -25,7 +25,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Event, Origin, TableSchema
+from tailrace.changelog.records import Event, Origin, Position, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import Replicator, TableOptions, Tables
 from tailrace.errors import Retry, SourceRefused, TableStop
@@ -68,7 +68,7 @@ class ChunkRead:
     rows: int
     snapshot: str
     """What the transaction saw, in the source's words: capture decides with it which transactions the chunk holds."""
-    high: int
+    high: Position
     """A position that lies behind everything the transaction saw: registered when capture has come so far."""
     columns: tuple[str, ...]
     """Names of the columns read, in order."""
@@ -132,7 +132,7 @@ class Sink(Protocol):
     def rows(self, changes: Changes) -> None:
         """They belong to the record being built."""
 
-    def cut(self, position: int, rows: bool = True) -> None:
+    def cut(self, position: Position, rows: bool = True) -> None:
         """Make a record up to this position. `rows`: all taken so far are of whole transactions; else they are of one
         that is still open, and only other events may go into the record."""
 
@@ -141,7 +141,7 @@ class Sink(Protocol):
 class Distance:
     """The source's side of the lag."""
 
-    end: int
+    end: Position
     """Where the source writes its log now."""
     behind_bytes: int | None
     """Log between a position and the end; None: the source cannot measure it."""
@@ -154,7 +154,7 @@ class Wiring:
     """What a stream is connected to."""
 
     sink: Sink
-    settle: Callable[[], int]
+    settle: Callable[[], Position]
     """Makes all that is finished durable, in a record if there is anything to say; the position up to which it is."""
     nonce: str
     """Random, of this process: a mark of an earlier one that the log brings back is not ours."""
@@ -182,7 +182,7 @@ class ChangeStream(Protocol):
         """Take what is there, at most so much. True: there is no more right now."""
 
     @property
-    def position(self) -> int:
+    def position(self) -> Position:
         """Behind the last transaction that was taken whole."""
 
     @property
@@ -196,7 +196,7 @@ class ChangeStream(Protocol):
     def cut(self) -> None:
         """Give the sink all transactions that are whole, and have it make a record."""
 
-    def acknowledge(self, position: int) -> None:
+    def acknowledge(self, position: Position) -> None:
         """A durable record holds everything up to here: the source may forget its log."""
 
     def keep_alive(self, listened: bool = True) -> None:
@@ -222,7 +222,7 @@ class ChangeStream(Protocol):
     def seen_now(self) -> str:
         """What a chunk that is read now would see, as `ChunkRead.snapshot` says it."""
 
-    def distance(self, position: int) -> Distance: ...
+    def distance(self, position: Position) -> Distance: ...
 
     def close(self) -> None: ...
 
@@ -318,7 +318,7 @@ class Subscription(Protocol):
     A first start calls prepare, begin, resume is not needed; every later one admit, resume; one that a resync asked for
     admit, renew, resume. Then stream. Dying between any two is repaired by the next start."""
 
-    def admit(self, origin: Origin, position: int, renewing: bool) -> None:
+    def admit(self, origin: Origin, position: Position, renewing: bool) -> None:
         """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
         `PositionLost` unless it is in a state that still leads on from the position (`renewing`: that is given up)."""
 
@@ -327,13 +327,13 @@ class Subscription(Protocol):
         fit, or somebody else has what would be made. `noted`: a start of this change log was interrupted in `begin`;
         what it left is removed."""
 
-    def begin(self, origin: Origin, patience: Patience) -> int:
+    def begin(self, origin: Origin, patience: Patience) -> Position:
         """Make what the origin says; the position from which on the log is kept for us. `Beaten`."""
 
-    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], int]:
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], Position]:
         """Begin again with a log whose position is lost or given up: the new identity, and the position."""
 
-    def resume(self, origin: Origin, position: int) -> None:
+    def resume(self, origin: Origin, position: Position) -> None:
         """Before `stream`: `PositionLost` unless the source holds everything after the position. A predecessor of this
         very change log that is still connected is ended; anybody else is refused."""
 
@@ -342,7 +342,7 @@ class Subscription(Protocol):
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         """Everything that a start would look at, without changing anything. `origin`: as far as there is one."""
 
-    def check(self, origin: Origin, position: Callable[[], int], renewing: bool) -> None:
+    def check(self, origin: Origin, position: Callable[[], Position], renewing: bool) -> None:
         """What `admit` and `resume` would refuse, beside a capture that may be at work: `position` reads the journal's
         newest, and is asked after the source."""
 
@@ -358,7 +358,7 @@ class Subscription(Protocol):
 class Session(Protocol):
     """One SQL connection to the source, for a few questions."""
 
-    def log_end(self) -> int:
+    def log_end(self) -> Position:
         """The end of the source's log now. `SourceRefused`: this server writes no log that can be followed."""
 
     def tables(self, patterns: Tables, options: Sequence[TableOptions]) -> Sequence[Table]:
@@ -394,7 +394,7 @@ class Source(Protocol):
     def place(self) -> str:
         """For messages."""
 
-    def text(self, position: int) -> str:
+    def text(self, position: Position) -> str:
         """A position as people who run this database write it."""
 
     def bound_to(self, origin: Origin) -> "Source":

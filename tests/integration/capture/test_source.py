@@ -9,7 +9,7 @@ from support.capture import CaptureRun, check_invariants, eventually, lsn, made_
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered, SnapshotPlanned, SnapshotTableStarted
+from tailrace.changelog.records import Applied, ChunkRegistered, Position, SnapshotPlanned, SnapshotTableStarted
 from tailrace.errors import Retry
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
@@ -133,7 +133,7 @@ def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
         size=0,
         schema_version=0,
         replay_point=0,
-        high=high,
+        high=Position(high),
     )
 
 

@@ -16,7 +16,16 @@ from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
 from tailrace.changelog.paths import DROPPED, RENEWAL, record_path
-from tailrace.changelog.records import Applied, EpochStarted, Event, Origin, TableAdded, TableRemoved, Transactions
+from tailrace.changelog.records import (
+    Applied,
+    EpochStarted,
+    Event,
+    Origin,
+    Position,
+    TableAdded,
+    TableRemoved,
+    Transactions,
+)
 from tailrace.changelog.writer import JournalWriter
 from tailrace.cli.main import main
 from tailrace.contract.ownership import made_name
@@ -455,7 +464,9 @@ def test_every_prefix_of_the_deletion_is_completed_by_the_next_one(postgres: Pos
         journal(log, admin, *applied_tables()[:3], owner="team/former@1")
     one = JournalWriter.claim(storage_of(log), "n", started=EpochStarted(owner=OWNER))
     for number in range(1, 2 * BLOCK + 1):
-        one.append(one.state.position + 1, number, transactions=Transactions(ids=(number,), first_seqs=(number,)))
+        one.append(
+            Position(one.state.position + 1), number, transactions=Transactions(ids=(number,), first_seqs=(number,))
+        )
         if number % BLOCK == 0:
             assert one.finish()
     for event in applied_tables()[3:]:

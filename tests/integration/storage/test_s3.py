@@ -13,7 +13,7 @@ import pytest
 from support.origins import origin
 from support.s3 import S3Server
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Heartbeat
+from tailrace.changelog.records import Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Credentials
 from tailrace.contract.resources import Storage as StorageConfig
@@ -159,10 +159,10 @@ def test_a_server_that_is_away_is_an_unknown_outcome_for_writes_and_a_retry_for_
 
 
 def test_the_journal_fences_the_lower_epoch(storage: Storage) -> None:
-    old = JournalWriter.create(storage, ORIGIN, 5, "a")
-    old.append(6, events=(Heartbeat(),))
+    old = JournalWriter.create(storage, ORIGIN, Position(5), "a")
+    old.append(Position(6), events=(Heartbeat(),))
     new = JournalWriter.claim(storage, "b")
     with pytest.raises(Fenced):
-        old.append(7, events=(Heartbeat(),))
-    new.append(8, events=(Heartbeat(),))
+        old.append(Position(7), events=(Heartbeat(),))
+    new.append(Position(8), events=(Heartbeat(),))
     assert JournalReader.open(storage).state == new.state

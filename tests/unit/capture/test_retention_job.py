@@ -14,7 +14,7 @@ from tailrace.capture import retention_job
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import Requests
 from tailrace.capture.retention_job import Cleaner, Retention
-from tailrace.changelog.records import Transactions
+from tailrace.changelog.records import Position, Transactions
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.resources import Storage as StorageConfig
@@ -39,8 +39,8 @@ def retention_of(journal: JournalWriter) -> Retention:
 def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_path: Path) -> None:
     """Gone on with, the next record would say that another writer had fenced this one, and nobody would restart it."""
     storage = Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
-    journal = JournalWriter.create(storage, ORIGIN, 5, "a", patience=-1.0)
-    journal.append(6, 1, transactions=Transactions(ids=(7,), first_seqs=(1,)), commit_time=(1, 1))
+    journal = JournalWriter.create(storage, ORIGIN, Position(5), "a", patience=-1.0)
+    journal.append(Position(6), 1, transactions=Transactions(ids=(7,), first_seqs=(1,)), commit_time=(1, 1))
 
     def broken(path: str, data: bytes) -> None:
         raise OutcomeUnknown(f"{path}: timed out")
@@ -70,7 +70,7 @@ def test_old_records_go_hourly_and_lost_segments_daily_and_again_where_the_stora
         return []
 
     monkeypatch.setattr(retention_job, "sweep", sweep)
-    retention = retention_of(JournalWriter.create(storage, ORIGIN, 5, "a"))
+    retention = retention_of(JournalWriter.create(storage, ORIGIN, Position(5), "a"))
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     expected = []

@@ -13,7 +13,7 @@ from tailrace.capture import startup
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import DROPPED, FIRST_START
-from tailrace.changelog.records import EpochStarted, Heartbeat
+from tailrace.changelog.records import EpochStarted, Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import PostgreSql
 from tailrace.contract.resources import Replicator
@@ -30,7 +30,7 @@ from tailrace.sources.postgresql.subscription import PgSubscription
 from tailrace.storage.store import Storage
 
 IDS = startup.Ids(log_id="l", nonce="new")
-SERVER = slots.Server("77", 1, "d", 1000)
+SERVER = slots.Server("77", 1, "d", Position(1000))
 
 
 class Source:
@@ -38,7 +38,7 @@ class Source:
 
     def __init__(self) -> None:
         self.server = SERVER
-        self.slot: slots.Slot | None = slots.Slot("pgoutput", "d", 5, "reserved")
+        self.slot: slots.Slot | None = slots.Slot("pgoutput", "d", Position(5), "reserved")
         self.publication: Publication | None = None
         self.done: list[str] = []
         self.asked: Callable[[], None] = lambda: None
@@ -104,7 +104,7 @@ def start(at: startup.Place) -> JournalWriter:
 def running(at: startup.Place) -> JournalWriter:
     """The writer that is at work when the new one starts."""
     origin = make_origin(name="tailrace_shop", system="77")
-    return JournalWriter.create(at.storage, origin, 5, "old")
+    return JournalWriter.create(at.storage, origin, Position(5), "old")
 
 
 def test_a_writer_still_at_work_does_not_make_the_position_look_lost(source: Source, tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_writer_still_at_work_does_not_make_the_position_look_lost(source: Sou
 
     def goes_on() -> None:
         source.asked = lambda: None
-        source.server = replace(SERVER, insert_position=3000)
-        old.append(2000, events=(Heartbeat(),))
+        source.server = replace(SERVER, insert_position=Position(3000))
+        old.append(Position(2000), events=(Heartbeat(),))
 
     source.asked = goes_on
     journal = start(at)
@@ -128,7 +128,7 @@ def test_a_writer_still_at_work_does_not_make_the_position_look_lost(source: Sou
         (replace(SERVER, system_identifier="78"), SourceRefused),
         (replace(SERVER, database="e"), SourceRefused),
         (replace(SERVER, timeline=2), PositionLost),
-        (replace(SERVER, insert_position=4), PositionLost),
+        (replace(SERVER, insert_position=Position(4)), PositionLost),
     ],
 )
 def test_who_is_led_to_another_source_leaves_the_writer_at_the_right_one_alone(
@@ -139,7 +139,7 @@ def test_who_is_led_to_another_source_leaves_the_writer_at_the_right_one_alone(
     source.server = server
     with pytest.raises(error):
         start(at)
-    old.append(6, events=(Heartbeat(),))
+    old.append(Position(6), events=(Heartbeat(),))
     assert old.state.number == 1
 
 
@@ -147,11 +147,11 @@ def test_who_is_led_to_another_source_leaves_the_writer_at_the_right_one_alone(
     ("slot", "words"),
     [
         (None, "missing"),
-        (slots.Slot("pgoutput", "d", 6, "reserved"), "after the journal's position"),
-        (slots.Slot("pgoutput", "d", 5, "lost"), "lost its log"),
+        (slots.Slot("pgoutput", "d", Position(6), "reserved"), "after the journal's position"),
+        (slots.Slot("pgoutput", "d", Position(5), "lost"), "lost its log"),
         (slots.Slot("pgoutput", "d", None, "reserved"), "another one"),
-        (slots.Slot("test_decoding", "d", 5, "reserved"), "another one"),
-        (slots.Slot("pgoutput", "e", 5, "reserved"), "another one"),
+        (slots.Slot("test_decoding", "d", Position(5), "reserved"), "another one"),
+        (slots.Slot("pgoutput", "e", Position(5), "reserved"), "another one"),
     ],
 )
 def test_a_slot_that_does_not_fit_the_journal_is_a_lost_position(
@@ -179,7 +179,7 @@ def test_a_slot_that_an_interrupted_start_left_is_made_anew(source: Source, tmp_
         patch.setattr(slots, "create_slot", at_once_broken)
         with pytest.raises(OSError, match="died"):
             start(at)
-    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
     source.done.clear()
     journal = start(at)
     assert journal.state.position == 5
@@ -194,7 +194,7 @@ def test_every_start_removes_the_note_of_a_deletion_that_was_begun_there(source:
     for _ in ("first start", "goes on"):
         at.storage.put(DROPPED, b"{}")
         start(at)
-        source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+        source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
         assert not at.storage.exists(DROPPED)
 
 
@@ -202,7 +202,7 @@ def test_a_first_start_reads_everything_so_it_removes_the_note_of_a_resync(sourc
     source.slot, at = None, place(tmp_path)
     Renewal(id="early").write(at.storage)
     start(at)
-    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
     source.done.clear()
     assert start(at).state.renewed is None
     assert source.done == ["released"], "the second start keeps the slot"
@@ -222,7 +222,7 @@ def test_a_start_that_was_refused_makes_no_claim_to_a_slot_that_comes_later(sour
         patch.setattr(making, "fit_tables", unfit)
         with pytest.raises(SourceRefused, match="wal_level"):
             start(at)
-    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
     with pytest.raises(SourceRefused, match="holds no change log"):
         start(at)
 
@@ -246,7 +246,7 @@ def test_a_slot_that_a_namesake_made_first_is_not_taken_for_our_own_at_the_next_
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def beaten(*_: object) -> int:
-        source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+        source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
         raise slots.SlotExists
 
     source.slot = None
@@ -265,20 +265,20 @@ def test_a_copied_manifest_does_not_take_over_another_owners_stream(source: Sour
     source.slot = None
     first, copy = place(tmp_path, uid="u1"), place(tmp_path, uid="u2")
     old = start(first)
-    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
     source.done.clear()
     with pytest.raises(SourceRefused, match=r"belongs to Replicator 'team/shop@u1', this is 'team/shop@u2'") as caught:
         start(copy)
     assert "set storage.adopt to 'team/shop@u1'" in caught.value.fix
     assert source.done == [], "the first one's connection is not ended"
-    old.append(6, events=(Heartbeat(),))
+    old.append(Position(6), events=(Heartbeat(),))
     assert start(first).state.epoch == 1, "a restart of the same driver passes"
 
 
 def test_who_says_from_whom_takes_a_log_over_once(source: Source, tmp_path: Path) -> None:
     source.slot = None
     start(place(tmp_path, uid="u1"))
-    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
     journal = start(place(tmp_path, uid="u2", adopt="team/shop@u1"))
     assert journal.state.owner == "team/shop@u2"
     assert journal.state.origin is not None and journal.state.origin.owner == "team/shop@u1"
@@ -289,7 +289,7 @@ def test_who_says_from_whom_takes_a_log_over_once(source: Source, tmp_path: Path
 def test_a_log_that_its_owner_left_behind_goes_to_the_next_who_starts(source: Source, tmp_path: Path) -> None:
     source.slot = None
     start(place(tmp_path, uid="u1"))
-    source.slot = slots.Slot("pgoutput", "d", 5, "reserved")
+    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
     JournalWriter.claim(place(tmp_path).storage, "dropper", started=EpochStarted(released=True))
     assert start(place(tmp_path, uid="u2")).state.owner == "team/shop@u2"
     with pytest.raises(SourceRefused, match="belongs to Replicator"):

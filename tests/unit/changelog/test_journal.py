@@ -12,7 +12,7 @@ from support.origins import origin
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Column, Heartbeat, TableAdded, TableSchema, Transactions
+from tailrace.changelog.records import Column, Heartbeat, Position, TableAdded, TableSchema, Transactions
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
@@ -38,7 +38,10 @@ def storage(tmp_path: Path) -> Storage:
 def row(writer_: JournalWriter, xid: int = 7) -> None:
     seq = writer_.state.last_seq + 1
     writer_.append(
-        writer_.state.position + 1, seq, transactions=Transactions(ids=(xid,), first_seqs=(seq,)), commit_time=(1, 1)
+        Position(writer_.state.position + 1),
+        seq,
+        transactions=Transactions(ids=(xid,), first_seqs=(seq,)),
+        commit_time=(1, 1),
     )
 
 
@@ -65,9 +68,9 @@ def no_sleep(seconds: float) -> None:
 
 
 def test_a_reader_sees_what_the_writer_wrote_in_order(storage: Storage) -> None:
-    first = JournalWriter.create(storage, ORIGIN, 5, "a")
+    first = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     reader = JournalReader.open(storage)
-    first.append(6, events=(TableAdded(table=TABLE, edge=3),))
+    first.append(Position(6), events=(TableAdded(table=TABLE, edge=3),))
     row(first)
     assert [r.number for r in reader.poll()] == [1, 2]
     assert reader.state == first.state
@@ -75,9 +78,9 @@ def test_a_reader_sees_what_the_writer_wrote_in_order(storage: Storage) -> None:
 
 
 def test_a_change_log_is_created_once(storage: Storage) -> None:
-    JournalWriter.create(storage, ORIGIN, 5, "a")
+    JournalWriter.create(storage, ORIGIN, Position(5), "a")
     with pytest.raises(AlreadyExists):
-        JournalWriter.create(storage, ORIGIN, 5, "b")
+        JournalWriter.create(storage, ORIGIN, Position(5), "b")
 
 
 def test_claiming_where_there_is_no_change_log_says_so(storage: Storage) -> None:
@@ -86,7 +89,7 @@ def test_claiming_where_there_is_no_change_log_says_so(storage: Storage) -> None
 
 
 def test_of_two_writers_the_lower_epoch_stops_and_its_record_is_not_written(storage: Storage) -> None:
-    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    old = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     new = JournalWriter.claim(storage, "b")
     assert new.state.epoch == 1
     with pytest.raises(Fenced):
@@ -98,7 +101,7 @@ def test_of_two_writers_the_lower_epoch_stops_and_its_record_is_not_written(stor
 
 
 def test_a_writer_that_has_lost_its_slot_learns_whether_another_one_has_gone_on(storage: Storage) -> None:
-    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    old = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     old.check_owned()
     JournalWriter.claim(storage, "b")
     with pytest.raises(Fenced, match="another writer"):
@@ -106,7 +109,7 @@ def test_a_writer_that_has_lost_its_slot_learns_whether_another_one_has_gone_on(
 
 
 def test_a_claim_that_loses_a_record_to_the_old_writer_keeps_that_record(storage: Storage) -> None:
-    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    old = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     raced = False
 
     class Racing(Storage):
@@ -126,7 +129,7 @@ def test_a_claim_that_loses_a_record_to_the_old_writer_keeps_that_record(storage
 @pytest.mark.parametrize("plan", [["done"], ["lost"], ["lost", "done"], ["lost", "lost", "lost"]])
 def test_an_unknown_outcome_is_resolved_without_loss_or_fencing(storage: Storage, plan: list[str]) -> None:
     faulty = Faulty(storage, [])
-    one = JournalWriter.create(faulty, ORIGIN, 5, "a", sleep=no_sleep)
+    one = JournalWriter.create(faulty, ORIGIN, Position(5), "a", sleep=no_sleep)
     faulty.plan = plan
     row(one)
     row(one)
@@ -137,7 +140,7 @@ def test_an_unknown_outcome_is_resolved_without_loss_or_fencing(storage: Storage
 def test_a_timed_out_write_that_the_new_writer_overtook_is_fenced(storage: Storage) -> None:
     faulty = Faulty(storage, [])
     old = JournalWriter.create(
-        faulty, ORIGIN, 5, "a", sleep=lambda _: claimed.append(JournalWriter.claim(storage, "b"))
+        faulty, ORIGIN, Position(5), "a", sleep=lambda _: claimed.append(JournalWriter.claim(storage, "b"))
     )
     claimed: list[JournalWriter] = []
     faulty.plan = ["lost"]
@@ -204,7 +207,7 @@ def test_among_racing_writers_with_unknown_outcomes_no_durable_record_is_lost_or
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     storage = Storage.open(StorageConfig(location=f"file://{tmp_path_factory.mktemp('race')}"))
-    JournalWriter.create(storage, ORIGIN, 5, "first")
+    JournalWriter.create(storage, ORIGIN, Position(5), "first")
     contest = Contest(storage, Random(seed))
     for _ in range(10):
         contest.act()
@@ -221,7 +224,7 @@ def test_among_racing_writers_with_unknown_outcomes_no_durable_record_is_lost_or
 def test_a_writer_that_ran_out_of_patience_writes_no_more(storage: Storage) -> None:
     faulty = Faulty(storage, [])
     now = iter(range(0, 100_000, 20))
-    one = JournalWriter.create(faulty, ORIGIN, 5, "a", sleep=no_sleep, monotonic=lambda: float(next(now)))
+    one = JournalWriter.create(faulty, ORIGIN, Position(5), "a", sleep=no_sleep, monotonic=lambda: float(next(now)))
     faulty.plan = ["done"] + ["lost"] * 50
     one._patience = -1
     for _ in range(2):  # not Fenced, which nobody restarts: there is no other writer
@@ -235,7 +238,7 @@ def test_a_claim_where_records_are_missing_under_their_roll_up_ends(
 ) -> None:
     """Not an endless attempt to write behind a record that nobody can put back."""
     monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
-    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     for _ in range(4):
         row(one)
     for number in range(5):
@@ -246,7 +249,7 @@ def test_a_claim_where_records_are_missing_under_their_roll_up_ends(
 
 
 def test_a_claim_that_the_state_does_not_admit_leaves_the_writer_alone(storage: Storage) -> None:
-    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
 
     def refuse(state: LogState) -> None:
         raise SourceRefused(f"not the source of {state.origin}")
@@ -258,19 +261,19 @@ def test_a_claim_that_the_state_does_not_admit_leaves_the_writer_alone(storage: 
 
 
 def test_a_record_that_does_not_fit_is_refused_before_it_is_written(storage: Storage) -> None:
-    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     with pytest.raises(RecordRefused):
-        one.append(4)
+        one.append(Position(4))
     with pytest.raises(NotFound):
         storage.get(record_path(1))
-    one.append(5, events=(Heartbeat(),))
+    one.append(Position(5), events=(Heartbeat(),))
     assert one.state.number == 1
 
 
 def test_a_start_from_a_roll_up_gives_the_same_state(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
-    one = JournalWriter.create(storage, ORIGIN, 5, "a")
-    one.append(6, events=(TableAdded(table=TABLE, edge=3),))
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
+    one.append(Position(6), events=(TableAdded(table=TABLE, edge=3),))
     for _ in range(10):
         row(one)
     assert Rollups.load(storage)[1].number == 9
@@ -283,7 +286,7 @@ def test_a_sleeping_writer_cannot_write_where_old_records_were_removed(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
-    old = JournalWriter.create(storage, ORIGIN, 5, "a")
+    old = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     new = JournalWriter.claim(storage, "b")
     for _ in range(10):
         row(new)
@@ -300,7 +303,7 @@ def test_a_sleeping_reader_goes_on_from_the_roll_up_when_its_records_are_gone(
 ) -> None:
     monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
     now = [0.0]
-    one = JournalWriter.create(storage, ORIGIN, 5, "a")
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     reader = JournalReader.open(storage, clock=lambda: now[0])
     for _ in range(10):
         row(one)

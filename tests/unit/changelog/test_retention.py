@@ -20,6 +20,7 @@ from tailrace.changelog.records import (
     Event,
     Heartbeat,
     Origin,
+    Position,
     Segment,
     SegmentsRemoved,
     SnapshotEnded,
@@ -72,7 +73,7 @@ def snapshot(replay_point: int) -> tuple[Event, ...]:
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=9),
         ChunkRegistered(
             snapshot_id="s", table_id=1, chunk=0, lower=None, upper=None, path="c", rows=1, size=1,
-            schema_version=1, replay_point=replay_point, high=0,
+            schema_version=1, replay_point=replay_point, high=Position(0),
         ),
     )  # fmt: skip
 
@@ -171,14 +172,14 @@ def filled(storage: Storage) -> JournalWriter:
     """Three applied segments of table 1 with their files."""
     origin = Journal(Random(1)).origin().events[0]
     assert isinstance(origin, Origin)
-    one = JournalWriter.create(storage, origin, 5, "a", clock=lambda: 1.0)
-    one.append(5, events=(TableAdded(table=table_schema(1), edge=5),))
+    one = JournalWriter.create(storage, origin, Position(5), "a", clock=lambda: 1.0)
+    one.append(Position(5), events=(TableAdded(table=table_schema(1), edge=5),))
     for seq in (1, 2, 3):
         path = segment_path(table_schema(1), seq, seq, "ab")
         storage.put(path, b"rows")
         segment = Segment(table_id=1, schema_version=1, path=path, rows=1, size=4, first_seq=seq, last_seq=seq)
-        one.append(5, seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), segments=(segment,))
-    one.append(5, events=(Applied(table_id=1, applied_seq=2, applied_record=3),))
+        one.append(Position(5), seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), segments=(segment,))
+    one.append(Position(5), events=(Applied(table_id=1, applied_seq=2, applied_record=3),))
     return one
 
 
@@ -242,10 +243,10 @@ def test_old_records_below_a_roll_up_go_in_order_and_nobody_misses_them(
     now = [0.0]
     origin = Journal(Random(1)).origin().events[0]
     assert isinstance(origin, Origin)
-    one = JournalWriter.create(storage, origin, 5, "a", clock=lambda: now[0])
+    one = JournalWriter.create(storage, origin, Position(5), "a", clock=lambda: now[0])
     for hour in range(1, 20):
         now[0] = hour * 3600.0
-        one.append(5 + hour, events=(Heartbeat(),))
+        one.append(Position(5 + hour), events=(Heartbeat(),))
     assert Rollups.load(storage)[1].number == 19
     monkeypatch.setattr(seams, "_plan", {"retention.between-records": ("fail", 4)})
     with pytest.raises(SeamFailure):
@@ -259,5 +260,5 @@ def test_old_records_below_a_roll_up_go_in_order_and_nobody_misses_them(
     assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 0
     assert JournalReader.open(storage).state == one.state
     with pytest.raises(AlreadyExists):
-        JournalWriter.create(storage, origin, 5, "b")
+        JournalWriter.create(storage, origin, Position(5), "b")
     assert not storage.exists(record_path(0))

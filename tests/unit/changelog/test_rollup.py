@@ -13,6 +13,7 @@ from tailrace.changelog.packed import BLOCK
 from tailrace.changelog.paths import PARTS, part_path, record_path, segment_path
 from tailrace.changelog.records import (
     Column,
+    Position,
     Segment,
     SegmentsRemoved,
     TableAdded,
@@ -51,12 +52,14 @@ def change(one: JournalWriter, tables: int) -> None:
     seqs = tuple(range(first, first + tables))
     segments = tuple(segment(1 + n, seq) for n, seq in enumerate(seqs))
     transactions = Transactions(ids=seqs, first_seqs=seqs)
-    one.append(one.state.position + 1, seqs[-1], transactions=transactions, segments=segments, commit_time=(1, 1))
+    one.append(
+        Position(one.state.position + 1), seqs[-1], transactions=transactions, segments=segments, commit_time=(1, 1)
+    )
 
 
 def started(storage: Storage, tables: int) -> JournalWriter:
-    one = JournalWriter.create(storage, ORIGIN, 5, "a")
-    one.append(6, events=tuple(TableAdded(table=table(1 + n), edge=1) for n in range(tables)))
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
+    one.append(Position(6), events=tuple(TableAdded(table=table(1 + n), edge=1) for n in range(tables)))
     return one
 
 

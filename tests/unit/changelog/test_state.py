@@ -15,6 +15,7 @@ from tailrace.changelog.records import (
     EpochStarted,
     Event,
     Heartbeat,
+    Position,
     Record,
     SchemaChanged,
     Segment,
@@ -382,7 +383,7 @@ def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:
 def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_failed() -> None:
     chunk = ChunkRegistered(
         snapshot_id="old", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
-        replay_point=11, high=1,
+        replay_point=11, high=Position(1),
     )  # fmt: skip
     state = joined(
         stop("r"),
@@ -400,7 +401,7 @@ def registering(state: LogState, ordinals: list[int]) -> LogState:
     for ordinal in ordinals:
         chunk = ChunkRegistered(
             snapshot_id="many", table_id=2, chunk=ordinal, lower=None, upper=None, path="p", rows=3, size=9,
-            schema_version=1, replay_point=11, high=1,
+            schema_version=1, replay_point=11, high=Position(1),
         )  # fmt: skip
         state = fold(state, good(state, events=(chunk,)))
     return state

@@ -11,7 +11,7 @@ import pytest
 from support.origins import origin as make_origin
 from support.resources import replicator, request
 from tailrace.capture.renewal import Renewal
-from tailrace.changelog.records import EpochStarted
+from tailrace.changelog.records import EpochStarted, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.cli import main as cli
 from tailrace.cli.client import DriverClient
@@ -174,7 +174,9 @@ def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
 def change_log(folder: Path, owner: str) -> JournalWriter:
     """One that this owner made."""
     origin = make_origin(owner=owner, name="tailrace_shop_1", system="7")  # fmt: skip
-    return JournalWriter.create(Storage.open(StorageConfig(location=(folder / "log").as_uri())), origin, 5, "n")
+    return JournalWriter.create(
+        Storage.open(StorageConfig(location=(folder / "log").as_uri())), origin, Position(5), "n"
+    )
 
 
 def resync_all(folder: Path, name: str = "shop", **metadata: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Column, SnapshotPlanned, TableSchema
+from tailrace.changelog.records import Column, Position, SnapshotPlanned, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.contract.driver import SnapshotBody
@@ -50,7 +50,7 @@ class Client:
         self.asked: list[object] = []
         self.hold = threading.Event()
         self.hold.set()
-        self.answer: StateAnswer | None = StateAnswer(record=9, epoch=1, position=5)
+        self.answer: StateAnswer | None = StateAnswer(record=9, epoch=1, position=Position(5))
 
     def append(self, events: list[Any]) -> int:
         self.asked += events
@@ -103,7 +103,7 @@ def test_a_capture_that_ends_again_and_again_is_a_failure_with_a_name_until_one_
     driver, _, client = control(table(7))
     assert driver.ask_capture()
     driver.capture_fault = Fault(name="CaptureEnded", message="capture ended with code 1: Retry: cannot connect to db")
-    client.answer = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="capture starts")
+    client.answer = StateAnswer(record=-1, epoch=-1, position=Position(0), waiting_for="capture starts")
     assert not driver.ask_capture()
     status = driver.status()
     assert (status.state, status.capture.alive) == ("Failing", False)
@@ -111,7 +111,7 @@ def test_a_capture_that_ends_again_and_again_is_a_failure_with_a_name_until_one_
     client.answer = None
     assert not driver.ask_capture()
     driver.capture_fault = None
-    client.answer = StateAnswer(record=9, epoch=1, position=5)
+    client.answer = StateAnswer(record=9, epoch=1, position=Position(5))
     assert driver.ask_capture()
     assert driver.status().capture.alive
 

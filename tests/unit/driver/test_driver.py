@@ -15,6 +15,7 @@ from py4j.protocol import Py4JNetworkError
 
 from support.resources import replicator
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Position
 from tailrace.changelog.state import LogState
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import Storage as StorageConfig
@@ -174,7 +175,7 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
     view = Fake("view", done, {})
     monkeypatch.setattr(view, "show", lambda status, last=False: shown.append(status.message))
     monkeypatch.setattr(display, "choose", lambda *arguments: view)
-    answer = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="the slot waits for transaction 7")
+    answer = StateAnswer(record=-1, epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7")
     monkeypatch.setattr(made._control, "watch", cast(Any, SimpleNamespace(state=lambda: answer)))
     monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
     threading.Timer(0.2, made._ending.set).start()

@@ -1,5 +1,5 @@
 from tailrace.apply.progress import TableProgress
-from tailrace.changelog.records import Column, SnapshotEnded, SnapshotPlanned, TableSchema, TableStopped
+from tailrace.changelog.records import Column, Position, SnapshotEnded, SnapshotPlanned, TableSchema, TableStopped
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.driver.once import OnceCheck
 
@@ -27,7 +27,7 @@ def log(*tables: TableLog, number: int = 5, position: int = 100, outcome: str | 
     snapshot = SnapshotState(plan=PLAN, record=4, tables={7: SnapshotTable(table_id=7)}, ended=ended)
     return LogState(
         number=number,
-        position=position,
+        position=Position(position),
         tables={t.table_id: t for t in tables},
         snapshots={PLAN.snapshot_id: snapshot} if outcome is not None else {},
     )
@@ -38,7 +38,7 @@ def at(record: int, **more: object) -> dict[int, TableProgress]:
 
 
 def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:
-    check = OnceCheck(100)
+    check = OnceCheck(Position(100))
     assert "capture" in check.look(log(table(), position=99), at(9), 0).waits_for
     assert "planned" in check.look(log(table()), at(9), 0).waits_for
     assert "under way" in check.look(log(table(), outcome=""), at(9), 0).waits_for
@@ -49,7 +49,7 @@ def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:
 
 
 def test_withheld_rows_and_open_requests_hold_it_up() -> None:
-    check = OnceCheck(100)
+    check = OnceCheck(Position(100))
     state = log(table(), outcome="completed")
     assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
     assert not check.look(state, at(9), 1).done
@@ -57,7 +57,7 @@ def test_withheld_rows_and_open_requests_hold_it_up() -> None:
 
 
 def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None:
-    check = OnceCheck(100)
+    check = OnceCheck(Position(100))
     state = log(table(), outcome="completed")
     assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
     verdict = check.look(state, at(10, holes=frozenset({("2",)})), 0)
@@ -65,7 +65,7 @@ def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None
 
 
 def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repair_of_it_is_applied() -> None:
-    check = OnceCheck(100)
+    check = OnceCheck(Position(100))
     state = log(table(), outcome="completed")
     hot = frozenset({("1",)})
     assert not check.look(state, at(9, holes=hot), 0).done
@@ -81,20 +81,20 @@ def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repa
 
 
 def test_a_source_without_matching_tables_is_not_done() -> None:
-    assert not OnceCheck(1).look(log(), {}, 0).done
+    assert not OnceCheck(Position(1)).look(log(), {}, 0).done
 
 
 def test_a_stopped_table_does_not_hold_it_up_but_makes_it_a_failure() -> None:
     state = log(table(), table(8, initial=False, stopped=True), outcome="completed")
-    verdict = OnceCheck(100).look(state, at(9), 0)
+    verdict = OnceCheck(Position(100)).look(state, at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t8",))
 
 
 def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_is_read() -> None:
     unread = table(initial=False).model_copy(update={"unread": "ReadRefused: no right"})
-    verdict = OnceCheck(100).look(log(unread), at(9), 0)
+    verdict = OnceCheck(Position(100)).look(log(unread), at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
-    again = OnceCheck(100)
+    again = OnceCheck(Position(100))
     assert "under way" in again.look(log(unread, outcome=""), at(9), 0).waits_for
     assert again.look(log(table(initial=False), outcome="completed"), at(9), 0).failed == ()
 
@@ -102,14 +102,14 @@ def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_
 def test_a_snapshot_of_which_only_failed_tables_are_left_does_not_hold_it_up() -> None:
     state = log(table(), table(8, initial=False), outcome="")
     fine = {8: TableProgress(applied_record=9)}
-    assert "under way" in OnceCheck(100).look(state, at(9) | fine, 0).waits_for
-    verdict = OnceCheck(100).look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
+    assert "under way" in OnceCheck(Position(100)).look(state, at(9) | fine, 0).waits_for
+    verdict = OnceCheck(Position(100)).look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
 
 
 def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_has_ended() -> None:
     """A target that was emptied is refused until a snapshot fills it; the refusal is older than the snapshot's plan."""
-    check = OnceCheck(100)
+    check = OnceCheck(Position(100))
     refused = at(0, stopped=True, refused_record=3)
     assert "under way" in check.look(log(table(), outcome=""), refused, 0).waits_for
     again = at(0, stopped=True, refused_record=5)  # refused for another reason, which the snapshot does not heal
@@ -121,11 +121,11 @@ def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_ha
 
 
 def test_a_table_that_is_only_retried_is_waited_for() -> None:
-    assert not OnceCheck(100).look(log(table(), outcome="completed"), at(2), 0).done
+    assert not OnceCheck(Position(100)).look(log(table(), outcome="completed"), at(2), 0).done
 
 
 def test_a_failed_snapshot_of_this_run_is_named() -> None:
-    check = OnceCheck(100)
+    check = OnceCheck(Position(100))
     check.look(log(table(), number=2), at(0), 0)
     verdict = check.look(log(table(), outcome="failed"), at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1",))

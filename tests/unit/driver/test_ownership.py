@@ -7,6 +7,7 @@ import pytest
 
 from support.origins import origin
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Storage as StorageConfig
@@ -20,7 +21,7 @@ ORIGIN = origin("log")
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
     made = Storage.open(StorageConfig(location=tmp_path.as_uri()))
-    JournalWriter.create(made, ORIGIN, 1, "first")
+    JournalWriter.create(made, ORIGIN, Position(1), "first")
     return made
 
 

@@ -9,6 +9,7 @@ from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import (
     Column,
+    Position,
     Segment,
     SnapshotEnded,
     SnapshotPlanned,
@@ -25,7 +26,7 @@ from tailrace.errors import RESYNC, error_line
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range
 
-ANSWER = StateAnswer(record=9, epoch=1, position=0x16B374D848, behind_bytes=0xB8, lag_seconds=0.5)
+ANSWER = StateAnswer(record=9, epoch=1, position=Position(0x16B374D848), behind_bytes=0xB8, lag_seconds=0.5)
 
 
 def table(table_id: int, *records: int, **more: object) -> TableLog:
@@ -213,7 +214,9 @@ def test_without_capture_the_status_says_so() -> None:
 
 
 def test_a_first_start_says_what_capture_waits_for() -> None:
-    waits = StateAnswer(record=-1, epoch=-1, position=0, waiting_for="the slot waits for transaction 7 of backend 9")
+    waits = StateAnswer(
+        record=-1, epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7 of backend 9"
+    )
     status = assemble(moment(LogState(), capture=waits))
     assert (status.state, status.message) == ("Starting", "the slot waits for transaction 7 of backend 9")
 

@@ -16,6 +16,7 @@ from support.snapshot_runs import World, record_finish, runner_over
 from tailrace import backoff
 from tailrace.changelog.records import (
     Event,
+    Position,
     SnapshotEnded,
     SnapshotPlanned,
     TableAdded,
@@ -70,7 +71,7 @@ class Unsteady(World):
                 table = self._writer.state.tables[table_id]
                 version = table.schema.model_copy(update={"version": table.schema.version + 1})
                 gone = TableRemoved(table_id=table_id, reason="resync")
-                self._writer.append(5, events=(gone, TableAdded(table=version, edge=10, resync=snapshot_id)))
+                self._writer.append(Position(5), events=(gone, TableAdded(table=version, edge=10, resync=snapshot_id)))
 
     def _change(self, table_id: int) -> None:
         state = self._writer.state
@@ -89,7 +90,7 @@ class Unsteady(World):
         choices += [(SnapshotEnded(snapshot_id=key, outcome="stopped"),) for key in running[:1]]
         resync = self.random.random() < 0.5
         asked = SnapshotPlanned(snapshot_id=f"asked-{self.left}", request="r", tables=TABLES, resync=resync)
-        self._writer.append(5, events=self.random.choice([*choices, (asked,)]))
+        self._writer.append(Position(5), events=self.random.choice([*choices, (asked,)]))
 
     # ---- what stands for `steps` ----
 

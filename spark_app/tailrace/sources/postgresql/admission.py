@@ -3,7 +3,7 @@
 Capture's start asks before it takes anything over, `tailrace doctor` asks the same without taking it.
 """
 
-from tailrace.changelog.records import Origin
+from tailrace.changelog.records import Origin, Position
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused
@@ -65,7 +65,7 @@ def check_origin(names: Names, origin: Origin, server: slots.Server) -> None:
             )
 
 
-def check_position(origin: Origin, server: slots.Server, position: int) -> None:
+def check_position(origin: Origin, server: slots.Server, position: Position) -> None:
     timeline = origin.identity[TIMELINE]
     if str(server.timeline) != timeline:
         raise lost(
@@ -79,7 +79,7 @@ def check_position(origin: Origin, server: slots.Server, position: int) -> None:
         )
 
 
-def check_slot(slot: slots.Slot | None, name: str, database: str, position: int) -> None:
+def check_slot(slot: slots.Slot | None, name: str, database: str, position: Position) -> None:
     """`PositionLost` unless the slot, as it was found, still gives everything after the journal's position."""
     if slot is None:
         raise lost(f"slot {name!r} is missing; the journal ends at {lsn_text(position)}")

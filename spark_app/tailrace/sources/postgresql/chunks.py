@@ -14,6 +14,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from tailrace.changelog.records import Position
 from tailrace.errors import Locked, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
@@ -169,7 +170,7 @@ def read_chunk(
         # After the transaction, so that everything it saw lies below.
         high = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
     assert high is not None
-    return ChunkRead(rows, snapshot, int(high[0]), tuple(c.name for c in table.columns))
+    return ChunkRead(rows, snapshot, Position(int(high[0])), tuple(c.name for c in table.columns))
 
 
 def _open_snapshot(connection: Connection, table: PgTable) -> str:

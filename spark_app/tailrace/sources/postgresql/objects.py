@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
+from tailrace.changelog.records import Position
 from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.api import Distance
 from tailrace.sources.postgresql import locks
@@ -32,7 +33,7 @@ class Server:
     system_identifier: str
     timeline: int
     database: str
-    insert_position: int
+    insert_position: Position
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Slot:
 
     plugin: str
     database: str
-    confirmed: int | None
+    confirmed: Position | None
     wal_status: str | None
     """lost: the log behind it is gone."""
 
@@ -76,7 +77,7 @@ class SlotExists(Exception):
     """Somebody made a slot of this name since we looked; `log.start` says what that means."""
 
 
-def create_slot(config: PgConfig, name: str) -> int:
+def create_slot(config: PgConfig, name: str) -> Position:
     """Make the slot; waits for every transaction that writes now. Returns its first position."""
     with connect(config) as connection, source_errors(f"making slot {name!r}"):
         try:
@@ -270,7 +271,7 @@ def emit(connection: Connection, content: str, transactional: bool) -> None:
         )
 
 
-def distance(connection: Connection, slot: str, position: int) -> Distance:
+def distance(connection: Connection, slot: str, position: Position) -> Distance:
     with source_errors("asking for the source's position"):
         row = connection.execute(
             "SELECT pg_catalog.pg_current_wal_insert_lsn()::text,"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Origin
+from tailrace.changelog.records import Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, Tables
@@ -32,7 +32,7 @@ class PostgresSource:
     def place(self) -> str:
         return self.config.place
 
-    def text(self, position: int) -> str:
+    def text(self, position: Position) -> str:
         return lsn_text(position)
 
     def bound_to(self, origin: Origin) -> "PostgresSource":
@@ -68,7 +68,7 @@ class PostgresReader:
 class PostgresSession:
     connection: Connection
 
-    def log_end(self) -> int:
+    def log_end(self) -> Position:
         with source_errors("looking at the source's log"):
             preflight.require_logical(self.connection)
         return objects.identify(self.connection).insert_position

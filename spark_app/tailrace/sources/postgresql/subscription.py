@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from tailrace.changelog.records import Origin
+from tailrace.changelog.records import Origin, Position
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.sources.api import Examination, Patience, Proof, Step, Wiring
@@ -35,7 +35,7 @@ class PgSubscription:
         self._to_publish: list[PgTable] = []
         """What `prepare` found fit."""
 
-    def admit(self, origin: Origin, position: int, renewing: bool) -> None:
+    def admit(self, origin: Origin, position: Position, renewing: bool) -> None:
         # The source is asked after the journal was read: a writer still at work takes both forward.
         server = slots.identify(self._connection)
         admission.check_origin(Names.of_log(self._replicator, origin), origin, server)
@@ -52,19 +52,19 @@ class PgSubscription:
         identity, owner = admission.identity(server, names), ownership.owner(self._replicator)
         return Origin(log_id=log_id, source="postgresql", identity=identity, made=names.made, owner=owner)
 
-    def begin(self, origin: Origin, patience: Patience) -> int:
+    def begin(self, origin: Origin, patience: Patience) -> Position:
         names = Names.of(self._replicator, origin.log_id)
         making = start.Making(self._config, self._connection, names, self._root, patience)
         return making.begin(self._to_publish)
 
-    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], int]:
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], Position]:
         names, server = Names.of_log(self._replicator, origin), slots.identify(self._connection)
         fit = start.fit_tables(self._connection, self._replicator, names, renewing=True)
         tables = start.publishable(self._connection, names, fit, inside=False)
         making = start.Making(self._config, self._connection, names, self._root, patience)
         return admission.identity(server, names), making.renew(tables)
 
-    def resume(self, origin: Origin, position: int) -> None:
+    def resume(self, origin: Origin, position: Position) -> None:
         names = Names.of_log(self._replicator, origin)
         self._check_slot(slots.find_slot(self._connection, names.slot), names, position)
         release_slot(self._connection, names.slot, names.applications, time.sleep)
@@ -85,7 +85,7 @@ class PgSubscription:
             columns=tuple(column for table in tables for column in preflight.columns(table)),
         )
 
-    def check(self, origin: Origin, position: Callable[[], int], renewing: bool) -> None:
+    def check(self, origin: Origin, position: Callable[[], Position], renewing: bool) -> None:
         names = Names.of_log(self._replicator, origin)
         # In this order: a capture at work records a position before it lets the slot move there.
         slot = slots.find_slot(self._connection, names.slot)
@@ -111,5 +111,5 @@ class PgSubscription:
         for claim in claims(proof()):
             yield removal.drop(self._connection, claim, kept_by_now)
 
-    def _check_slot(self, slot: slots.Slot | None, names: Names, position: int) -> None:
+    def _check_slot(self, slot: slots.Slot | None, names: Names, position: Position) -> None:
         admission.check_slot(slot, names.slot, self._config.database, position)

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Event, SchemaChanged, TableSchema, TableStopped, Truncated
+from tailrace.changelog.records import Event, Position, SchemaChanged, TableSchema, TableStopped, Truncated
 from tailrace.errors import NoKey, Retry, TableStop, ValueUnsupported
 from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.postgresql.log import pgoutput
@@ -263,7 +263,7 @@ class Decoding:
     def rows(self, block: Block) -> None:
         self._sink.rows(self._decoder.decode(block, self._sink.next_seq))
 
-    def cut(self, position: int, rows: bool = True) -> None:
+    def cut(self, position: Position, rows: bool = True) -> None:
         self._sink.cut(position, rows)
 
 

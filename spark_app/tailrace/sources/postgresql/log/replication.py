@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 import psycopg
 from psycopg import pq
 
+from tailrace.changelog.records import Position
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.postgresql.connect import (
     Connection,
@@ -44,7 +45,7 @@ _STATUS = struct.Struct(">BQQQqB")
 class LogConnection:
     """One replication connection in streaming mode."""
 
-    def __init__(self, config: PgConfig, slot: str, publication: str, position: int) -> None:
+    def __init__(self, config: PgConfig, slot: str, publication: str, position: Position) -> None:
         """`position`: the journal's; the server sends every commit that ends behind it."""
         self.durable = position
         """What status updates acknowledge; raised by capture after each durable record."""
@@ -71,7 +72,7 @@ class LogConnection:
         return self._pgconn.socket
 
     def read(
-        self, data: Callable[[bytes], None], keepalive: Callable[[int], None], max_bytes: int, max_seconds: float
+        self, data: Callable[[bytes], None], keepalive: Callable[[Position], None], max_bytes: int, max_seconds: float
     ) -> bool:
         """Hand over what is there, at most so much: `data` gets each payload, `keepalive` the server's sent
         position. True: the server has nothing more to send right now."""
@@ -117,12 +118,12 @@ class LogConnection:
             raise _broken(error) from None
         return True
 
-    def _keepalive(self, message: bytes, keepalive: Callable[[int], None]) -> None:
+    def _keepalive(self, message: bytes, keepalive: Callable[[Position], None]) -> None:
         if message[0] != KEEPALIVE:
             raise Retry(f"the log connection delivered an unknown frame {chr(message[0])!r}")
         _, position, _clock, wanted = _KEEPALIVE.unpack_from(message)
         self._reply_wanted |= bool(wanted)
-        keepalive(position)
+        keepalive(Position(position))
 
     def _ended(self) -> None:
         # Why stands in the result that ends the stream, and only there.
@@ -134,7 +135,7 @@ class LogConnection:
             raise lost(f"the server cannot decode its log from where the slot begins ({message})", self._slot)
         raise Retry(f"the server ended the log stream: {message or 'no reason given'}")
 
-    def acknowledge(self, position: int | None = None) -> None:
+    def acknowledge(self, position: Position | None = None) -> None:
         """Send a status update; `position` is durable in the journal (None: no news, a sign of life)."""
         if position is not None:
             self.durable = max(self.durable, position)
@@ -227,11 +228,11 @@ def release_slot(
         sleep(0.2)
 
 
-def lsn_text(position: int) -> str:
+def lsn_text(position: Position) -> str:
     """`16/B374D848`."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
-def lsn_value(text: str) -> int:
+def lsn_value(text: str) -> Position:
     high, low = text.split("/")
-    return (int(high, 16) << 32) | int(low, 16)
+    return Position((int(high, 16) << 32) | int(low, 16))

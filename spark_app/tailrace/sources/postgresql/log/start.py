@@ -13,6 +13,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused
 from tailrace.seams import seam
@@ -79,7 +80,7 @@ class Making:
     root: str
     patience: Patience
 
-    def begin(self, tables: list[PgTable]) -> int:
+    def begin(self, tables: list[PgTable]) -> Position:
         """The publication, then the slot: its position."""
         self._publication(tables)
         # Dying here leaves a publication that the next start takes over.
@@ -89,7 +90,7 @@ class Making:
         seam("capture.after-slot")
         return position
 
-    def renew(self, tables: list[PgTable]) -> int:
+    def renew(self, tables: list[PgTable]) -> Position:
         """The same with another slot. Dying before the record is safe: the request is still there, and the slot that
         was made is dropped by the next start."""
         self._publication(tables)
@@ -103,7 +104,7 @@ class Making:
     def _publication(self, tables: list[PgTable]) -> None:
         slots.ensure_publication(self.connection, self.names.publication, tables, self.names.publication_is_ours)
 
-    def _slot(self) -> int:
+    def _slot(self) -> Position:
         name = self.names.slot
         if not self.names.slot_is_ours:
             return self._given(slots.find_slot(self.connection, name))
@@ -113,7 +114,7 @@ class Making:
             # A namesake was faster: the slot is not ours to drop, now or at the next start.
             raise Beaten(admission.of_somebody_else(name, self.root)) from None
 
-    def _make(self, maker: PgConfig, name: str) -> int:
+    def _make(self, maker: PgConfig, name: str) -> Position:
         """Making a slot waits for every transaction that writes now; meanwhile we say which one is in the way."""
         making = _beside(lambda: slots.create_slot(maker, name))
         said = None
@@ -128,7 +129,7 @@ class Making:
                 log.warning("%s", waits)
         return making.result()
 
-    def _given(self, found: slots.Slot | None) -> int:
+    def _given(self, found: slots.Slot | None) -> Position:
         name = self.names.slot
         if found is None:
             raise SourceRefused(

@@ -10,6 +10,7 @@ Made by `sources.postgresql.subscription` for capture's loop, whose thread does 
 import logging
 from collections.abc import Sequence
 
+from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator, TableOptions
 from tailrace.sources.api import Distance, Wiring
 from tailrace.sources.postgresql import objects as slots
@@ -80,7 +81,7 @@ class PgStream:
             self._poll.marker(marker.decode(errors="replace"))  # anybody may write a message
 
     @property
-    def position(self) -> int:
+    def position(self) -> Position:
         return self._assembler.position
 
     @property
@@ -94,7 +95,7 @@ class PgStream:
     def cut(self) -> None:
         self._assembler.cut()
 
-    def acknowledge(self, position: int) -> None:
+    def acknowledge(self, position: Position) -> None:
         if self._log is not None:
             self._log.acknowledge(position)
 
@@ -134,7 +135,7 @@ class PgStream:
     def seen_now(self) -> str:
         return slots.snapshot(self._connection)
 
-    def distance(self, position: int) -> Distance:
+    def distance(self, position: Position) -> Distance:
         return slots.distance(self._connection, self._names.slot, position)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Protocol
 
+from tailrace.changelog.records import Position
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import Block
 from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction
@@ -31,7 +32,7 @@ class Blocks(Protocol):
     def rows(self, block: Block) -> None:
         """Decode the block's rows; they belong to the record being built."""
 
-    def cut(self, position: int, rows: bool = True) -> None:
+    def cut(self, position: Position, rows: bool = True) -> None:
         """Like `tailrace.sources.api.Sink.cut`."""
 
 
@@ -129,7 +130,7 @@ class Assembler:
         """A part of the open transaction has left the block."""
         self._streamed: StreamedTransaction | None = None
         """Of the stream that is open now."""
-        self.position = 0
+        self.position = Position(0)
         """Behind the last finished transaction; 0: none yet."""
         self.markers: list[bytes] = []
         """Contents of our own transactional messages whose transaction is finished; the reader takes them away."""
@@ -171,7 +172,7 @@ class Assembler:
                 self._block.begin(self._extend_xid(begin.xid), begin.commit_ts)
             case pgoutput.COMMIT:
                 self._expect(Mode.TRANSACTION, kind)
-                self._finish(pgoutput.commit(message).end_lsn)
+                self._finish(Position(pgoutput.commit(message).end_lsn))
             case pgoutput.STREAM_START:
                 self._expect(Mode.IDLE, kind)
                 self._mode = Mode.STREAM
@@ -211,11 +212,11 @@ class Assembler:
         if not message.transactional:
             # Sent as soon as it is decoded: every commit before it has been sent.
             if self._mode is Mode.IDLE:
-                self.observe(message.lsn)
+                self.observe(Position(message.lsn))
         elif message.prefix == _OURS:
             self._open_markers.append(message.content)
 
-    def observe(self, position: int) -> None:
+    def observe(self, position: Position) -> None:
         """The server says it has sent every commit before `position`; only to be called when idle."""
         if self._mode is Mode.IDLE:
             self.position = max(self.position, position)
@@ -236,7 +237,7 @@ class Assembler:
                         self._add(message)
         self._relations.end_replay(seen, self._block)
         streamed.discard()
-        self._finish(commit.end_lsn)
+        self._finish(Position(commit.end_lsn))
 
     def _add(self, message: bytes) -> None:
         self._block.add(message)
@@ -256,7 +257,7 @@ class Assembler:
             self._open_in_segments = True
             self._sink.rows(full)
 
-    def _finish(self, end_lsn: int) -> None:
+    def _finish(self, end_lsn: Position) -> None:
         self._mode = Mode.IDLE
         self._relations.forget(self._spill.oldest_arrival)
         self.position = max(self.position, end_lsn)

@@ -16,6 +16,7 @@ from tailrace.changelog.records import (
     Applied,
     Column,
     Parts,
+    Position,
     SnapshotEnded,
     SnapshotPlanned,
     SourceRenewed,
@@ -82,7 +83,7 @@ class World:
         place = SimpleNamespace(connection=None, replicator=SimpleNamespace(spec=spec), names=names)
         self._place = cast(Place, place)
         storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
-        self.journal = JournalWriter.create(storage, ORIGIN, 5, "n")
+        self.journal = JournalWriter.create(storage, ORIGIN, Position(5), "n")
         self.start()
 
     def start(self) -> None:
@@ -115,7 +116,7 @@ class World:
         self.emptied_by = self.journal.state.last_seq + 1
         seq = self.journal.state.last_seq + 1
         events = (Truncated(table_id=table_id, seq=seq, transaction=seq),)
-        self.journal.append(5, seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), events=events)
+        self.journal.append(Position(5), seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), events=events)
 
     def rereads(self) -> list[str]:
         return [s.table.name for t in self.journal.state.tables.values() for s in t.schemas if s.reread]
@@ -123,9 +124,9 @@ class World:
     def lookup(self, oid: int) -> PgTable | None:
         return next((t for t in self.catalog if t.oid == oid), None)
 
-    def settle(self) -> int:
-        self.recorder.cut(5)
-        return 5
+    def settle(self) -> Position:
+        self.recorder.cut(Position(5))
+        return Position(5)
 
     def unpublishable(self, _: object, name: str, tables: list[PgTable], ours: bool) -> dict[int, TableStop]:
         return {t.oid: ReadRefused(t.name, "not ours") for t in tables if t.oid in self.foreign}
@@ -355,7 +356,7 @@ def test_a_new_table_that_is_locked_is_taken_in_when_it_can_be_published(world: 
 def test_a_stream_that_begins_anew_has_its_request_wait_for_tables_that_are_locked(world: World) -> None:
     world.catalog.append(table(3, "new"))
     world.published, world.locked = set(), {2, 3}
-    world.journal.append(5, events=(SourceRenewed(id="all", identity={}, request="again"),))
+    world.journal.append(Position(5), events=(SourceRenewed(id="all", identity={}, request="again"),))
     world.start()
     world.poll.poll()
     asked = world.journal.state.snapshots["all"]
@@ -474,13 +475,13 @@ def test_a_table_under_a_name_whose_target_has_a_gap_is_read_also_without_initia
     """It was dropped, or out of `tables.include`, and is back, by itself (1) or as another table of its name (7)."""
     world.initial.initial = False
     applied = Applied(table_id=1, applied_seq=0, applied_record=world.journal.state.number)
-    world.journal.append(5, events=(applied,))
+    world.journal.append(Position(5), events=(applied,))
     world.catalog = [table(2, "b")]
     world.poll.poll()
     world.marker_returns()
     assert world.journal.state.tables[1].removed
     if forgotten:
-        world.journal.append(5, events=(TableForgotten(table_id=1),))
+        world.journal.append(Position(5), events=(TableForgotten(table_id=1),))
         world.start()
     world.catalog = [table(oid, "a"), table(2, "b"), table(9, "never_here")]
     world.poll.poll()
@@ -492,9 +493,9 @@ def test_a_table_under_a_name_whose_target_has_a_gap_is_read_also_without_initia
 
 def test_a_resync_that_is_stopped_before_the_marker_empties_no_target(world: World) -> None:
     plan = SnapshotPlanned(snapshot_id="r", request="r", tables=(1,), resync=True)
-    world.journal.append(5, events=(plan,))
+    world.journal.append(Position(5), events=(plan,))
     world.poll.poll()
     before = world.journal.state.tables[1].generation
-    world.journal.append(5, events=(SnapshotEnded(snapshot_id="r", outcome="stopped"),))
+    world.journal.append(Position(5), events=(SnapshotEnded(snapshot_id="r", outcome="stopped"),))
     world.marker_returns()
     assert world.journal.state.tables[1].generation == before

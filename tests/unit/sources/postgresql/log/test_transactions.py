@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import pgoutput_messages as pg
+from tailrace.changelog.records import Position
 from tailrace.errors import SourceRefused
 from tailrace.sources.postgresql.log import pgoutput, transactions
 from tailrace.sources.postgresql.log.blocks import Block
@@ -179,10 +180,10 @@ def test_an_unknown_or_misplaced_message_stops_capture(messages: list[bytes], tm
 def test_a_position_seen_inside_a_transaction_does_not_count(tmp_path: Path) -> None:
     assembler = Assembler(Collect(), Spill(tmp_path / "spill"), lambda xid: xid, 1000)
     assembler.feed(pg.begin(1))
-    assembler.observe(500)
+    assembler.observe(Position(500))
     assert assembler.position == 0
     assembler.feed(pg.commit(90))
-    assembler.observe(120)
+    assembler.observe(Position(120))
     assert assembler.position == 120
 
 
