@@ -28,7 +28,7 @@ def test_a_standby_is_refused_and_after_its_promotion_the_position_is_lost(captu
     records = len(capture.records())
     refused(capture, 10, "SourceRefused", "standby")
     server.execute("SELECT pg_promote()")
-    refused(capture, 12, "PositionLost", "timeline 2", "made on 1")
+    refused(capture, 12, "PositionLost", "timeline 2", "created on 1")
     assert len(capture.records()) == records
 
 

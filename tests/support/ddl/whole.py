@@ -1,80 +1,210 @@
-"""A pack of scenarios under the whole product: the real driver with Spark, Delta or Iceberg, SIGKILL and restarts.
+"""Scripts of DDL under the whole product: the real driver with Spark, Delta or Iceberg, SIGKILL and restarts.
 
-One life fills the targets, one meets what the scenarios did, in between or while nothing ran. Source and target are
-compared by readers that are not ours; a table may be stopped by name, and is then repaired as the documents tell.
+A `Whole` is one Replicator with its processes. Source and target are compared by readers that are not ours; a table
+may be stopped by name, and is then repaired by the command that the documents tell. Used by the proof and the soak of
+it; `support.ddl.quick` is the same without a JVM.
+
+Of a script's lines (`support.ddl.script`) `!kill` is SIGKILL: of everything if `restarts` are left, else of capture
+alone. `!stop` and `!gate` cost a start, or need a capture that can be held: they are passed over, and so is a fuzzer's
+`!settle` but its own at the beginning.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
 from demo.compare import READERS
+from support.ddl.fuzz import FIX, SETUP, Round, lines
 from support.ddl.judge import TABLES, Found, compare
 from support.ddl.scenarios import Pack
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
 from tailrace.contract.resources import Tables
 from tailrace.sources.patterns import selected
+from tailrace.sources.postgresql.catalog import discover
 
-PATIENCE = 240.0
+PATIENCE = 300.0
+"""Seconds for source = target."""
+REPAIRS = 3
+"""What a repair of the source changed in healthy tables may stop these: they are repaired after it."""
+OVER = ("Completed", "Failed", "Stopped")
+CAPTURE = "tailrace.capture.process"
 
 
 @dataclass
 class Whole:
     server: PostgresServer
-    pack: Pack
     deployment: Deployment
+    restarts: int = 0
+    """SIGKILLs of everything that scripts may still order."""
+    run: Run | None = None
     stopped: dict[str, str] = field(default_factory=dict)
+    """Error by table, at the last look."""
+    told: list[str] = field(default_factory=list)
+    """All lines that were run."""
+    _sessions: dict[str, psycopg.Connection] = field(default_factory=dict)
 
-    @classmethod
-    def begin(cls, server: PostgresServer, folder: Path, format: str, pack: Pack) -> "Whole":
-        source = server.source() | pack.spec.get("source", {})
-        spec = {key: value for key, value in pack.spec.items() if key != "source"}
-        return cls(server, pack, Deployment(folder / "ddl", source, format, spec))
+    # ---- processes ----
 
-    def write(self, lines: Iterable[str], strict: bool = True) -> None:
-        with self.server.connect() as connection:
-            for line in lines:
-                try:
-                    connection.execute(line.encode())
-                except psycopg.Error:
-                    if strict:
-                        raise
+    def start(self) -> None:
+        if self.run is None:
+            self.run = self.deployment.start()
 
-    def settle(self, run: Run) -> list[str]:
-        """Until every table is equal or stopped by name; what is still wrong when patience ends, or nothing."""
+    def kill(self) -> None:
+        """SIGKILL of everything."""
+        if self.run is not None:
+            self.run.kill()
+            self.run = None
+
+    def stop(self) -> None:
+        """In order, and nothing may be left to complain of."""
+        assert self.run is not None
+        assert self.run.stop() == 0, self.run.tail()
+        self.run = None
+
+    def close(self) -> None:
+        for session in self._sessions.values():
+            session.close()
+        self.deployment.close()
+
+    # ---- scripts ----
+
+    def session(self, name: str = "") -> psycopg.Connection:
+        found = self._sessions.get(name)
+        if found is None or found.closed:
+            found = self._sessions[name] = self.server.connect()
+            found.execute("SET lock_timeout = '5s'")
+        return found
+
+    def play(self, script: Iterable[str], strict: bool = True) -> None:
+        for line in script:
+            self.told.append(line)
+            verb, _, rest = line.partition(" ")
+            if not verb.startswith("!"):
+                self._sql(line, "", strict)
+            elif verb == "!in":
+                name, _, statement = rest.partition(": ")
+                self._sql(statement, name, strict)
+            else:
+                self._verb(verb, rest)
+
+    def _verb(self, verb: str, rest: str) -> None:
+        match verb:
+            case "!start":
+                self.start()
+            case "!settle":
+                self.settle()
+            case "!kill" if self.restarts > 0:
+                self.restarts -= 1
+                self.kill()
+            case "!kill":
+                self._kill_capture()
+            case "!look" | "!turn":
+                time.sleep(0.3 if verb == "!turn" else 4)  # looks come every three seconds
+            case "!ask" | "!resync":
+                self._command("resync" if verb == "!resync" else "snapshot", [rest])
+
+    def _kill_capture(self) -> None:
+        if self.run is not None:
+            found = [p for p in self.run.family() if CAPTURE in " ".join(p.cmdline())]
+            for process in found:
+                process.kill()
+
+    def _sql(self, statement: str, session: str, strict: bool) -> None:
+        connection = self.session(session)
+        try:
+            connection.execute(statement.encode())
+        except psycopg.Error as error:
+            if strict:
+                raise
+            self.told[-1] = f"-- refused: {self.told[-1]}: {str(error).splitlines()[0]}"
+            if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                connection.execute("ROLLBACK")
+
+    def _command(self, verb: str, tables: Iterable[str]) -> str:
+        """What it answers to: a request for tables that are stopped, or not captured, is refused."""
+        here = ("-f", str(self.deployment.manifest), "--run-dir", str(self.deployment.state))
+        done = self.deployment.command(verb, *here, "--tables", *tables)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    # ---- the verdict ----
+
+    def settle(self, stopped: bool = True) -> None:
+        """Until source = target, but for tables stopped by name: all that are, or those that the source itself does not
+        let be copied."""
         end, wrong = time.monotonic() + PATIENCE, ["not looked at"]
-        while wrong and time.monotonic() < end:
-            assert run.process.poll() is None, run.tail()
-            time.sleep(1.5)
+        while wrong:
+            assert self.run is not None
+            assert self.run.process.poll() is None, self._failed(["the driver ended"])
+            assert time.monotonic() < end, self._failed(wrong)
+            time.sleep(1)
             wrong = self.wrong()
-        return wrong
+            if not stopped:
+                wrong += [f"{name} is stopped: {why}" for name, why in self.needless().items()]
 
     def wrong(self) -> list[str]:
         document = status(self.deployment)
         if document is None:
             return ["no status"]
         tables = {t["name"]: t for t in document["tables"]}
-        self.stopped = {n: t["fault"]["name"] for n, t in tables.items() if t["state"] == "STOPPED" and t["fault"]}
+        stops = {n: t["fault"] for n, t in tables.items() if t["state"] == "STOPPED" and t["fault"]}
+        self.stopped = {name: f"{fault['name']}: {fault['message']}" for name, fault in stops.items()}
         wrong: list[str] = []
-        with self.server.connect() as connection:
-            for table in self._selected(connection):
-                if table.name not in self.stopped:
-                    wrong += self._different(connection, table)
-        return self.pack.by_scenario(wrong)
+        for table in self._selected():
+            if table.name not in self.stopped:
+                wrong += self._different(table)
+        return wrong
 
-    def _selected(self, connection: psycopg.Connection) -> list[Found]:
-        tables = Tables.model_validate(self.pack.spec["tables"])
-        rows = connection.execute(TABLES.encode()).fetchall()
+    def needless(self) -> dict[str, str]:
+        """Of the stopped tables those that the source lets be copied as it is now."""
+        unfit = {t.name for t in discover(self.session("judge"), self._tables, ()) if t.stop is not None}
+        return {name: why for name, why in self.stopped.items() if name not in unfit}
+
+    def repair(self, fix: Sequence[str]) -> dict[str, str]:
+        """As the documents tell: the cause removed at the source (`fix`), then `tailrace resync`. Returns what had
+        stopped; nothing is, afterwards, but what the source itself does not let be copied."""
+        before = dict(self.stopped)
+        for _ in range(REPAIRS):
+            if not self.stopped:
+                break
+            self.play(fix, strict=False)
+            refused = self._command("resync", sorted(self.stopped))
+            assert not refused, self._failed([refused])
+            self._resynced()
+            if not self.needless():
+                break
+        self.settle(stopped=False)
+        return before
+
+    def _resynced(self) -> None:
+        """Until the request is over."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            document = status(self.deployment)
+            shots = [] if document is None else document["snapshots"]
+            if document is not None and all(s["state"] in OVER for s in shots):
+                break
+            assert time.monotonic() < end, self._failed(["the resync does not end"])
+            time.sleep(0.5)
+        self.settle()
+
+    @property
+    def _tables(self) -> Tables:
+        return Tables.model_validate(self.deployment.spec["tables"])
+
+    def _selected(self) -> list[Found]:
+        rows = self.session("judge").execute(TABLES.encode()).fetchall()
         found = [Found(r[0], r[1], r[2], r[3] == "p", tuple(r[4]), tuple(r[5])) for r in rows]
-        return [t for t in found if selected(tables, t.schema, t.table)]
+        return [t for t in found if selected(self._tables, t.schema, t.table)]
 
-    def _different(self, connection: psycopg.Connection, table: Found) -> list[str]:
+    def _different(self, table: Found) -> list[str]:
         try:
             target = self._read(table)
         except (FileNotFoundError, TableNotFoundError) as error:
@@ -83,13 +213,54 @@ class Whole:
         if missing:
             return [f"{table.name}: the target has no column {', '.join(missing)}"]
         key = table.key or table.columns
-        return compare(connection, table, target.select(table.columns), [table.columns.index(k) for k in key])
+        places = [table.columns.index(k) for k in key]
+        return compare(self.session("judge"), table, target.select(table.columns), places)
 
     def _read(self, table: Found) -> pa.Table:
         return READERS[self.deployment.format](self.deployment.lake / table.schema / table.table)
 
-    def life(self, work: Callable[[Run], None]) -> None:
-        """One driver's life, ended in order."""
-        run = self.deployment.start()
-        work(run)
-        assert run.stop() == 0, run.tail()
+    def _failed(self, wrong: Sequence[str]) -> str:
+        tail = "" if self.run is None else self.run.tail()
+        return "\n".join([*wrong, f"stopped: {self.stopped}", "script:", *self.told, tail])
+
+
+def directed(whole: Whole, pack: Pack, timing: str) -> dict[str, str]:
+    """The scenarios of a pack at once. Returns what had stopped."""
+    whole.play(line for line in pack.script(timing) if line != "!stop")
+    whole.start()
+    whole.settle()
+    return whole.repair(pack.fix)
+
+
+EMPTY = ("DROP SCHEMA IF EXISTS s, o CASCADE", "DROP SCHEMA IF EXISTS s2 CASCADE")
+
+
+def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
+    """One round over schema `s`: its tables, random DDL and rows, then the verdict, the repair and the verdict.
+    Returns what had stopped."""
+    whole.told = [f"-- seed {seed}"]
+    whole.play([*EMPTY, *SETUP, "!settle"])
+    done = Round(seed)
+    whole.session().execute("SET lock_timeout = '1s'")
+    script = lines(whole, Random(seed), operations, done)
+    whole.play((line for line in script if line != "!settle"), strict=False)
+    whole.start()
+    whole.settle()
+    stopped = whole.repair(FIX)
+    whole.play(["INSERT INTO s.notes (at) VALUES ('end')"])
+    whole.settle(stopped=False)
+    return stopped
+
+
+@contextmanager
+def over(server: PostgresServer, folder: Path, format: str, pack: Pack) -> Iterator[Whole]:
+    """A Replicator that takes the pack's tables, and the fuzzer's."""
+    spec = {key: value for key, value in pack.spec.items() if key != "source"}
+    tables = spec.get("tables", {"include": [], "exclude": []})
+    spec["tables"] = {"include": [*tables["include"], "s.*"], "exclude": [*tables["exclude"], "s.x*"]}
+    source = server.source() | pack.spec.get("source", {})
+    made = Whole(server, Deployment(folder / format, source, format, spec))
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,45 @@
+"""DDL without row events under the whole product: Spark, Delta and Iceberg, SIGKILL between the statements.
+
+Directed scenarios of each class in one Replicator, then a round of the fuzzer in the same; source and target are
+compared by readers that are not ours. `tests/soak/test_soak_ddl_whole.py` runs all scenarios, and more rounds.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from support.ddl.scenarios import Pack, read
+from support.ddl.whole import directed, fuzz, over
+from support.postgres import PostgresServer
+
+NAMES = {
+    "4-recreated-other-types",
+    "5-leaf-nothing",
+    "7-out-and-back-own",
+    "9-drop-expression",
+    "10-truncate-then-attach-filled",
+    "11-detach-write-attach",
+    "12-label-renamed",
+    "13-swapped",
+    "0-column-dropped-and-added",
+}
+"""Of each finding one that shows most."""
+SEEDS = (7,)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.postgres(18)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_source_and_target_are_equal_or_the_table_is_stopped_by_name_and_repaired(
+    postgres: PostgresServer, tmp_path: Path, format: str
+) -> None:
+    scenarios = [scenario for scenario in read() if scenario.name in NAMES]
+    assert len(scenarios) == len(NAMES)
+    pack = Pack.of(scenarios)
+    with over(postgres, tmp_path, format, pack) as whole:
+        whole.restarts = 1
+        stopped = directed(whole, pack, "killed")
+        assert len(stopped) < len(NAMES)
+        for seed in SEEDS:
+            fuzz(whole, seed, operations=8)
+        whole.stop()
