@@ -1,6 +1,6 @@
 """What a target table says of itself: how much of which change log it holds, and whose rows. Pure.
 
-Read by `apply.table_worker` when it opens a table, kept by the lake committers in the same commit as the data.
+Read by `apply.table_worker` when it opens a table, kept by the target in the same commit as the data.
 """
 
 from dataclasses import dataclass

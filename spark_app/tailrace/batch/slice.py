@@ -1,6 +1,6 @@
 """Cut from the log what one batch of one table consists of (docs/dev/design.md#the-apply-rule). Pure.
 
-A table's worker calls `cut` with the folded log and the target's applied state; `engine.build` turns the slice into a
+A table's worker calls `cut` with the folded log and the target's applied state; the target turns the slice into a
 commit. A slice is defined by file names and sequences, so cutting again after a crash gives the same rows.
 """
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from tailrace.batch.applied import AppliedState
+from tailrace.changelog.keys import Key
 from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
 from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
 from tailrace.errors import CorruptLog, LogTrimmed
@@ -65,6 +66,18 @@ class TableSlice:
         gap = self.gap
         return gap if gap is None or all(finish.planned <= gap for finish in self.finished) else None
 
+    def applied_after(self, holes: frozenset[Key]) -> AppliedState:
+        """What the target says of itself once it holds the batch, which leaves these holes."""
+        return replace(
+            self.applied,
+            applied_seq=self.through_seq,
+            applied_record=self.through_record,
+            holes=holes,
+            schema_version=self.schema.version,
+            table_id=self.table_id,
+            gap=self.gap_left,
+        )
+
     @property
     def evolve(self) -> TableSchema | None:
         return self.schema if self.schema.version != self.applied.schema_version else None
@@ -104,9 +117,20 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     finished = tuple(_finished(log, table, applied, through_record))
     schema = _schema(table, through_record)
     result = TableSlice(
-        applied, table_id, schema.table, {s.table.version: s.table for s in table.schemas}, start, through_seq,
-        through_record, bool(new), (), tuple(known), chunks, finished, _under_repair(log, table, applied),
-    )  # fmt: skip
+        applied=applied,
+        table_id=table_id,
+        schema=schema.table,
+        versions={s.table.version: s.table for s in table.schemas},
+        start_seq=start,
+        through_seq=through_seq,
+        through_record=through_record,
+        clear=bool(new),
+        segments=(),
+        truncates=tuple(known),
+        chunks=chunks,
+        finished=finished,
+        repair=_under_repair(log, table, applied),
+    )
     result = _kept(log, table, result)
     first = min(_needed(result))
     segments = tuple(

@@ -2,7 +2,7 @@
 
 Fencing the journal does not fence a target: a driver that stalled between locating and committing would commit beside
 the one that took its place. So a commit begins with a look for a newer record (one request, usually answered with "not
-there") and goes on only in an epoch that this driver's capture began. Called by `targets.lake` through `Admit`.
+there") and goes on only in an epoch that this driver's capture began. Called by the target through `Admit`.
 
 A takeover in the moment between this look and the commit itself is harmless: a target creates each version exclusively,
 and the applied state moves in the same commit, so of two drivers one is refused, and whoever comes second continues

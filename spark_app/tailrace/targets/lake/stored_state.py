@@ -48,12 +48,12 @@ def applied_state(stored: Mapping[str, Any], holes: Iterable[Iterable[str]], tab
         )
     keys: frozenset[Key] = frozenset(tuple(key) for key in holes)
     return AppliedState(
-        str(stored["logId"]),
-        int(stored["appliedSequence"]),
-        int(stored["appliedRecord"]),
-        keys,
-        int(stored["schemaVersion"]),
-        int(stored["tableId"]),
-        stored.get("gap"),
-        stored.get("generation"),
+        log_id=str(stored["logId"]),
+        applied_seq=int(stored["appliedSequence"]),
+        applied_record=int(stored["appliedRecord"]),
+        holes=keys,
+        schema_version=int(stored["schemaVersion"]),
+        table_id=int(stored["tableId"]),
+        gap=stored.get("gap"),
+        generation=stored.get("generation"),
     )

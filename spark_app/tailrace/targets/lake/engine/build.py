@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tailrace.batch.applied import AppliedState
+from tailrace.changelog.keys import Key
 from tailrace.targets.lake.engine.changes import unpacked_size
 from tailrace.targets.lake.engine.chunk_keys import as_table
 from tailrace.targets.lake.engine.decide import Decided, decide, locate_rows
@@ -84,14 +84,8 @@ def merge(work: PartInput, results: Sequence[PartResult]) -> Commit:
         if chunk.path is not None
     ]
     marks = {file.path: file.dead | dead[file.path] for file in work.files if file.path in dead}
-    before = work.slice.applied
-    applied = AppliedState(
-        before.log_id, work.slice.through_seq, work.slice.through_record,
-        frozenset[tuple[str, ...]]().union(*(result.holes for result in results)),
-        work.slice.schema.version, work.slice.table_id, work.slice.gap_left, before.generation,
-    )  # fmt: skip
     return Commit(
-        applied,
+        work.slice.applied_after(frozenset[Key]().union(*(result.holes for result in results))),
         [*(file for file in adopted if len(file.dead) < file.rows), *(f for o in results for f in o.added)],
         {} if work.slice.clear else marks,
         work.slice.clear,
