@@ -135,7 +135,7 @@ class Kube:
         try:
             raw = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ApiUnavailable(f"{method} {where.path}: the answer broke off: {error!r}") from error
+            raise ApiUnavailable(f"{method} {where.path}: the answer was cut off: {error!r}") from error
         finally:
             response.release()
         return cast(Document, json.loads(raw)) if raw else {}

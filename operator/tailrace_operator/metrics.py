@@ -14,9 +14,11 @@ ROUND_SECONDS = Histogram(
     "tailrace_operator_reconcile_seconds", "Duration of a round of the loop in seconds", ["kind"], registry=REGISTRY
 )
 STATUS_WRITES = Counter("tailrace_operator_status_writes", "Status writes", ["kind"], registry=REGISTRY)
-WATCH_STARTS = Counter("tailrace_operator_watch_starts", "Lists and watches begun", ["kind"], registry=REGISTRY)
+WATCH_STARTS = Counter("tailrace_operator_watch_starts", "Lists and watches started", ["kind"], registry=REGISTRY)
 QUEUE = Gauge("tailrace_operator_queue_length", "Objects that are due", registry=REGISTRY)
 OVERDUE = Gauge(
-    "tailrace_operator_overdue_seconds", "How long the oldest due object waits, in seconds", registry=REGISTRY
+    "tailrace_operator_overdue_seconds",
+    "How long the oldest due object has been waiting, in seconds",
+    registry=REGISTRY,
 )
 LEADER = Gauge("tailrace_operator_leader", "1: this process holds the lease", registry=REGISTRY)

@@ -75,27 +75,35 @@ def parser() -> argparse.ArgumentParser:
         "--lease",
         default=MANAGER,
         metavar="NAME",
-        help=f"of the operators with this lease in the pod's namespace one is active (default: {MANAGER})",
+        help=f"only one of the operators that share this lease (in the pod's namespace) is active (default: {MANAGER})",
     )
     top.add_argument(
-        "--lag-objective", type=float, default=300.0, metavar="SECONDS", help="more lag sets Lagging (default: 300)"
+        "--lag-objective",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="lag above which Lagging is set (default: 300)",
     )
     top.add_argument(
-        "--retained-limit", type=int, default=10, metavar="GIB", help="more kept log sets SourceLogAtRisk (default: 10)"
+        "--retained-limit",
+        type=int,
+        default=10,
+        metavar="GIB",
+        help="source log kept above which SourceLogAtRisk is set (default: 10)",
     )
     top.add_argument(
         "--restart-limit",
         type=int,
         default=5,
         metavar="N",
-        help="ends of a driver within retry.time before it is given up (default: 5)",
+        help="failures of a driver within retry.time before it stays stopped (default: 5)",
     )
     top.add_argument(
         "--cleanup-timeout",
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="a deletion waits this long for source and storage (default: 600)",
+        help="maximum time that a deletion waits for source and storage (default: 600)",
     )
     top.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return top

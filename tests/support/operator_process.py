@@ -137,7 +137,7 @@ class DriverDouble:
         self.bodies: dict[str, SnapshotBody] = {}
         self.snapshots: dict[str, SnapshotStatus] = {}
         self.asked: list[str] = []
-        self.dropped = DropAnswer(done=False, message="the driver ends its work first")
+        self.dropped = DropAnswer(done=False, message="the driver finishes its work first")
         self._server = Server(self, ip, 8090, token)
         self._server.start()
 

@@ -58,10 +58,10 @@ class Lease:
             try:
                 if await self._try():
                     metrics.LEADER.set(1)
-                    log.info("holds lease %s as %s", self._where.name, self._identity)
+                    log.info("holding lease %s as %s", self._where.name, self._identity)
                     return
                 if not waiting:
-                    log.info("waits: another operator holds lease %s", self._where.name)
+                    log.info("waiting: another operator holds lease %s", self._where.name)
                     waiting = True
             except Retry as error:
                 log.warning("lease: %s", error.message)
@@ -79,7 +79,7 @@ class Lease:
                         raise LeaseLost("another operator has taken the lease")
                 self._renewed = begun
             except (Retry, TimeoutError) as error:
-                log.warning("the lease is not renewed: %r", error)
+                log.warning("the lease could not be renewed: %r", error)
                 if self._monotonic() >= end:
                     raise LeaseLost(f"the lease could not be renewed for {GIVE_UP_AFTER:.0f} s") from error
 
@@ -91,7 +91,7 @@ class Lease:
                 document["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 await self._kube.call("PUT", self._where, body=document)
         except TailraceError as error:
-            log.info("the lease is left to run out: %s", error.message)
+            log.info("the lease could not be released and will expire: %s", error.message)
         metrics.LEADER.set(0)
 
     async def _try(self) -> bool:

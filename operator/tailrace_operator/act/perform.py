@@ -96,7 +96,7 @@ class Performer:
         if found["metadata"].get("labels", {}).get(names.REPLICATOR_LABEL) == meta.name:
             return False  # ours, or of a Replicator of the same name that is on its way out
         what = f"{where.kind} {where.name}"
-        text = f"{what} is there already and was not made for this Replicator; rename or remove it."
+        text = f"{what} already exists and does not belong to this Replicator; rename or remove it."
         log.warning("%s/%s: %s", meta.namespace, meta.name, text)
         self._memory.refuse(key, Refusal(what, content_hash, text))
         return True

@@ -42,20 +42,20 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     begun = times.seconds(observed.status.deletion_started_at)
     spent = observed.now - begun if begun is not None else 0.0
     if not observed.status.applied_template_hash:
-        return _release(observed, (EmitEvent("Normal", "Deleted", "no driver ever ran; nothing to clean up."),))
+        return _release(observed, (EmitEvent("Normal", "Deleted", "No driver ever ran; nothing to clean up."),))
     report = _report(observed)
     if report is not None and report.complete:
         return _release(observed, _drop_events(report, desired))
     if desired.spec is None:
         return _release(
-            observed, (_left(observed, desired, "no spec of it is valid any more, and none is known that was"),)
+            observed, (_left(observed, desired, "its spec is invalid, and no earlier valid spec is known"),)
         )
     asking = _driver_answers(observed, spent, limits)
     job = observed.children.get(f"Job/{names.drop(observed.meta.name)}")
     if job is not None and job.succeeded:  # by an image that leaves no report
         return _release(observed, (EmitEvent("Normal", "CleanedUp", _cleaned(desired)),))
     if observed.namespace_ends and not asking:
-        why = "its namespace is being deleted, nothing can run there, and no driver said that it has dropped everything"
+        why = "its namespace is being deleted, so nothing can run there, and no driver reported a complete clean-up"
         return _release(observed, (_left(observed, desired, why),))
     if job is not None and job.failed:
         return _release(observed, (_left(observed, desired, _why(observed)),))
@@ -64,7 +64,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     readiness = Readiness(
         "False",
         Reason.DELETING,
-        bounded(f"waits for {_waits(observed, desired, asking)}; {_until(observed, limits)}."),
+        bounded(f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}."),
         progress=True,
     )
     status = observed.status.model_copy(
@@ -137,9 +137,9 @@ def _release(observed: ObservedReplicator, events: tuple[EmitEvent, ...]) -> Dec
 def _waits(observed: ObservedReplicator, desired: Desired, asking: bool) -> str:
     if asking:
         answer = observed.dropping.answer if observed.dropping is not None else None
-        return "the driver to drop what it made" + (f": {answer.message}" if answer and answer.message else "")
+        return "the driver to drop slot and publication" + (f": {answer.message}" if answer and answer.message else "")
     if observed.pods:
-        return "the driver to end"
+        return "the driver to shut down"
     why = desired.blocker.message if desired.blocker is not None else _hindrance(observed)
     return "the clean-up of source and storage" + (f" ({why.rstrip('.')})" if why else "")
 
@@ -162,13 +162,14 @@ def _hindrance(observed: ObservedReplicator) -> str:
 
 def _until(observed: ObservedReplicator, limits: Limits) -> str:
     begun = times.seconds(observed.status.deletion_started_at) or observed.now
-    return f"at {times.text(begun + limits.cleanup_seconds)} it is released all the same, and what stays is named"
+    end = times.text(begun + limits.cleanup_seconds)
+    return f"at {end} the finalizer is removed anyway, and an event names what is left"
 
 
 def _drop_events(report: DropReport, desired: Desired) -> tuple[EmitEvent, ...]:
     """One event for what was dropped, one for what was kept because nothing proves that it is this Replicator's."""
-    dropped = ", ".join(report.dropped) or "nothing was there"
-    data = "" if desired.spec is not None and _with_data(desired) else "; the data stays"
+    dropped = ", ".join(report.dropped) or "nothing to drop"
+    data = "" if desired.spec is not None and _with_data(desired) else "; the data is kept"
     events = [EmitEvent("Normal", "CleanedUp", bounded(f"dropped: {dropped}{data}."))]
     if report.kept:
         events.append(EmitEvent("Warning", "Kept", bounded(f"not dropped: {'; '.join(report.kept)}.")))
@@ -187,7 +188,7 @@ def _last_error(observed: ObservedReplicator) -> str:
 
 
 def _late(observed: ObservedReplicator, desired: Desired, limits: Limits) -> str:
-    why = f"it did not end within {times.span(limits.cleanup_seconds)}"
+    why = f"the clean-up did not finish within {times.span(limits.cleanup_seconds)}"
     answer = observed.dropping.answer if observed.dropping is not None else None
     if desired.blocker is not None:
         return f"{why}: {desired.blocker.message.rstrip('.')}"
@@ -200,8 +201,8 @@ def _with_data(desired: Desired) -> bool:
 
 
 def _cleaned(desired: Desired) -> str:
-    data = "tables and change log are deleted" if _with_data(desired) else "the data stays"
-    return f"slot and publication that Tailrace made are dropped; {data}."
+    data = "tables and change log are deleted" if _with_data(desired) else "the data is kept"
+    return f"Dropped slot and publication; {data}."
 
 
 def _made(observed: ObservedReplicator) -> tuple[str, ...]:
@@ -224,7 +225,7 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     place, what = source or "its source", ", ".join([*made, *data]) or "nothing"
     if captured or spec is None:
         return EmitEvent("Warning", "LeftBehind", bounded(f"{why}; left behind at {place}: {what}. Drop them by hand."))
-    text = f"{why}; no driver of it said that it had made anything at {place}. Had one done so, it would be: {what}."
+    text = f"{why}; no driver reported that it created anything at {place}. If one did, it is: {what}."
     return EmitEvent("Normal", "NothingKnown", bounded(text))
 
 

@@ -23,7 +23,7 @@ def resolve(observed: ObservedReplicator, limits: Limits) -> Desired:
             return Desired(None, -1, "", None, limits.image, found)
         # Of the last valid spec, `suspend` is not remembered: what the newest says there may be all that is right.
         last = last.model_copy(update={"suspend": observed.spec.get("suspend") is True})
-        runs_on = f"{found.message} Generation {observed.status.applied_generation} runs on."
+        runs_on = f"{found.message} Generation {observed.status.applied_generation} keeps running."
         return _with_data(
             observed, last, observed.status.applied_generation, limits, Blocker(found.reason, runs_on, True)
         )

@@ -18,8 +18,8 @@ from tailrace_operator.status.models import DriverSummary, Failures, FaultStatus
 
 STOPPING: dict[int, tuple[Reason, str]] = {
     2: (Reason.INVALID_MANIFEST, "Correct the spec."),
-    10: (Reason.CONFIGURATION_REFUSED, "Change what source or target refuse, then change restartNonce."),
-    11: (Reason.AUTHENTICATION_FAILED, "Correct the Secret or the role; a changed Secret starts the driver again."),
+    10: (Reason.CONFIGURATION_REFUSED, "Remove the cause, then change restartNonce."),
+    11: (Reason.AUTHENTICATION_FAILED, "Correct the Secret or the role; a changed Secret restarts the driver."),
     12: (Reason.POSITION_LOST, "Create a SnapshotRequest with resync: true and tables: ['*.*']."),
     13: (Reason.FENCED, "Another writer owns the change log: stop it, then change restartNonce."),
 }
@@ -137,7 +137,7 @@ def _new_halt(
     if failures.count <= limits.restart_limit or since is None or observed.now - since < patience:
         return None
     span = times.span(observed.now - since)
-    text = f"the driver ended {failures.count} times in {span}, last: {words or _plain(pod)}"
+    text = f"the driver failed {failures.count} times in {span}; last: {words or _plain(pod)}"
     return Halt(
         reason=Reason.RESTART_LIMIT_EXCEEDED.value,
         message=bounded(text),
@@ -174,8 +174,8 @@ def error_of(pod: ObservedPod) -> FaultStatus | None:
     if ended.fault is not None:
         return summary.fault(ended.fault)
     if ended.reason == "OOMKilled":
-        fix = "Raise spec.driver.memoryOverhead, or memory."
-        return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit.", fix=fix)
+        fix = "Raise spec.driver.memoryOverhead or spec.driver.memory."
+        return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit", fix=fix)
     if ended.code == 0:
         return None
     return FaultStatus(name="DriverEnded", message=_plain(pod), fix="See the log of the driver's pod.")

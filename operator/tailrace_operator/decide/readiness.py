@@ -45,7 +45,7 @@ def _suspended(observed: ObservedReplicator, desired: Desired) -> Assessed | Non
     if desired.spec is None or not desired.spec.suspend:
         return None
     if observed.pods:
-        return _moving(Reason.SUSPENDING, f"waits for pod {observed.pods[0].name} to end.", "Suspended")
+        return _moving(Reason.SUSPENDING, f"waiting for pod {observed.pods[0].name} to shut down.", "Suspended")
     text = "spec.suspend is true; the source keeps its log meanwhile."
     return "Suspended", Readiness("True", Reason.SUSPENDED, text)
 
@@ -59,7 +59,7 @@ def _halted(history: DriverHistory) -> Assessed | None:
 def _refused(observed: ObservedReplicator, history: DriverHistory) -> Assessed | None:
     if observed.refusal is None:
         return None
-    text = f"{observed.refusal.what} cannot be made: {observed.refusal.message}"
+    text = f"{observed.refusal.what} cannot be created: {observed.refusal.message}"
     return _meanwhile(history), Readiness("False", Reason.OBJECT_REFUSED, text, stuck=True)
 
 
@@ -83,7 +83,7 @@ def _no_pod(observed: ObservedReplicator) -> Assessed:
     refused = observed.refused_pods.get(f"StatefulSet/{names.driver(observed.meta.name)}")
     if refused is not None:
         return _moving(Reason.POD_PENDING, f"the driver's pod cannot be created: {refused}")
-    return _moving(Reason.STARTING, "waits for the driver's pod.")
+    return _moving(Reason.STARTING, "waiting for the driver's pod.")
 
 
 def _pod(history: DriverHistory) -> Assessed | None:
@@ -97,7 +97,7 @@ def _pod(history: DriverHistory) -> Assessed | None:
     if pod.ended is not None:
         error = error_of(pod)
         last = f"{error.name}: {error.message}" if error is not None else f"code {pod.ended.code}"
-        text = f"the driver ended {history.failures.count} times and is started again; last: {last}"
+        text = f"the driver failed {history.failures.count} times and is restarted; last: {last}"
         return _moving(Reason.DRIVER_CRASH_LOOP, text, "Failing")
     if pod.unscheduled is not None:
         return _moving(Reason.POD_PENDING, f"pod {pod.name} cannot be scheduled: {pod.unscheduled}")
@@ -146,7 +146,7 @@ def _as_reported(status: Status, pod: str) -> Assessed:
         case "Starting":
             return _moving(Reason.DRIVER_STARTING, status.message)
         case "Stopped":
-            return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod} is ending: {status.message}")
+            return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod} is shutting down: {status.message}")
         case "Failing":
             return "Failing", Readiness("False", _why(status), status.message)
 

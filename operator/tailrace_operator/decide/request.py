@@ -107,13 +107,13 @@ def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
         text = f"Replicator {spec.replicator!r} does not exist in namespace {observed.meta.namespace}; create it."
         return state, Readiness("False", Reason.REPLICATOR_NOT_FOUND, text, progress=True)
     if observed.replicator_idle is not None:
-        text = f"Replicator {spec.replicator!r} does not run: {observed.replicator_idle}"
+        text = f"Replicator {spec.replicator!r} is not running: {observed.replicator_idle}"
         return state, Readiness("False", Reason.REPLICATOR_SUSPENDED, text, progress=True)
     if not _driver_takes(observed):
-        text = f"waits for the driver of Replicator {spec.replicator!r}."
+        text = f"waiting for the driver of Replicator {spec.replicator!r}."
         return state, Readiness("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
     problem = observed.answer.problem if observed.answer is not None else None
-    text = f"{problem.name}: {problem.message}" if problem is not None else "the driver is taking it."
+    text = f"{problem.name}: {problem.message}" if problem is not None else "the driver is accepting the request."
     return state, Readiness("False", Reason.PENDING, text, progress=True)
 
 
@@ -152,9 +152,9 @@ def _assess(found: SnapshotStatus) -> Assessed:
         case "Failed":
             return "Failed", Readiness("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
         case "Stopped":
-            return "Cancelled", Readiness("False", Reason.CANCELLED, "it was stopped by `tailrace stop`.", stuck=True)
+            return "Cancelled", Readiness("False", Reason.CANCELLED, "Stopped by `tailrace stop`.", stuck=True)
         case "Paused":
-            return "Paused", Readiness("True", Reason.PAUSED, "paused; what was read stays.")
+            return "Paused", Readiness("True", Reason.PAUSED, "Paused; rows already read are kept.")
         case "Pending":
             return "Running", Readiness("True", Reason.RUNNING, why or "Accepted; waiting to start.")
         case "Running":
@@ -232,10 +232,12 @@ def _delete(observed: ObservedRequest, limits: Limits) -> Decision[SnapshotReque
     begun = times.seconds(observed.status.deletion_started_at) or observed.now
     if observed.now - begun >= limits.cancel_seconds:
         late = EmitEvent(
-            "Warning", "CancelLater", "the driver could not be told to stop it; it is told as soon as it can be."
+            "Warning",
+            "CancelLater",
+            "The driver could not be reached to stop the snapshot; it is stopped once the driver answers.",
         )
         return Decision(observed.status, (SetFinalizers(rest),), (late,), again=SOON_SECONDS)
-    readiness = Readiness("False", Reason.DELETING, "is being cancelled.", progress=True)
+    readiness = Readiness("False", Reason.DELETING, "The snapshot is being cancelled.", progress=True)
     update = {"deletion_started_at": observed.status.deletion_started_at or times.text(observed.now)}
     actions = (Cancel(observed.meta.uid),) if reachable else ()
     return _write(observed, observed.status.state, readiness, update, actions=actions, again=SOON_SECONDS)

@@ -126,7 +126,7 @@ def claims(status: Status, limits: Limits) -> Iterable[Claim]:
         yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
         bad = status.tables_failing
         met = not late and not bad
-        why = "" if met else (text if late else f"{bad} tables fail.")
+        why = "" if met else (text if late else f"{bad} tables are failing.")
         yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, why)
     kept = status.capture.retained_bytes
     if kept is not None:
@@ -145,7 +145,7 @@ def _initial(status: Status) -> Claim:
     active = [s for s in status.snapshots if s.reason == "initial" and s.state in UNDER_WAY]
     waiting = [t.name for t in status.tables if t.state == "WAITING"]
     if active or waiting:
-        text = f"{len(active)} initial snapshots under way, {len(waiting)} tables wait."
+        text = f"{len(active)} initial snapshots running, {len(waiting)} tables waiting."
         return Claim("InitialSnapshotCompleted", "False", Reason.SNAPSHOTTING, text)
     return Claim("InitialSnapshotCompleted", "True", Reason.INITIAL_SNAPSHOT_COMPLETED)
 

@@ -99,7 +99,7 @@ class _Process:
             # Nothing is decided before everything is known: a child that is not listed yet would be made again.
             for watch in watches:
                 await watch.synced.wait()
-            log.info("knows %d Replicators", len(self.index.keys("Replicator")))
+            log.info("listed %d Replicators", len(self.index.keys("Replicator")))
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
             self._working = True
@@ -135,7 +135,7 @@ class _Process:
                             self.index.put(kind, document)
                 return
             except TailraceError as error:
-                log.warning("cannot list yet: %s; again in %.0f s", error.message, pause)
+                log.warning("cannot list the resources yet: %s; retrying in %.0f s", error.message, pause)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 15.0)
 

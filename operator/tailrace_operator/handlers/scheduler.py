@@ -134,5 +134,5 @@ class Scheduler:
         asked = error.after if isinstance(error, ApiUnavailable) and error.after is not None else 0.0
         delay = max(pause * random.uniform(0.7, 1.3), asked)
         where = {"object": f"{key.kind}/{key.namespace}/{key.name}"}
-        log.warning("%s; again in %.1f s", error.message, delay, extra=where)
+        log.warning("%s; retrying in %.1f s", error.message, delay, extra=where)
         return delay

@@ -85,7 +85,7 @@ class Watch:
             except Expired:
                 version = None
             except TailraceError as error:
-                log.warning("watching %s: %s; again in %.1f s", self._where.kind, error.message, pause)
+                log.warning("watching %s: %s; retrying in %.1f s", self._where.kind, error.message, pause)
                 if isinstance(error, ApiRefused):
                     version = None
                 await asyncio.sleep(pause * random.uniform(0.7, 1.3))
@@ -132,7 +132,7 @@ class Watch:
                 yield json.loads(line)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             # Cut in the middle: every whole event was taken, so the watch goes on from the last one.
-            log.info("the watch of %s broke off: %r", self._where.kind, error)
+            log.info("the watch of %s was interrupted: %r", self._where.kind, error)
         finally:
             response.close()
 

@@ -54,11 +54,11 @@ class FaultStatus(Model):
     fix: Text = ""
     """What the reader can do about it."""
     where: Literal["source", "target", "storage", "capture", "driver"] | None = None
-    """The part that met it; `storage` is the change log's place."""
+    """The part where it happened; `storage`: where the change log is kept."""
     count: Count = 1
-    """How often it happened in a row."""
+    """How many times in a row it happened."""
     since: Time | None = None
-    """When it first did."""
+    """When it first happened."""
 
 
 class CaptureSummary(Model):
@@ -95,7 +95,7 @@ class TableSummary(Model):
     name: Annotated[str, StringConstraints(max_length=256)]
     """`schema.table` in the source."""
     state: Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]
-    """What happens to the table."""
+    """State of the table."""
     lag_seconds: Annotated[float, Field(ge=0)] | None = None
     """Seconds since its oldest commit that is captured and not in the target yet."""
     fault: FaultStatus | None = None
@@ -106,15 +106,15 @@ class TableCounts(Model):
     """Tables by state, and the worst of them by name."""
 
     total: Count = 0
-    """All tables that the patterns choose."""
+    """All tables that match the patterns."""
     waiting: Count = 0
-    """Known, nothing applied yet."""
+    """Known; nothing is applied yet."""
     snapshotting: Count = 0
-    """Present rows are being read."""
+    """Existing rows are being read."""
     replicating: Count = 0
     """Complete, and following the changes."""
     failing: Count = 0
-    """Retried after an error."""
+    """Being retried after an error."""
     stopped: Count = 0
     """Stopped; requires manual action."""
     worst: Annotated[tuple[TableSummary, ...], Field(max_length=MAX_WORST)] = ()
@@ -124,7 +124,7 @@ class TableCounts(Model):
 
 
 class SnapshotProgress(Model):
-    """All snapshots under way, together."""
+    """All running snapshots together."""
 
     running: Count = 0
     """Snapshots that are not finished."""
@@ -139,7 +139,7 @@ class SnapshotProgress(Model):
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Rows read per second."""
     seconds_left: Annotated[float, Field(ge=0)] | None = None
-    """Seconds until the end at the present speed; none while it cannot be told."""
+    """Estimated seconds left at the current speed; none while unknown."""
 
 
 class DriverSummary(Model):
@@ -154,9 +154,9 @@ class DriverSummary(Model):
     started_at: Time | None = None
     """Start of the running container."""
     restarts: Count = 0
-    """Ends of the driver's container since this Replicator was made."""
+    """Restarts of the driver's container since this Replicator was created."""
     pod_restarts: Count = 0
-    """Ends of the present pod's container as last observed; `restarts` grows by the difference."""
+    """Restarts of the current pod's container as last observed; `restarts` grows by the difference."""
     last_exit_code: Annotated[int, Field(ge=-1, le=255)] | None = None
     """Exit code of the last container that ended; see the table of exit codes."""
     last_exit_at: Time | None = None
@@ -164,7 +164,7 @@ class DriverSummary(Model):
 
 
 class Failures(Model):
-    """Ends of the driver since it last was healthy for a while."""
+    """Failures of the driver since it was last healthy for a while."""
 
     count: Count = 0
     """How many."""
@@ -173,14 +173,15 @@ class Failures(Model):
 
 
 class Halt(Model):
-    """The operator has stopped the driver: restarting it would only meet the same fault."""
+    """The operator has stopped the driver, because a restart would meet the same fault."""
 
     reason: Word
     """`ConfigurationRefused`, `AuthenticationFailed`, `PositionLost`, `Fenced`, `RestartLimitExceeded`, …"""
     message: Text
-    """The driver's last words, or what was counted."""
+    """The driver's last error, or the number of failures."""
     template_hash: Hash
-    """Hash of the pod template that failed; another one (new spec, Secret, restartNonce, requestedAt) starts again."""
+    """Hash of the pod template that failed. A different one (new spec, Secret, restartNonce or requestedAt) restarts
+    the driver."""
     at: Time
     """When it was stopped."""
 
@@ -203,19 +204,19 @@ class ReplicatorStatus(Model):
     applied_template_hash: Hash = ""
     """Hash of the pod template that runs: spec, image, Secrets and ConfigMaps."""
     last_handled_reconcile_at: Annotated[str, StringConstraints(max_length=128)] | None = None
-    """The annotation reconcile.fluxcd.io/requestedAt that was acted upon."""
+    """Value of the annotation reconcile.fluxcd.io/requestedAt that was last handled."""
     lag: ShortText | None = None
-    """Capture and apply lag together, for people (`1.2s`, `3m`)."""
+    """Lag of capture and apply together, to be read by people (`1.2s`, `3m`)."""
     tables_summary: ShortText | None = None
-    """Replicating and all tables (`118/120`)."""
+    """Number of replicating tables and of all tables (`118/120`)."""
     snapshot_summary: ShortText | None = None
-    """Part of the rows under way that is read (`63%`); none while no snapshot runs."""
+    """Share of the rows of running snapshots that is read (`63%`); none while no snapshot runs."""
     source: ShortText | None = None
     """Type, host and database of the source."""
     target: ShortText | None = None
     """Type of the target."""
     made: Annotated[tuple[ShortText, ...], Field(max_length=4)] = ()
-    """What Tailrace made in the source, as the driver says; dropped with the Replicator."""
+    """What Tailrace created in the source, as the driver reports it; dropped with the Replicator."""
     capture: CaptureSummary | None = None
     """From the source's log to the change log."""
     apply: ApplySummary | None = None
@@ -223,19 +224,19 @@ class ReplicatorStatus(Model):
     tables: TableCounts | None = None
     """Tables by state."""
     snapshot: SnapshotProgress | None = None
-    """Snapshots under way."""
+    """Running snapshots."""
     driver: DriverSummary = DriverSummary()
     """The driver's pod."""
     failures: Failures = Failures()
-    """Ends of the driver since it was last healthy."""
+    """Failures of the driver since it was last healthy."""
     halt: Halt | None = None
     """Present while the operator keeps the driver stopped after an error."""
     resync_uid: Annotated[str, StringConstraints(max_length=64)] | None = None
-    """The last SnapshotRequest that was handed to a driver whose position was lost; each is handed over once."""
+    """The last SnapshotRequest that was passed to a driver whose position was lost; each is passed on once."""
     last_error: FaultStatus | None = None
-    """The newest fault that the driver named."""
+    """The latest fault that the driver reported."""
     deletion_started_at: Time | None = None
-    """When the operator began to clean up."""
+    """When the operator started to clean up."""
 
 
 class RequestTable(Model):
@@ -265,21 +266,21 @@ class SnapshotRequestStatus(Model):
     message: Text = ""
     """Why it is in this state."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
-    """Ready (taken by the driver), Reconciling, Stalled, Complete, Suspended."""
+    """Ready (accepted by the driver), Reconciling, Stalled, Complete, Suspended."""
     record: Count | None = None
-    """Record of the journal that holds the plan; none until the driver has taken the request."""
+    """Record of the journal that holds the plan; none until the driver has accepted the request."""
     progress: ShortText | None = None
-    """Part of the rows that is read (`63%`)."""
+    """Share of the rows that is read (`63%`)."""
     tables_summary: ShortText | None = None
-    """Finished and all tables (`3/4`)."""
+    """Number of finished tables and of all tables (`3/4`)."""
     tables_done: Count = 0
     """Tables that are read completely."""
     tables_total: Count = 0
     """Tables of the request."""
     chunks_done: Count = 0
-    """Chunks read and recorded, all tables."""
+    """Chunks read and recorded, over all tables."""
     chunks_estimated: Count = 0
-    """Chunks in all, estimated from the rows per chunk so far."""
+    """Total number of chunks, estimated from the rows per chunk so far."""
     rows_done: Count = 0
     """Rows read."""
     rows_estimated: Count = 0
@@ -287,16 +288,16 @@ class SnapshotRequestStatus(Model):
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Rows read per second."""
     estimated_end: Time | None = None
-    """When it will end at the present speed."""
+    """Estimated end at the current speed."""
     started_at: Time | None = None
-    """When the driver took it."""
+    """When the driver accepted it."""
     finished_at: Time | None = None
-    """When it was observed completed, failed or cancelled."""
+    """When it was seen to be completed, failed or cancelled."""
     tables: Annotated[tuple[RequestTable, ...], Field(max_length=MAX_WORST)] = ()
-    """Failing tables, then those under way, at most 20."""
+    """Failing tables, then running ones, at most 20."""
     truncated: bool = False
     """True: there are more tables than `tables` lists."""
     last_error: FaultStatus | None = None
-    """The newest fault."""
+    """The latest fault."""
     deletion_started_at: Time | None = None
-    """When the operator began to cancel it."""
+    """When the operator started to cancel it."""

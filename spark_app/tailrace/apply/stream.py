@@ -65,7 +65,7 @@ class ApplyStream:
                 self._source.addData(self._jvm.PythonUtils.toSeq([str(number)]))
             except (PySparkException, Py4JError, OSError) as error:
                 # The main loop names the JVM's death, and applies while no batch comes.
-                log.warning("the apply stream was not told of record %d (%s)", number, type(error).__name__)
+                log.warning("the apply stream could not be told about record %d (%s)", number, type(error).__name__)
                 self._delivers = False
                 return
             self._told = number
@@ -95,7 +95,7 @@ class ApplyStream:
                 self._query.awaitTermination()
             except (PySparkException, Py4JError) as error:
                 if not self._ending.is_set():
-                    log.warning("the apply stream ended and starts again: %s", privacy.error_text(error))
+                    log.warning("the apply stream ended, restarting it: %s", privacy.error_text(error))
             pause = FIRST_PAUSE if time.monotonic() - begun > CALM else min(pause * 2, LONGEST_PAUSE)
             self._ending.wait(pause)
 

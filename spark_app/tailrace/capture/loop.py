@@ -94,7 +94,7 @@ class Capture:
             self.settle()
             self._retention.finish()
         finally:
-            error = Retry("capture ends")
+            error = Retry("capture is shutting down")
             self._requests.refuse(error)
             refuse_all(self._inbox, error)
             self._stream.close()

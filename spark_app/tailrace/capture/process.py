@@ -113,7 +113,9 @@ def end_without_driver(server: Server, patience: float, stopping: threading.Even
     while not stopping.wait(min(patience / 4, 5.0)):
         silent = time.monotonic() - server.heard
         if silent > patience:
-            log.warning("no driver has asked for anything for %d s; capture ends, the source keeps its log", silent)
+            log.warning(
+                "no driver has asked for anything for %d s: capture shuts down, the source keeps its log", silent
+            )
             stopping.set()
             inbox.wake()
 
@@ -125,9 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--socket", type=Path, help="default: the run directory's")
     parser.add_argument("--secrets", type=Path, help="folder of mounted Secrets (Kubernetes)")
-    parser.add_argument("--resync", type=Path, help="SnapshotRequest by which the stream begins anew; may be missing")
+    parser.add_argument("--resync", type=Path, help="SnapshotRequest that starts the stream over; may be missing")
     parser.add_argument("--heartbeat", type=float, default=10.0, help="seconds between records of an idle source")
-    parser.add_argument("--without-driver", type=float, default=3600.0, help="seconds to go on without a driver")
+    parser.add_argument("--without-driver", type=float, default=3600.0, help="seconds to continue without a driver")
     parser.add_argument("--log-file", type=Path, help="where to log instead of to standard error; two files of 32 MiB")
     parser.add_argument("--log-format", choices=logs.FORMS, default="text")
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info")

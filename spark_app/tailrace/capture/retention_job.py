@@ -53,7 +53,7 @@ class Cleaner:
             try:
                 work()
             except Retry as error:
-                log.warning("retention: %s; a later sweep finds what is left", error)
+                log.warning("retention could not delete files: %s; a later sweep deletes them", error)
             except TailraceError as error:
                 self._refused = error
 
@@ -93,7 +93,7 @@ class Retention:
             # After the removal: the next start need not read what has just gone.
             rolled_up = journal.finish()
         except Retry as error:
-            log.warning("the change log is trimmed by a later run: %s", error)
+            log.warning("the change log could not be trimmed, a later run tries again: %s", error)
             return
         if short:
             self._trim_journal(now)
@@ -101,7 +101,7 @@ class Retention:
             storage, state = journal.storage, journal.state
             self._now_and_then(UNNAMED, DAY, lambda: len(sweep(storage, state)))
         if not self._cleaner.wait(patience):
-            log.info("what retention has left to delete is deleted by a later run")
+            log.info("some files are left to delete; a later run of retention deletes them")
 
     def _trim(self) -> int:
         """Forget what nobody needs; the time by which that was decided."""

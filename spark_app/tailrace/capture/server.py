@@ -66,7 +66,7 @@ class Server:
                     answer = self._answer(line, number)
                     connection.sendall(answer.model_dump_json(exclude_none=True).encode() + b"\n")
         except OSError as error:
-            log.info("client %d went away: %s", number, error)
+            log.info("client %d disconnected: %s", number, error)
         finally:
             self._inbox.put(Gone(number))
 

@@ -76,7 +76,7 @@ def start(place: Place, ids: Ids, patience: Patience, handed_over: Renewal | Non
         Renewal.forget(place.storage)
     state = journal.state
     place.subscription.resume(_origin(state), state.position)
-    log.info("goes on after record %d at %s", state.number, place.source.text(state.position))
+    log.info("continuing after record %d at %s", state.number, place.source.text(state.position))
     return journal
 
 
@@ -101,7 +101,7 @@ def _renew(place: Place, journal: JournalWriter, asked: Renewal, patience: Patie
     )
     journal.append(position, events=(event,))
     at = place.source.text(position)
-    log.warning("the stream begins anew at %s (%s): every table is read again", at, asked.id)
+    log.warning("the stream starts over at %s (%s): every table is read again", at, asked.id)
 
 
 def _first_start(place: Place, ids: Ids, patience: Patience) -> JournalWriter:
@@ -119,7 +119,7 @@ def _first_start(place: Place, ids: Ids, patience: Patience) -> JournalWriter:
         raise error.refusal from None
     # A first start reads every table anyway; left until after record 0, the note would begin the stream again.
     Renewal.forget(place.storage)
-    log.info("new change log %s from %s: made %s", origin.log_id, place.source.text(position), ", ".join(origin.made))
+    log.info("new change log %s from %s: created %s", origin.log_id, place.source.text(position), ", ".join(origin.made))
     journal = JournalWriter.create(place.storage, origin, position, ids.nonce)
     # Dying here leaves a log without tables: the first look after any start adds those that are missing.
     seam("capture.after-origin")

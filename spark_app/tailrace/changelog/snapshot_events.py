@@ -33,7 +33,7 @@ def _open_snapshot(work: Folding, snapshot_id: str) -> SnapshotState:
     if snapshot is None:
         work.corrupt(f"snapshot {snapshot_id} is not known")
     if snapshot.ended is not None:
-        work.corrupt(f"snapshot {snapshot_id} is over")
+        work.corrupt(f"snapshot {snapshot_id} has ended")
     return snapshot
 
 

@@ -111,7 +111,7 @@ def _add_segment(work: Folding, segment: Segment) -> None:
     record = work.record
     table = work.table(segment.table_id)
     if not record.first_seq <= segment.first_seq <= segment.last_seq <= record.last_seq:
-        raise _corrupt(record, f"segment {segment.path} lies outside the record's sequences")
+        raise _corrupt(record, f"segment {segment.path} is outside the record's sequences")
     if not 1 <= segment.rows <= segment.last_seq - segment.first_seq + 1:
         raise _corrupt(record, f"segment {segment.path} has {segment.rows} rows")
     if table.segments and table.segments[-1].segment.last_seq >= segment.first_seq:
@@ -122,7 +122,7 @@ def _add_segment(work: Folding, segment: Segment) -> None:
         raise _corrupt(record, f"segment {segment.path} of a removed table")
     begin, end = _version_range(table, segment.schema_version, record)
     if segment.first_seq <= begin or (end is not None and segment.last_seq > end):
-        raise _corrupt(record, f"segment {segment.path} lies outside its schema version {segment.schema_version}")
+        raise _corrupt(record, f"segment {segment.path} is outside its schema version {segment.schema_version}")
     logged = LoggedSegment(record=record.number, segment=segment, written_at=record.written_at)
     work.update(table, segments=table.segments.append(logged))
 

@@ -42,7 +42,7 @@ def _epoch_started(work: Folding, event: EpochStarted) -> None:
 def _source_renewed(work: Folding, event: SourceRenewed) -> None:
     """Transaction ids of another stream may mean others: none of the known ones may decide a replay point."""
     if work.origin is None:
-        work.corrupt("the stream begins anew in a log without an origin")
+        work.corrupt("the stream starts over in a log without an origin")
     work.origin = work.origin.model_copy(update={"identity": event.identity})
     work.renewed, work.renewals = event.id, (*work.renewals, event.id)[-KEPT_RENEWALS:]
     work.renewal = event if event.request is not None else None

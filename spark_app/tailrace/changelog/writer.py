@@ -196,7 +196,7 @@ class JournalWriter:
             return
         other = parse_record(found, record.number)
         if other.nonce == self.nonce:
-            raise CorruptLog(f"journal record {record.number} is our own with another content")
+            raise CorruptLog(f"journal record {record.number} was written by this process with other content")
         raise self._fenced(f"journal record {record.number} was written by another writer in epoch {other.epoch}")
 
     def _check_predecessor(self, record: Record) -> None:

@@ -49,7 +49,7 @@ class DriverClient:
             return Status.model_validate_json(answer)
         except ValidationError as error:
             raise DriverRefused(
-                f"what answers at {self._url} is no driver of this version", "Use the version that runs there."
+                f"the server at {self._url} is not a driver of this version", "Use the version that runs there."
             ) from error
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
@@ -84,7 +84,9 @@ class DriverClient:
         try:
             return self._token_file.read_text().strip()
         except OSError as error:
-            raise NotRunning(f"cannot read the token {self._token_file}: {error}", "Run as the same user.") from error
+            raise NotRunning(
+                f"cannot read the token {self._token_file}: {error}", "Run the command as the driver's user."
+            ) from error
 
 
 def _problem(code: int, body: bytes) -> TailraceError:

@@ -117,12 +117,12 @@ FLAGS = ("where", "keys", "chunk_rows", "parallelism", "id")
 def snapshot(options: argparse.Namespace) -> int:
     lost = [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name) is not None]
     if options.tables is None and lost:
-        raise InvalidManifest(f"{', '.join(lost)} without --tables would do nothing", "Give --tables too.")
+        raise InvalidManifest(f"{', '.join(lost)}: no effect without --tables", "Add --tables.")
     manifest = manifest_of(options)
     name = name_of(options, manifest)
     requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
     if not requests:
-        raise InvalidManifest(f"the files hold no SnapshotRequest for {name}", "Add one, or give --tables.")
+        raise InvalidManifest(f"the files hold no SnapshotRequest for {name}", "Add one, or use --tables.")
     client = DriverClient.of(RunFolder.of(name, options.run_dir))
     for request in requests:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
@@ -135,7 +135,7 @@ def resync(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     name = name_of(options, manifest)
     if (options.tables is None) != options.all:
-        raise InvalidManifest("resync needs --tables or --all", "Give one of them.")
+        raise InvalidManifest("resync needs --tables or --all", "Add one of them.")
     try:
         client = DriverClient.of(RunFolder.of(name, options.run_dir))
         request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
@@ -168,8 +168,8 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
     made = Renewal(id=name, request=name, chunk_rows=options.chunk_rows, parallelism=options.parallelism)
     made.write(storage)
     ours = ", ".join(state.origin.made)
-    does = f"replaces what Tailrace reads the log with ({ours}), even if it is healthy, and " if ours else ""
-    print(f"{made.id}: recorded; the next start {does}starts every table over")
+    does = f"re-creates {ours}, even if it is healthy, and " if ours else ""
+    print(f"{made.id}: recorded; the next start {does}reads every table again")
     return 0
 
 
@@ -213,9 +213,11 @@ def change_snapshot(options: argparse.Namespace) -> int:
     chosen = [s for s in chosen if s in under_way] or chosen[-1:]
     if len(chosen) != 1:
         names = ", ".join(s.id for s in (chosen or under_way)) or "none"
-        raise InvalidManifest(f"which snapshot? ({names})", "Give the id of one, see `tailrace status`.")
+        raise InvalidManifest(
+            f"several snapshots match, or none: {names}", "Name one by its id; `tailrace status` shows the ids."
+        )
     if chosen[0] not in under_way and options.verb != "stop":
-        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Order another one.")
+        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
     if options.verb == "stop":
         client.stop(chosen[0].id)
     else:

@@ -24,7 +24,7 @@ EXAMPLES = """examples:
   tailrace status -f shop.yaml               how far the running process is
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
-  tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped or lost table over
+  tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; resume and stop likewise
 
 exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target or storage,
@@ -32,9 +32,11 @@ exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target
 """
 
 
-ONCE = "end when everything the source held at start is applied; 1 if a table failed"
+ONCE = "exit when everything the source held at start is applied (exit code 1 if a table failed)"
 
-RESYNC = "a SnapshotRequest with resync: true and tables ['*.*'] (may be missing): begin with a new slot, once"
+RESYNC = (
+    "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over with a new slot, once"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,19 +92,19 @@ def parser() -> argparse.ArgumentParser:
     _snapshot(verbs)
     _resync(verbs)
     for verb, text in (
-        ("pause", "pause a snapshot: chunks under way end, no new one begins"),
-        ("resume", "go on with a paused snapshot"),
-        ("stop", "stop a snapshot for good; what was read stays"),
+        ("pause", "pause a snapshot: chunks being read are finished, no new one begins"),
+        ("resume", "continue a paused snapshot"),
+        ("stop", "stop a snapshot for good; rows already read stay"),
     ):
         sub = _verb(verbs, verb, text)
-        sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one under way")
+        sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one running")
         sub.set_defaults(act=commands.change_snapshot, verb=verb)
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
-    sub.add_argument("--json", action="store_true", help="everything that was looked at, as one JSON document")
+    sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
     sub.set_defaults(act=commands.doctor)
-    sub = _verb(verbs, "drop", "drop the slot and publication that this change log made; with --data the copies too")
+    sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data, its data too")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
-    sub.add_argument("--wait", default="0s", metavar="TIME", help="if it fails, keep trying for so long (30s, 5m)")
+    sub.add_argument("--wait", default="0s", metavar="TIME", help="if it fails, keep trying for this long (30s, 5m)")
     sub.set_defaults(act=commands.drop)
     return top
 
@@ -112,7 +114,7 @@ def _verb(
 ) -> argparse.ArgumentParser:
     sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help="manifest (YAML)")
-    sub.add_argument("--name", help="the Replicator, when the files hold several")
+    sub.add_argument("--name", help="name of the Replicator, if the files hold several")
     sub.add_argument("--run-dir", type=Path, help="run directory (default: ~/.local/state/tailrace/<name>)")
     sub.add_argument("--log-format", choices=logs.FORMS, default="text", help="form of the log on standard error")
     sub.add_argument("--log-level", choices=logs.LEVELS, default="info", help="minimum log level")
@@ -127,7 +129,7 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)"
     )
     sub.add_argument(
-        "--token-file", type=Path, help="file with the bearer token (default: one is made in the run directory)"
+        "--token-file", type=Path, help="file with the bearer token (default: created in the run directory)"
     )
     sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
     sub.set_defaults(act=commands.run)
@@ -140,13 +142,17 @@ def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
 
 
 def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "snapshot", "read tables, or some of their rows, again while changes go on")
+    sub = _verb(verbs, "snapshot", "read tables, or some of their rows, again while changes are followed")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed")
-    sub.add_argument("--where", metavar="SQL", help="only rows that meet this condition on the source's columns")
-    sub.add_argument("--keys", nargs="+", metavar="KEY", help="only these keys; columns of a composite key by commas")
+    sub.add_argument("--where", metavar="SQL", help="only rows that match this condition on the source's columns")
+    sub.add_argument(
+        "--keys", nargs="+", metavar="KEY", help="only these keys; separate the columns of a composite key by commas"
+    )
     sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
     sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
-    sub.add_argument("--id", help="name of the request; asking twice with one name and content is one snapshot")
+    sub.add_argument(
+        "--id", help="name of the request; repeating a request with the same name and content does nothing"
+    )
     sub.set_defaults(act=commands.snapshot)
 
 

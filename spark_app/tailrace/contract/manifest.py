@@ -35,7 +35,9 @@ class Manifest:
             return found[0]
         names = ", ".join(r.metadata.name for r in self.replicators) or "none"
         if not found:
-            raise InvalidManifest(f"no Replicator {name or ''} in the manifest (found: {names})", "Add it.")
+            raise InvalidManifest(
+                f"no Replicator {name or ''} in the manifest (found: {names})", "Add the Replicator, or correct --name."
+            )
         raise InvalidManifest(f"the manifest holds several Replicators: {names}", "Choose one with --name.")
 
     @classmethod
@@ -63,7 +65,7 @@ class _Loader(yaml.SafeLoader):
                 continue  # refused below
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise InvalidManifest(f"line {line}: the field {key.value!r} is given twice", "Keep one of the two.")
+                raise InvalidManifest(f"line {line}: the field {key.value!r} appears twice", "Keep one of the two.")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -107,7 +109,7 @@ def invalid(error: ValidationError, origin: str) -> InvalidManifest:
     """One message for all faults of a document: path, value, reason."""
     items = error.errors(include_url=False)
     faults = [_fault(item) for item in items if not _follows(item, items)]
-    return InvalidManifest(f"{origin}: {' '.join(faults)}", "See docs/reference.md for the fields.")
+    return InvalidManifest(f"{origin}: {'; '.join(faults)}", "Correct the fields; docs/reference.md lists them.")
 
 
 def _follows(item: Any, items: Sequence[Any]) -> bool:
@@ -121,14 +123,14 @@ def _fault(item: Any) -> str:
     value = item.get("input")
     match item["type"]:
         case "missing":
-            return f"{path} is missing."
+            return f"{path} is missing"
         case "extra_forbidden":
-            return f"{path} is not a known field (its value: {_shown(value)})."
+            return f"{path} is not a known field (its value: {_shown(value)})"
         case "value_error":
-            reason = f"{str(item['msg']).removeprefix('Value error, ')}."
+            reason = str(item["msg"]).removeprefix("Value error, ")
             return f"{path}: {reason}" if item["loc"] else reason
         case _:
-            return f"{path} is {_shown(value)}: {_one_line(str(item['msg'])).lower()}."
+            return f"{path} is {_shown(value)}: {_one_line(str(item['msg'])).lower()}"
 
 
 def _shown(value: object) -> str:

@@ -7,21 +7,21 @@ from pydantic import Field, StringConstraints, model_validator
 
 from tailrace.contract.base import Identifier, Model, Name, Text, rules
 
-ANEW = "create another Replicator, with locations of its own"
+ANEW = "create another Replicator, with its own locations"
 
 
 class Credentials(Model):
-    """Where a secret lies: never the secret itself. Exactly one of the two."""
+    """Where to find a secret, never the secret itself. Give exactly one of the two."""
 
     model_config = rules(("has(self.secretName) != has(self.file)", "give exactly one of secretName and file"))
 
     secret_name: Name | None = None
-    """Kubernetes: Secret of the Replicator's namespace. Keys: `password` (source); `accessKeyId`, `secretAccessKey` and
-    optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token` or `credential` (REST
-    catalog)."""
+    """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (source); `accessKeyId`, `secretAccessKey`
+    and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token` or `credential`
+    (REST catalog)."""
     file: Text | None = None
-    """Path of a file in the process that reads it. Source: holds the password. Others: lines `name=value` with the
-    names above."""
+    """Path of a file, as the reading process sees it. Source: the file holds the password. Others: lines `name=value`
+    with the names above."""
 
     @model_validator(mode="after")
     def _one(self) -> "Credentials":
@@ -31,12 +31,13 @@ class Credentials(Model):
 
 
 class Tls(Model):
-    """Transport security towards the source, libpq's modes."""
+    """Transport security of connections to the source; libpq's modes."""
 
     model_config = rules(("!has(self.caSecretName) || !has(self.caFile)", "give caSecretName or caFile, not both"))
 
     mode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
-    """How strict: `verify-full` checks the certificate and the host name, `prefer` takes what the server offers."""
+    """How strict: `verify-full` checks the certificate and the host name, `prefer` uses TLS if the server
+    offers it."""
     ca_secret_name: Name | None = None
     """Secret with key `ca.crt`."""
     ca_file: Text | None = None
@@ -62,18 +63,18 @@ PORTS = {"postgresql": 5432}
 
 
 class PostgreSql(Model):
-    """What only a PostgreSQL source has."""
+    """Settings that only PostgreSQL has."""
 
     slot: Identifier | None = None
-    """Replication slot; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`. One named here must exist;
-    it is kept. Immutable."""
+    """Replication slot; unset: Tailrace creates one, `tailrace_<name>_<8 hexadecimal digits>`. A slot named here must
+    already exist, and is never dropped. Immutable."""
     publication: Identifier | None = None
-    """Publication; unset: Tailrace makes one, `tailrace_<name>_<8 hexadecimal digits>`, and keeps it up to date. One
-    named here is used as it is. Immutable."""
+    """Publication; unset: Tailrace creates one, `tailrace_<name>_<8 hexadecimal digits>`, and keeps it up to date. A
+    publication named here is used as it is. Immutable."""
 
 
 class Source(Model):
-    """The database that is read. What is the same for every product stands here, what only one has in its block."""
+    """The database that is read. Settings of one product only are in that product's block."""
 
     model_config = rules(
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
@@ -89,11 +90,11 @@ class Source(Model):
     host: Text
     """Host name or address of the primary server."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """TCP port; unset: the product's own (PostgreSQL: 5432)."""
+    """TCP port; unset: the product's default (PostgreSQL: 5432)."""
     database: Text
     """Name of the database. Immutable."""
     username: Text
-    """Role that reads; it needs REPLICATION and SELECT."""
+    """Role to connect as; it needs REPLICATION and SELECT."""
     credentials: Credentials | None = None
     """Where to find the password. Unset: no password is sent (trust, peer or certificate authentication)."""
     password_file: Text | None = None
@@ -101,7 +102,7 @@ class Source(Model):
     tls: Tls = Tls()
     """Transport security."""
     postgresql: PostgreSql = Field(default_factory=PostgreSql)
-    """What only a PostgreSQL source has."""
+    """Settings that only PostgreSQL has."""
 
     @property
     def tcp_port(self) -> int:
@@ -139,21 +140,21 @@ class Storage(Model):
     """Root: `s3://bucket/prefix`, `file:///path`, or, for the change log alone, `gs://…` and `az://…`. A path must be
     on a volume that driver and executors mount."""
     endpoint: Text | None = None
-    """URL of an S3-compatible service; unset: the provider's own."""
+    """URL of an S3-compatible service; unset: the provider's default."""
     region: Text | None = None
-    """Region of the bucket; unset: the environment's."""
+    """Region of the bucket; unset: taken from the environment."""
     path_style: bool = False
-    """Bucket in the path instead of the host name. Most S3-compatible servers need it; an endpoint with an IP address
-    always does."""
+    """Put the bucket into the path instead of the host name. Most S3-compatible servers need it; an endpoint with an IP
+    address always does."""
     credentials: Credentials | None = None
-    """Keys of the object store. Unset: the environment's (instance role, workload identity)."""
+    """Keys of the object store. Unset: taken from the environment (instance role, workload identity)."""
 
 
 class LogStorage(Storage):
-    """The change log's place."""
+    """Where the change log is kept."""
 
     adopt: Text | None = None
-    """Take the change log over from the owner named here, as the refusal of another owner's log prints it. Has no
+    """Take over the change log of the owner named here, written as the error about another owner prints it. Has no
     effect once this Replicator owns the log."""
 
 
@@ -167,7 +168,7 @@ class Catalog(Model):
     warehouse: Text | None = None
     """The catalog's warehouse; unset: the target's location."""
     credentials: Credentials | None = None
-    """Keys of the catalog."""
+    """Credentials of the catalog."""
 
 
 _FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"

@@ -29,7 +29,7 @@ _ONE_VOLUME = "give exactly one of persistentVolumeClaim, configMap, secret and 
 _VOLUME_NAME = "names of volumes that begin with tailrace- are reserved"
 _TAKEN = ("/tmp", "/var/lib/tailrace")
 _OPERATORS_PLACE = "/etc/tailrace"
-_MOUNT = "mountPath is taken by the operator: /tmp, /var/lib/tailrace and what lies below /etc/tailrace"
+_MOUNT = "mountPath is reserved for the operator: /tmp, /var/lib/tailrace and everything below /etc/tailrace"
 _MOUNTED_TWICE = "two volumes have the same mountPath"
 _VALUES = "values goes with In, NotIn, Gt and Lt, and not with Exists and DoesNotExist"
 _NO_VALUE = "a toleration with operator Exists has no value; one with Equal needs a key"
@@ -46,7 +46,7 @@ class SecretKeyRef(Model):
 
 
 class EnvSource(Model):
-    """Where an environment variable's value lies."""
+    """Where to find the value of an environment variable."""
 
     secret_key_ref: SecretKeyRef
     """A key of a Secret."""
@@ -60,9 +60,9 @@ class EnvVar(Model):
     name: EnvName
     """The variable. The operator's own variables cannot be changed."""
     value: Annotated[str, StringConstraints(max_length=4096)] | None = None
-    """The value as it is."""
+    """The value."""
     value_from: EnvSource | None = None
-    """The value from a Secret."""
+    """Take the value from a Secret."""
 
     @model_validator(mode="after")
     def _one(self) -> "EnvVar":
@@ -72,21 +72,21 @@ class EnvVar(Model):
 
 
 class ClaimVolume(Model):
-    """A PersistentVolumeClaim that exists in the Replicator's namespace."""
+    """An existing PersistentVolumeClaim in the Replicator's namespace."""
 
     claim_name: Name
     """The claim."""
 
 
 class ConfigMapVolume(Model):
-    """A ConfigMap of the Replicator's namespace, a file per key."""
+    """A ConfigMap in the Replicator's namespace, one file per key."""
 
     name: Name
     """The ConfigMap."""
 
 
 class SecretVolume(Model):
-    """A Secret of the Replicator's namespace, a file per key."""
+    """A Secret in the Replicator's namespace, one file per key."""
 
     secret_name: Name
     """The Secret."""
@@ -98,11 +98,11 @@ class EmptyDirVolume(Model):
     medium: Literal["", "Memory"] = ""
     """Empty: the node's disk. `Memory`: counts against the container's memory."""
     size_limit: MemorySize | None = None
-    """Most that it may hold (`10Gi`); unset: no limit of its own."""
+    """Maximum size (`10Gi`); unset: no separate limit."""
 
 
 class Volume(Model):
-    """A volume and where the container sees it; exactly one kind."""
+    """A volume and where it is mounted; exactly one kind."""
 
     model_config = rules(
         (
@@ -115,7 +115,7 @@ class Volume(Model):
     )
 
     name: VolumeName
-    """Name, unique in the pod. The operator's own begin with `tailrace-`."""
+    """Name, unique in the pod. Names that begin with `tailrace-` are the operator's."""
     mount_path: MountPath
     """Absolute path in the container."""
     sub_path: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
@@ -123,7 +123,7 @@ class Volume(Model):
     read_only: bool = False
     """Mount it read-only."""
     persistent_volume_claim: ClaimVolume | None = None
-    """An existing claim. Executors on several nodes need one that is ReadWriteMany."""
+    """An existing claim. Executors on several nodes need access mode ReadWriteMany."""
     config_map: ConfigMapVolume | None = None
     """A ConfigMap as files."""
     secret: SecretVolume | None = None
@@ -152,7 +152,7 @@ class Toleration(Model):
     )
 
     key: LabelKey | None = None
-    """The taint's key; Unset with `Exists`: every taint."""
+    """The taint's key; unset with `Exists`: every taint."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """`Equal` compares the value, `Exists` does not."""
     value: Annotated[str, StringConstraints(max_length=63)] | None = None
@@ -160,7 +160,7 @@ class Toleration(Model):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect; unset: all."""
     toleration_seconds: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
-    """With `NoExecute`: seconds after which the pod is evicted all the same; unset: never."""
+    """With `NoExecute`: seconds until the pod is evicted anyway; unset: never."""
 
     @model_validator(mode="after")
     def _whole(self) -> "Toleration":
@@ -193,7 +193,7 @@ class NodeRequirement(Model):
 
 
 class Affinity(Model):
-    """Which nodes a pod wants. A short form of Kubernetes' affinity."""
+    """Which nodes a pod may or should run on. A short form of Kubernetes' affinity."""
 
     required_nodes: Annotated[tuple[NodeRequirement, ...], Field(max_length=20)] = ()
     """A node must meet all of these."""
@@ -210,7 +210,7 @@ class Pod(Model):
     cores: Annotated[int, Field(ge=1, le=256)] = 1
     """CPU cores: tasks at the same time, and the container's CPU request unless `cpuRequest` is set."""
     cpu_request: CpuAmount | None = None
-    """CPU that the container is sure to get (`500m`, `2`), for nodes with less to give than `cores`; unset: `cores`."""
+    """CPU request of the container (`500m`, `2`), for nodes that cannot spare `cores`; unset: `cores`."""
     memory: MemorySize = "2Gi"
     """Memory of the JVM (`512Mi`, `2Gi`)."""
     memory_overhead: MemorySize | None = None
@@ -231,7 +231,7 @@ class Pod(Model):
             }
         ),
     ] = Field(default_factory=dict)
-    """Labels of the pod, beside the operator's own."""
+    """Labels of the pod, in addition to the operator's."""
     annotations: Annotations = Field(default_factory=dict)
     """Annotations of the pod."""
     node_selector: Labels = Field(default_factory=dict)
@@ -239,7 +239,7 @@ class Pod(Model):
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=50)] = ()
     """Taints that the pod tolerates."""
     affinity: Affinity = Affinity()
-    """Nodes that the pod wants."""
+    """Which nodes the pod may or should run on."""
     priority_class_name: Name | None = None
     """PriorityClass of the pod; unset: the cluster's default."""
     volumes: Annotated[
@@ -258,7 +258,7 @@ class Pod(Model):
             },
         ),
     ] = ()
-    """Volumes to mount beside the operator's own."""
+    """Volumes to mount, in addition to the operator's."""
     env: Annotated[
         tuple[EnvVar, ...],
         Field(
@@ -266,7 +266,7 @@ class Pod(Model):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = ()
-    """Environment variables beside the operator's own."""
+    """Environment variables, in addition to the operator's."""
 
     @model_validator(mode="after")
     def _names(self) -> "Pod":
@@ -275,7 +275,7 @@ class Pod(Model):
         for field, names in (("volumes", [v.name for v in self.volumes]), ("env", [e.name for e in self.env])):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise ValueError(f"{field}: {', '.join(twice)} is given twice")
+                raise ValueError(f"{field}: {', '.join(twice)} is listed twice")
         if len({volume.mount_path for volume in self.volumes}) < len(self.volumes):
             raise ValueError(_MOUNTED_TWICE)
         return self
@@ -285,4 +285,4 @@ class Executors(Pod):
     """The executors' pods."""
 
     count: Annotated[int, Field(ge=0, le=1000)] = 1
-    """How many executors; 0: the driver does everything itself."""
+    """Number of executors; 0: the driver does all the work itself."""

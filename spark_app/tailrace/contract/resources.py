@@ -47,7 +47,8 @@ class Tables(Model):
     """Which tables: any include pattern and no exclude pattern."""
 
     include: Annotated[tuple[TablePattern, ...], Field(min_length=1, max_length=1000)]
-    """Patterns `schema.table`; `*` matches any run of characters, `?` one. Tables that match later are taken in too."""
+    """Patterns `schema.table`; `*` matches any run of characters, `?` one. Tables that are created
+    later and match are captured, too."""
     exclude: Annotated[tuple[TablePattern, ...], Field(max_length=1000)] = ()
     """Patterns of tables to leave out."""
 
@@ -56,52 +57,53 @@ class Snapshot(Model):
     """Defaults of every snapshot."""
 
     initial: bool = True
-    """Read the present rows of each table when it is first captured. Tables that begin again (renamed,
-    mended, taken in again, another one under the name) are read whatever this says."""
+    """Read the existing rows of each table when it is first captured. A table that starts over (renamed, repaired,
+    captured again, or re-created under the same name) is always read."""
     chunk_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Chunk size aims at this many seconds of reading."""
+    """Chunks are sized to take about this many seconds to read."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     """Fixed chunk size in rows instead; unset: adaptive."""
     parallelism: Annotated[int, Field(ge=1, le=256)] = 2
-    """Chunks read at the same time, all tables together."""
+    """Number of chunks read at the same time, over all tables."""
 
 
 class Apply(Model):
     """How changes are applied to the target."""
 
     suspend: bool = False
-    """Pause the target only; capture goes on."""
+    """Pause writing to the target only; capture continues."""
     interval: Duration = "500ms"
-    """Shortest time between two batches (`500ms`, `10s`)."""
+    """Minimum time between two batches (`500ms`, `10s`)."""
 
 
 class Retry(Model):
     """What happens to a table that fails."""
 
     time: Duration = "1h"
-    """A failing table is retried for this long (`30m`, `7d`); then it is cut off and needs a snapshot."""
+    """How long a failing table is retried (`30m`, `7d`). After that, the change log no longer waits for the table, and
+    it needs a snapshot."""
 
 
 class Retention(Model):
     """How long the change log is kept."""
 
     time: Duration = "1h"
-    """The change log keeps at least this much (`1h`, `7d`), longer where a table still needs it."""
+    """Minimum time that changes are kept (`1h`, `7d`); longer where a table still needs them."""
 
 
 class TableOptions(Model):
-    """Options of the tables that match; the first match counts."""
+    """Options of the matching tables; the first match counts."""
 
     match: TablePattern
     """Pattern `schema.table` as in `tables`."""
     columns: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] | None = None
     """Keep only these columns (the key is always kept); unset: all."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
-    """Columns to copy as exact text, whatever their type."""
+    """Columns to copy as their exact text, whatever their type."""
 
 
 class ReplicatorSpec(Model):
-    """What is to be copied from where to where."""
+    """What to copy, from where, and to where."""
 
     model_config = rules(
         ("self.storage.location == oldSelf.storage.location", f"storage.location is immutable: {ANEW}"),
@@ -110,21 +112,21 @@ class ReplicatorSpec(Model):
     source: Source
     """The database that is read."""
     tables: Tables
-    """Which of its tables."""
+    """Which of its tables to copy."""
     target: Target
     """Where the copies are written."""
     storage: LogStorage
-    """Root of the change log; of this Replicator alone. Its location is immutable."""
+    """Root of the change log; no other Replicator may use it. Its location is immutable."""
     suspend: bool = False
-    """Stop everything. The source then keeps its log: a long stop fills its disk."""
+    """Stop everything. The source then keeps its log, so a long stop fills its disk."""
     show_values: bool = False
-    """Write values and keys of rows into status, logs, events and error texts, where they help to find a fault; unset:
-    their type and a short hash. They may be personal data."""
+    """Show values and keys of rows in status, logs, events and errors where they help to find a fault; unset: only
+    their type and a short hash are shown. Values may be personal data."""
     restart_nonce: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
-    """Restarts the driver when it is changed."""
+    """Change this number to restart the driver."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
-    """Whether tables and change log are deleted with the Replicator. A slot that Tailrace made is dropped
-    in either case."""
+    """Whether target tables and change log are deleted with the Replicator. A slot or publication that Tailrace created
+    is dropped in either case."""
     snapshot: Snapshot = Snapshot()
     """Defaults of every snapshot."""
     apply: Apply = Apply()
@@ -134,7 +136,7 @@ class ReplicatorSpec(Model):
     retention: Retention = Retention()
     """How long the change log is kept."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
-    """Options by table; the first match counts."""
+    """Options for single tables; the first match counts."""
     driver: Pod = Pod()
     """The driver's pod."""
     executors: Executors = Executors()
@@ -142,16 +144,16 @@ class ReplicatorSpec(Model):
     image: Text | None = None
     """Image of driver and executors; unset: the operator's default. Ignored outside Kubernetes."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When nodes fetch the image. Ignored outside Kubernetes."""
+    """When nodes pull the image. Ignored outside Kubernetes."""
     image_pull_secrets: Annotated[tuple[Name, ...], Field(max_length=10)] = ()
-    """Secrets of the Replicator's namespace with which nodes fetch the image. Ignored outside Kubernetes."""
+    """Secrets in the Replicator's namespace that nodes need to pull the image. Ignored outside Kubernetes."""
     service_account_name: Name | None = None
     """An existing ServiceAccount for driver and executors (workload identity), with the rights of ClusterRole
-    `tailrace-driver` in its namespace. Unset: the operator makes one. Ignored outside Kubernetes."""
+    `tailrace-driver` in its namespace. Unset: the operator creates one. Ignored outside Kubernetes."""
 
 
 class Replicator(BaseModel):
-    """Live copies of the tables of one source database in one target."""
+    """Keeps live copies of tables of one source database in one target."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=Model.model_config["alias_generator"])
 
@@ -166,19 +168,19 @@ EVERY_TABLE = "*.*"
 
 
 class SnapshotRequestSpec(Model):
-    """Which rows are to be read again."""
+    """Which rows to read again."""
 
     model_config = rules(
         ("!has(self.where) || !has(self.keys)", "give where or keys, not both"),
         ("!has(self.keys) || size(self.tables) == 1", "keys goes with exactly one table"),
         (
             "!has(self.resync) || !self.resync || (!has(self.where) && !has(self.keys))",
-            "resync reads whole tables: leave where and keys out",
+            "resync reads whole tables: remove where and keys",
         ),
         *(
             (
                 f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
-                f"{name} is immutable, as all of spec but suspend: create another SnapshotRequest",
+                f"{name} is immutable, like all of spec except suspend: create another SnapshotRequest",
             )
             for name in ("replicator", "tables", "where", "keys", "chunkRows", "parallelism", "resync")
         ),
@@ -189,7 +191,7 @@ class SnapshotRequestSpec(Model):
     tables: Annotated[tuple[TablePattern, ...], Field(min_length=1, max_length=1000)]
     """Patterns `schema.table` of captured tables; `*` matches any run of characters, `?` one."""
     where: Annotated[str, StringConstraints(min_length=1, max_length=4096)] | None = None
-    """SQL condition on the source's columns: only rows that meet it are read again."""
+    """SQL condition on the source's columns: only matching rows are read again."""
     keys: (
         Annotated[
             tuple[
@@ -202,15 +204,16 @@ class SnapshotRequestSpec(Model):
         ]
         | None
     ) = None
-    """Only these keys: the text of the key columns in key order. Goes with exactly one table."""
+    """Read only the rows with these keys: the values of the key columns as text, in key order. Needs exactly one
+    table."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
-    """Fixed chunk size in rows; unset: the Replicator's."""
+    """Fixed chunk size in rows; unset: as the Replicator says."""
     parallelism: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Chunks of this snapshot read at the same time: fewer than the Replicator's, which bounds all snapshots together;
-    unset: as many."""
+    """Number of chunks of this snapshot read at the same time; unset: as the Replicator says. The Replicator's number
+    is the limit for all snapshots together."""
     resync: bool = False
-    """Start the tables over: capture each again in its present form, even if it is stopped, replace its target table
-    (columns and rows), and read all rows."""
+    """Start the tables over: capture each as it is now, even if it is stopped, replace its target table (columns and
+    rows), and read all rows."""
     suspend: bool = False
     """Pause the snapshot; chunks being read are finished. The only field that may be changed."""
 
@@ -226,12 +229,12 @@ class SnapshotRequestSpec(Model):
         if self.keys is not None and len(self.tables) != 1:
             raise ValueError("keys goes with exactly one table")
         if self.resync and (self.where is not None or self.keys is not None):
-            raise ValueError("resync reads whole tables: leave where and keys out")
+            raise ValueError("resync reads whole tables: remove where and keys")
         return self
 
 
 class SnapshotRequest(BaseModel):
-    """Read tables (or rows) of a Replicator again, while it goes on."""
+    """Reads tables, or some of their rows, again while the Replicator continues to follow changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=Model.model_config["alias_generator"])
 

@@ -59,7 +59,7 @@ class Reporter:
                 sorted(cut_off),
             )
         except Retry as error:
-            log.debug("capture was not told: %s", error)
+            log.debug("applied sequences could not be reported to capture: %s", error)
             return
         self._cut_off = cut_off
 

@@ -124,7 +124,7 @@ class DriverControl:
         state = journal.refresh()
         if state.renewal is not None:
             # The first look adds all tables and plans for them; what is asked before meets none.
-            raise Retry("every table is about to be captured again", "Ask again in a few seconds.")
+            raise Retry("every table is about to start over", "Ask again in a few seconds.")
         made = planner.request_plan(state, snapshot_id, body) if snapshot_id not in state.snapshots else None
         with self._lock:
             known = journal.refresh().snapshots.get(snapshot_id)

@@ -123,7 +123,9 @@ def line(status: Status) -> str:
         f"{status.tables_replicating}/{status.tables_total} tables replicating",
         f"lag {seconds(status.apply.lag_seconds)}",
         f"{status.apply.rows_per_second:,.0f} rows/s",
-        f"+{count.inserts:,} ~{count.updates:,} -{count.deletes:,}",
+        f"{count.inserts:,} inserts",
+        f"{count.updates:,} updates",
+        f"{count.deletes:,} deletes",
     ]
     under_way = running(status)
     parts += [f"snapshot {_name(s)} {percent(s)} ({s.rows_done:,} rows)" for s in under_way[:MAX_SNAPSHOTS]]

@@ -52,7 +52,7 @@ SHORTEST_TAIL = 0.05
 def run(settings: Settings) -> int:
     """From start to end."""
     if settings.replicator.spec.suspend:
-        log.warning("spec.suspend is set: nothing is started, and the source keeps its log meanwhile")
+        log.warning("spec.suspend is true: nothing is started, and the source keeps its log meanwhile")
         return 0
     privacy.configure(settings.replicator.spec.show_values)
     places.require(settings.replicator.spec)
@@ -234,11 +234,11 @@ class Driver:
     def _ended(self, verdict: Verdict) -> int:
         if verdict.withheld:
             names = ", ".join(verdict.withheld)
-            log.warning("withheld because of changes after the start, until the next run reads them: %s", names)
+            log.warning("rows withheld because they changed after the start; the next run reads them: %s", names)
         if not verdict.failed:
             log.info("everything up to the source's position at start is applied")
             return 0
-        log.error("not complete: %s", ", ".join(verdict.failed))
+        log.error("incomplete tables: %s", ", ".join(verdict.failed))
         return 1
 
     def _tail(self, parts: Parts) -> Callable[[], None]:

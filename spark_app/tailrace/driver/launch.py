@@ -83,7 +83,7 @@ def server(settings: Settings, control: DriverControl) -> Server:
     except OSError as error:
         raise InvalidManifest(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
-            "Give an address of this machine and a free port with --listen.",
+            "Choose an address of this machine and a free port with --listen.",
         ) from error
     made.start()
     settings.folder.announce(made.url, given)

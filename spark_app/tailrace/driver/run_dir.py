@@ -64,7 +64,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
-            raise InvalidManifest(f"cannot use the run directory {self.path}: {error}", "Choose --run-dir.") from error
+            raise InvalidManifest(
+                f"cannot use the run directory {self.path}: {error}", "Choose another --run-dir."
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -104,6 +106,4 @@ class RunFolder:
             document = json.loads((self.path / "server.json").read_text())
             return str(document["url"]), Path(document["tokenFile"])
         except (OSError, ValueError, KeyError) as error:
-            raise NotRunning(
-                f"no driver runs in {self.path}", "Start `tailrace run`, or give its --run-dir."
-            ) from error
+            raise NotRunning(f"no driver runs in {self.path}", "Start `tailrace run`, or add its --run-dir.") from error

@@ -76,7 +76,7 @@ class CaptureProcess:
         pid = self._recorded_pid()
         if pid is not None and self._is_ours(pid) and self._answers():
             self._adopted = pid
-            log.info("capture is alive already, adopted (pid %d)", pid)
+            log.info("capture is already running, adopted (pid %d)", pid)
         else:
             if pid is not None and self._is_ours(pid):
                 end(pid, 5.0, self._run_dir)  # it holds the slot and does not answer
@@ -98,7 +98,7 @@ class CaptureProcess:
         if self._clock() - self._started > CALM:
             self._pause = FIRST_PAUSE
         self.fault = self._ended_by(code)
-        log.warning("%s; it starts again in %.1f s", self.fault.message, self._pause)
+        log.warning("%s; restarting it in %.1f s", self.fault.message, self._pause)
         self._due = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 

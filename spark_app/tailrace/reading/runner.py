@@ -59,7 +59,7 @@ def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
     if table.removed:
         return f"{name} is no longer captured"
     # Its chunks would be of another form, for another target: what called for the table's return called for a snapshot.
-    return None if snapshot.reads(table) else f"{name} was added again since, and that called for a snapshot of its own"
+    return None if snapshot.reads(table) else f"{name} was added again since then and has its own snapshot"
 
 
 class SnapshotRunner:

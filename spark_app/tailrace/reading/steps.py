@@ -187,7 +187,7 @@ def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
 def _logged(tools: Tools, run: TableRun) -> SnapshotTable:
     snapshot = tools.journal.refresh().snapshots.get(run.snapshot_id)
     if snapshot is None or snapshot.ended is not None:
-        raise Retry(f"snapshot {run.snapshot_id} is over")
+        raise Retry(f"snapshot {run.snapshot_id} has ended")
     return snapshot.tables[run.table_id]
 
 

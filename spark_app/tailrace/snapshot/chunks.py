@@ -22,10 +22,10 @@ from tailrace.snapshot.ranges import Gap, IllegalEvent, Range, gaps_of, key_list
 
 
 class Phase(enum.Enum):
-    EDGE = "waits until transactions from before the capture are over"
-    START = "the largest key is looked up and recorded"
-    WALK = "chunks are cut and read"
-    FINISH = "the end is being recorded"
+    EDGE = "waiting for transactions from before the capture to end"
+    START = "looking up and recording the largest key"
+    WALK = "cutting and reading chunks"
+    FINISH = "recording the end"
     DONE = "recorded"
 
 

@@ -27,10 +27,10 @@ DUMP_SECONDS = 300.0
 def main() -> int:
     target = folder()
     if target is None:
-        print("no Java is known to make an archive of classes for; drivers start without it")
+        print("no Java found to create a class archive for; drivers start without it")
         return 0
     if (target / ARCHIVE).exists():
-        print(f"{target / ARCHIVE} is there")
+        print(f"{target / ARCHIVE} already exists")
         return 0
     _forget_others(target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def main() -> int:
         except OSError:  # another run was quicker
             if not (target / ARCHIVE).exists():
                 raise
-    print(f"{target / ARCHIVE} is made")
+    print(f"{target / ARCHIVE} created")
     return 0
 
 

@@ -67,7 +67,7 @@ def place(location: str) -> tuple[str, str, str]:
     found = FORBIDDEN.search(rest) or FORBIDDEN.search(decoded)
     if found is not None:
         raise InvalidManifest(
-            f"location {location!r} holds {found[0]!r}, which not every reader takes for a part of a path",
+            f"location {location!r} holds {found[0]!r}, which some readers do not accept in a path",
             "Choose a location without control characters and without any of # ? * \\ [ ] { }.",
         )
     if not decoded.isascii() and any("\udc80" <= char <= "\udcff" for char in decoded):
@@ -78,7 +78,8 @@ def place(location: str) -> tuple[str, str, str]:
     prefix = prefix.strip("/")
     if not bucket or {"", ".", ".."} & set(prefix.split("/") if prefix else ()):
         raise InvalidManifest(
-            f"location {location!r} has an empty part or one of dots", "Write bucket/prefix without them."
+            f"location {location!r} has an empty path segment or one of dots",
+            "Remove such segments from bucket and prefix.",
         )
     return scheme, bucket, prefix
 
@@ -91,13 +92,14 @@ def resolve(config: StorageConfig, environment: Mapping[str, str]) -> Access:
     if scheme != "s3" and (config.credentials is not None or config.endpoint is not None):
         raise InvalidManifest(
             f"location {config.location!r} takes neither credentials nor endpoint",
-            "Leave them out: what reaches this store comes from the environment.",
+            "Remove them: access to this store comes from the environment.",
         )
     _check_bucket(config, bucket)
     _check_endpoint(config, bucket)
     if config.region is not None and not _REGION.fullmatch(config.region):
         raise InvalidManifest(
-            f"region {config.region!r} is not the name of a region", "Write it as the provider does, e.g. eu-central-1."
+            f"region {config.region!r} is not the name of a region",
+            "Write it like the provider, for example eu-central-1.",
         )
     keys = {} if config.credentials is None else _read_keys(config.credentials, environment)
     return Access(
@@ -129,7 +131,7 @@ def _check_bucket(config: StorageConfig, bucket: str) -> None:
     """Clients put what stands here into a host name or a path without a look: they panic, or meet another bucket."""
     if not _BUCKET.fullmatch(bucket):
         raise InvalidManifest(
-            f"location {config.location!r} names the bucket {bucket!r}, which no object store can have",
+            f"location {config.location!r} names the bucket {bucket!r}, which is not a valid bucket name",
             "Correct it: letters, digits, dots, hyphens and underscores.",
         )
     in_host = config.location.startswith("s3://") and not config.path_style
@@ -151,7 +153,7 @@ def _check_endpoint(config: StorageConfig, bucket: str) -> None:
         raise InvalidManifest(f"endpoint {said} is not a URL of a service", "Write https://host[:port].")
     if address and not config.path_style:
         raise InvalidManifest(
-            f"endpoint {config.endpoint!r} is an IP address, before which the bucket {bucket!r} cannot stand",
+            f"endpoint {config.endpoint!r} is an IP address, before which the bucket {bucket!r} cannot go",
             "Set pathStyle: true, or give the service's host name.",
         )
 
@@ -180,7 +182,7 @@ def _read_keys(credentials: Credentials, environment: Mapping[str, str]) -> dict
             f"credentials {path} cannot be read ({error.strerror})", "Check path and rights."
         ) from error
     except ValueError:  # no UTF-8, whose text the error repeats; or a path with a null byte
-        raise StorageRefused(f"credentials {str(path)!r} are no text file", "Check path and content.") from None
+        raise StorageRefused(f"credentials {str(path)!r} is not a text file", "Check path and content.") from None
     missing = [name for name in KEY_NAMES if not found.get(name)]
     if missing:
         raise StorageRefused(f"credentials {path} lack {' and '.join(missing)}", f"Give {' and '.join(KEY_NAMES)}.")
@@ -229,7 +231,7 @@ def hadoop_options(config: StorageConfig, environment: Mapping[str, str]) -> dic
     access = resolve(config, environment)
     if access.scheme not in ("file", "s3"):
         raise InvalidManifest(
-            f"target.location is {config.location}: tables can lie on file:/// or s3:// only",
+            f"target.location is {config.location}: tables can be on file:/// or s3:// only",
             "Put them there; the change log (storage.location) may stay where it is.",
         )
     if access.scheme == "file":

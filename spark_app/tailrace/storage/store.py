@@ -130,8 +130,8 @@ class Storage:
             self.delete(path)
         with met_at(self.part):
             raise StorageRefused(
-                f"{self.root} creates an object that exists already (it ignores If-None-Match)",
-                "Use a store, or a version of it, with conditional writes.",
+                f"{self.root} overwrites an existing object (it ignores If-None-Match)",
+                "Use an object store that supports conditional writes.",
             )
 
     def put(self, path: str, data: bytes) -> None:
@@ -339,7 +339,9 @@ class Storage:
                 f"{where}: access denied ({_first_line(error)})", "Check credentials and rights."
             ) from error
         except (NotADirectoryError, IsADirectoryError) as error:
-            raise StorageRefused(f"{where}: {_first_line(error)}", "Give a location of its own.") from error
+            raise StorageRefused(
+                f"{where}: {_first_line(error)}", "Choose a location that nothing else uses."
+            ) from error
         except (FileNotFoundError, exceptions.NotFoundError) as error:
             if "NoSuchBucket" in str(error):
                 raise StorageRefused(f"{where}: the bucket does not exist", "Create it.") from error
@@ -363,8 +365,8 @@ class Storage:
 
 def _unusable(where: str, error: BaseException) -> StorageRefused:
     return StorageRefused(
-        f"{where}: no request can be made of endpoint, region, credentials and bucket ({_first_line(error)})",
-        "Correct them; what the manifest leaves out comes from the environment (AWS_…, AZURE_…, GOOGLE_…).",
+        f"{where}: endpoint, region, credentials and bucket do not fit together ({_first_line(error)})",
+        "Correct them; settings missing in the manifest come from the environment (AWS_…, AZURE_…, GOOGLE_…).",
     )
 
 

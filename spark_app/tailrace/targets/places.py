@@ -26,7 +26,7 @@ def require(spec: ReplicatorSpec) -> None:
         try:
             examine(config)
         except Retry as error:
-            log.warning("%s could not be tried: %s", subject, error)
+            log.warning("%s could not be probed: %s", subject, error)
 
 
 def examine(config: StorageConfig | Target) -> bool:
@@ -45,7 +45,7 @@ def require_apart(spec: ReplicatorSpec) -> None:
         how = "are the same folder" if len(one) == len(other) else "lie one inside the other"
         raise InvalidManifest(
             f"target.location {target.place} and storage.location {spec.storage.location} {how}",
-            "Give each a folder of its own, side by side.",
+            "Give each its own folder, side by side.",
         )
 
 

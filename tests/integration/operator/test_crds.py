@@ -185,7 +185,7 @@ def test_a_request_keeps_what_it_asked_for(resources: Resources, change: Json) -
     document = request("kept", where="true", chunkRows=10)
     resources.create(document)
     try:
-        with pytest.raises(AssertionError, match=f"{next(iter(change))} is immutable, as all of spec but suspend"):
+        with pytest.raises(AssertionError, match=f"{next(iter(change))} is immutable, like all of spec except suspend"):
             resources.change(document, change)
     finally:
         resources.delete(document)

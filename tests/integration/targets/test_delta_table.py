@@ -387,7 +387,7 @@ def test_a_table_deleted_or_put_back_between_two_commits_is_read_anew(target: Ta
     shutil.rmtree(folder)
     if put_back:
         older.rename(folder)
-    with pytest.raises(Retry, match="deleted the table or put it back"):
+    with pytest.raises(Retry, match="the table was deleted or restored"):
         target.table.commit(Commit(target.state(3), target.write({3: "c"})))
     target.table = target.reopen()
     assert target.applied.applied_record == (1 if put_back else 0)

@@ -46,7 +46,7 @@ def test_a_record_that_the_stream_was_not_told_of_is_said_and_the_main_loop_appl
     assert [made.running] == [True]
     made.tell(4)
     assert [made.running] == [False]
-    assert "was not told of record 4" in caplog.text
+    assert "could not be told about record 4" in caplog.text
 
 
 def test_a_query_that_begins_while_the_stream_is_stopped_is_stopped_too(

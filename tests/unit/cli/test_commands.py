@@ -64,7 +64,7 @@ def test_a_wrong_address_to_listen_on_is_named(tmp_path: Path, capsys: pytest.Ca
 def test_what_narrows_a_snapshot_is_not_dropped_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, "m.yaml", replicator(), request())
     text = refused(capsys, "snapshot", "-f", path, "--where", "id < 5", "--chunk-rows", "9")
-    assert "--where, --chunk-rows without --tables" in text
+    assert "--where, --chunk-rows: no effect without --tables" in text
 
 
 def test_a_wrong_snapshot_of_the_command_line_is_named_without_a_document(

@@ -61,7 +61,7 @@ def test_a_port_that_is_not_given_is_the_products_own() -> None:
         ("- 1", "document 1"),
         ("kind: Pod", "kind is 'Pod'"),
         ("kind: Replicator\napiVersion: v1", "apiVersion is 'v1'"),
-        ("kind: Replicator\nkind: Replicator", "given twice"),
+        ("kind: Replicator\nkind: Replicator", "appears twice"),
         ("{a: 1, [b]: 2}", "not YAML"),
         ("a: 2026-13-45", "not YAML"),
         (GOOD + "---" + GOOD, "two Replicators are called 'shop'"),

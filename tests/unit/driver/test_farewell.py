@@ -89,7 +89,7 @@ def test_a_source_that_is_away_is_tried_again_and_told(
     monkeypatch.setenv("TAILRACE_TERMINATION_MESSAGE", str(words))
     threading.Timer(0.5, lambda: ending.on_signal(15, None)).start()
     made.carry_out()
-    assert said == ["the driver ends its work first", "Retry: the source is away"]
+    assert said == ["the driver finishes its work first", "Retry: the source is away"]
     found = LastWords.of_message(words.read_text())
     assert found is not None and found.drop is not None
     assert (found.drop.complete, found.drop.dropped, found.fault) == (True, ("replication slot s",), None)

@@ -224,7 +224,7 @@ def test_a_first_start_says_what_capture_waits_for() -> None:
 def test_counters_are_summed_in_the_line() -> None:
     progress = {7: TableProgress(applied_record=9, counters=Counters(inserts=1200, updates=3, deletes=4))}
     text = display.line(assemble(moment(log(table(7)), tables=progress)))
-    assert "+1,200 ~3 -4" in text
+    assert "1,200 inserts, 3 updates, 4 deletes" in text
 
 
 def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_changes() -> None:

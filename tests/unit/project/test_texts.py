@@ -27,6 +27,25 @@ PROPER = {
 """What a message may begin with in capitals: names of products, and of resources. (SQL is all in capitals.)"""
 
 
+BANNED = {
+    r"\banew\b": "again, re-create",
+    r"\blies\b|\blie (?:in|on|at|under|below)\b": "is, are",
+    r"\bgo(?:es)? on\b": "continue",
+    r"\btaken in\b|\btakes? in\b": "captured",
+    r"\bcannot be had\b": "can no longer be recovered",
+    r"\bwho waits\b": "what it waits for",
+    r"\ba person\b": "manual action, somebody's name for it",
+    r"\bours?\b(?! of)": "this Replicator's, Tailrace's",
+    r"\b(?:of its|of their|of your) own\b": "its own, separate",
+    r"\bends? in order\b|\bended in order\b|\bstopped in order\b": "shut down cleanly",
+    r"\bany ?more\b": "no longer, any longer",
+    r"\bgiven up\b": "stopped",
+    r"\bwhat (?:is|was|does) (?:logged|made|wrong|lost|read|written|captured|told)\b": "a noun",
+    r"\bis over\b|\bare over\b": "has ended",
+    r"\bby nobody\b|\bby somebody\b": "name the actor",
+}
+
+
 @dataclass
 class Module:
     """One module's tree, and where its names come from."""
@@ -228,3 +247,29 @@ def test_the_search_finds_the_places() -> None:
     assert len(found) > 250
     known = [one for one in found if UNKNOWN not in "".join(one.messages)[:1]]
     assert len(known) > 150
+
+
+def strings() -> Iterator[tuple[str, str]]:
+    """Every text in the code that users may see: messages, events, log lines, help, and the models' descriptions."""
+    for module in modules():
+        described = "/contract/" in module.path.as_posix() or "/status/" in module.path.as_posix()
+        documents = {
+            statement.value
+            for holder in ast.walk(module.tree)
+            if not (described and isinstance(holder, ast.ClassDef))
+            for statement in ast.iter_child_nodes(holder)
+            if isinstance(statement, ast.Expr)
+        }
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents:
+                yield f"{module.where}:{node.lineno}", node.value
+
+
+def test_no_text_has_a_word_that_no_engineer_would_write() -> None:
+    wrong = [
+        f"{where}: {found[0]!r} (write: {better})"
+        for where, text in strings()
+        for pattern, better in BANNED.items()
+        if (found := re.search(pattern, text, re.IGNORECASE))
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)

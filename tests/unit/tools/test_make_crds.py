@@ -88,7 +88,7 @@ def test_defaults_of_blocks_are_left_to_their_fields() -> None:
     assert spec["snapshot"]["default"] == {}
     assert spec["snapshot"]["properties"]["parallelism"]["default"] == 2
     assert spec["snapshot"]["properties"]["chunkSeconds"] == {
-        "description": "Chunk size aims at this many seconds of reading.",
+        "description": "Chunks are sized to take about this many seconds to read.",
         "type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 3600, "default": 10.0,
     }  # fmt: skip
 

@@ -39,7 +39,7 @@ def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, 
         # Before generations were counted, folders had other names: a table called `a!20b` lay where `a b` lies now.
         raise TargetRefused(
             f"{folder} holds table {applied.table_id}, which an older version wrote there, perhaps under another name",
-            f"Delete it, or move it out of the target's location; a snapshot fills {name} anew.",
+            f"Delete it, or move it out of the target's location; a snapshot fills {name} again.",
         )
     if applied.generation == generation.number and generation.number and applied.table_id != schema.table_id:
         # Added in one record: neither came after the other, so each would replace the other's rows for ever.

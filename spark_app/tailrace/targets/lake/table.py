@@ -71,7 +71,7 @@ class LakeTable:
         if expired:
             log.debug("expired versions older than %d s", HISTORY_SECONDS, extra=extra)
         if swept:
-            log.info("deleted %d files that no version needs", swept, extra=extra)
+            log.info("deleted %d unneeded files", swept, extra=extra)
 
     def _layout(self, schema: TableSchema) -> Layout:
         return Layout(schema, self._table.arrow_schema(schema))

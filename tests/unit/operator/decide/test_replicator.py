@@ -107,7 +107,7 @@ def test_an_invalid_spec_keeps_the_last_valid_one_running_and_says_so() -> None:
     decision = decide(observed, LIMITS)
     stalled = condition(decision, "Stalled")
     assert stalled is not None and stalled.reason == "InvalidSpec"
-    assert "retry.time" in stalled.message and "Generation 2 runs on." in stalled.message
+    assert "retry.time" in stalled.message and "Generation 2 keeps running." in stalled.message
     assert decision.status.observed_generation == 3
     assert decision.status.applied_generation == 2
     assert "StatefulSet" not in applied(decision.actions)

@@ -148,7 +148,7 @@ def test_an_object_of_somebody_else_is_not_taken_over(
     assert api.written == (written if isinstance(action, Apply) or there is None else 0)
     refusal = memory.refusal(KEY)
     assert (refusal is not None) == (written == 0)
-    assert refusal is None or "not made for this Replicator" in refusal.message
+    assert refusal is None or "does not belong to this Replicator" in refusal.message
 
 
 # ---- health ----

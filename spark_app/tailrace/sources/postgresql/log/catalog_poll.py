@@ -225,7 +225,7 @@ class CatalogPoll:
             log.warning("%s is not captured: %s", table.name, table.stop)
             events.append(stopped(table.oid, self._sink.state.last_seq, table.stop))
         else:
-            log.info("%s is captured; chunks of it wait for transaction %d", table.name, edge)
+            log.info("%s is captured; its chunks wait for transaction %d", table.name, edge)
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
         seen = edge if wanted or resync is not None else 0
         self._tables.add(schema, stopped=table.stop is not None, parts=table.parts, seen_through=seen)
@@ -243,7 +243,7 @@ class CatalogPoll:
         events: list[Event] = []
         for table_id in leaving:
             reason = look.rejoins[table_id].reason
-            log.info("%s is taken in again: %s", self._tables.known[table_id].schema.name, reason)
+            log.info("%s is captured again: %s", self._tables.known[table_id].schema.name, reason)
             self._tables.remove(table_id)
             events.append(TableRemoved(table_id=table_id, reason=reason))
         former = self._former_places()
@@ -286,7 +286,7 @@ class CatalogPoll:
         now = replace(now, parts={**now.parts, "file": files})
         difference = compare(known.schema, now, attributes=known.attributes)
         if difference.stop is not None:
-            log.warning("%s stops: %s", known.schema.name, difference.stop)
+            log.warning("%s is stopped: %s", known.schema.name, difference.stop)
             self._tables.stop(table_id)
             return [stopped(table_id, last_seq, difference.stop)]
         reasons = self._reasons(self._log_of(table_id), now, look)

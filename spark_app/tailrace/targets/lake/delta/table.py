@@ -218,7 +218,7 @@ class DeltaTable:
         """Delta goes on from memory, even where somebody has deleted the table or put it back to an older copy."""
         entry = f"{self.location}/_delta_log/{at.snapshot.version:020d}.json"
         if at.ours and not self._access.exists(entry):
-            raise Retry(f"{entry} is gone: somebody deleted the table or put it back", "It is read anew.")
+            raise Retry(f"{entry} is missing: the table was deleted or restored", "The table is read again.")
 
     def _read(self, snapshot: DeltaSnapshot) -> State:
         found = replay(self._access, self.location, snapshot.log_files())
@@ -268,7 +268,7 @@ class DeltaTable:
         """Make the table one of another generation, in one commit: every column goes and every wanted one comes with an
         id and a physical name never used, every row goes, and the state begins. A file that was prepared for the former
         generation cannot be taken for one of the new."""
-        log.info("%s: the target holds another table's rows and columns: replaced", schema.name)
+        log.info("%s: the target held another table; it was replaced", schema.name)
         live = {uri_of(add["path"], self.location): LiveFile(add, BitMap64()) for add in state.files}
         out = plan(Commit(applied, clear=True), live, [], file_id=self._new_id(), now_ms=self._now_ms)
         stored = Stored(applied, snapshot.version + 1, self._new_id().hex)

@@ -32,6 +32,6 @@ def remove(access: FileAccess, paths: Iterable[str], location: str) -> bool:
     try:
         access.delete_many(below)
     except TailraceError as error:
-        log.warning("files that nobody needs stay below %s: %s", location, error)
+        log.warning("unneeded files below %s could not be deleted: %s", location, error)
         return False
     return True

@@ -122,8 +122,8 @@ class Reader:
             if between is None or between.operation != "replace":
                 raise ForeignChange(
                     self.name,
-                    f"snapshot {parent} was committed by somebody else just before ours",
-                    f"Only compaction may be done by others: {RESYNC}.",
+                    f"snapshot {parent} was committed by another writer just before Tailrace's commit",
+                    f"Other writers may only compact the table: {RESYNC}.",
                 )
             parent = between.parent
 
@@ -135,7 +135,7 @@ class Reader:
         except NotFound as error:
             raise TargetChanged(
                 self.name,
-                f"{stored.holes_file} is gone, which lists rows that are still unknown",
+                f"{stored.holes_file} is missing, which lists rows that are still unknown",
                 f"Restore it, or {RESYNC}.",
             ) from error
         holes = iceberg_state.parse_holes(text, stored.holes_digest, stored.holes_file)

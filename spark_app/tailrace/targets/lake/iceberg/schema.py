@@ -197,7 +197,7 @@ def _changed(table: str, column: Column, field: Present) -> list[Step]:
 
 def _unsupported(table: str, what: str) -> SchemaChangeUnsupported:
     return SchemaChangeUnsupported(
-        table, f"{what}, which Iceberg cannot do in place", f"The table can be replaced by its present form: {RESYNC}."
+        table, f"{what}, which Iceberg cannot do in place", f"Replace the target by the table as it is now: {RESYNC}."
     )
 
 

@@ -103,7 +103,7 @@ class IcebergTable:
         return iceberg_schema.made_for(self._known().columns, iceberg_schema.present_fields(text), schema)
 
     def _replace(self, schema: TableSchema, state: AppliedState) -> None:
-        log.info("%s: the target holds another table's rows and columns: replaced", self.name)
+        log.info("%s: the target held another table; it was replaced", self.name)
         self._version = None
         table = self._open()[0].table
         self._admit()
