@@ -17,6 +17,13 @@ from tailrace.errors import Retry, TableStop, TailraceError
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = [ROOT / "spark_app" / "tailrace", ROOT / "operator" / "tailrace_operator"]
 
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ROOT / "tests" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "dev").glob("*.md")),
+]
+
 UNKNOWN = "\0"
 """Stands in a text for what is only known when the program runs."""
 
@@ -266,9 +273,14 @@ def strings() -> Iterator[tuple[str, str]]:
 
 
 def test_no_text_has_a_word_that_no_engineer_would_write() -> None:
+    pages = [
+        (f"{page.relative_to(ROOT)}:{number}", line)
+        for page in PAGES
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+    ]
     wrong = [
         f"{where}: {found[0]!r} (write: {better})"
-        for where, text in strings()
+        for where, text in [*strings(), *pages]
         for pattern, better in BANNED.items()
         if (found := re.search(pattern, text, re.IGNORECASE))
     ]

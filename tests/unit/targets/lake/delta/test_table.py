@@ -155,7 +155,7 @@ def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: 
     table = DeltaTable(cast(SparkSession, None), LocalFiles(), location)
     metadata = delta_schema.new_metadata(schema, "x", 0)
     table._at = _Version(DeltaSnapshot(3, None), stored, metadata, {}, ours=True)
-    with pytest.raises(Retry, match=r"00000003\.json is gone"):
+    with pytest.raises(Retry, match=r"00000003\.json is missing"):
         table.commit(Commit(AppliedState("log", 1, 1)))
     with pytest.raises(Retry, match="not known"):
         table.files()
