@@ -119,7 +119,9 @@ def _first_start(place: Place, ids: Ids, patience: Patience) -> JournalWriter:
         raise error.refusal from None
     # A first start reads every table anyway; left until after record 0, the note would begin the stream again.
     Renewal.forget(place.storage)
-    log.info("new change log %s from %s: created %s", origin.log_id, place.source.text(position), ", ".join(origin.made))
+    log.info(
+        "new change log %s from %s: created %s", origin.log_id, place.source.text(position), ", ".join(origin.made)
+    )
     journal = JournalWriter.create(place.storage, origin, position, ids.nonce)
     # Dying here leaves a log without tables: the first look after any start adds those that are missing.
     seam("capture.after-origin")

@@ -10,11 +10,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tailrace import __version__, faults, logs, privacy
-from tailrace.cli import commands
 from tailrace.errors import TailraceError
 
 EXAMPLES = """examples:
@@ -39,12 +39,24 @@ RESYNC = (
 )
 
 
+EXTRAS = {
+    "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich"),
+    "postgresql": ("psycopg",),
+}
+"""The packages of each extra of pyproject.toml, as they are imported: a plain installation has none of them."""
+
+
+class ExtraMissing(TailraceError):
+    """The command needs packages of an extra that is not installed."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code."""
     options = parser().parse_args(arguments)
     logs.configure(options.log_format, options.log_level)
     try:
-        return int(options.act(options))
+        with _extras_named():
+            return int(options.act(options))
     except TailraceError as error:
         print(f"tailrace: {error}", file=sys.stderr)
         faults.leave_fault(error, time.time())
@@ -53,6 +65,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+@contextmanager
+def _extras_named() -> Iterator[None]:
+    """Say which extra a package that cannot be imported comes from."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+        if extra is None:
+            raise
+        every = ",".join(EXTRAS)
+        raise ExtraMissing(
+            f"package {package} of the extra {extra} is not installed", f"Run `pip install 'tailrace[{every}]'`."
+        ) from error
+
+
+def _command(name: str) -> Callable[[argparse.Namespace], int]:
+    """By name: `--help` and `--version` need no extra, and come at once."""
+
+    def act(options: argparse.Namespace) -> int:
+        from tailrace.cli import commands
+
+        return int(getattr(commands, name)(options))
+
+    return act
 
 
 def entry() -> None:
@@ -98,14 +137,14 @@ def parser() -> argparse.ArgumentParser:
     ):
         sub = _verb(verbs, verb, text)
         sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one running")
-        sub.set_defaults(act=commands.change_snapshot, verb=verb)
+        sub.set_defaults(act=_command("change_snapshot"), verb=verb)
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
-    sub.set_defaults(act=commands.doctor)
+    sub.set_defaults(act=_command("doctor"))
     sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data, its data too")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help="if it fails, keep trying for this long (30s, 5m)")
-    sub.set_defaults(act=commands.drop)
+    sub.set_defaults(act=_command("drop"))
     return top
 
 
@@ -132,13 +171,13 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--token-file", type=Path, help="file with the bearer token (default: created in the run directory)"
     )
     sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
-    sub.set_defaults(act=commands.run)
+    sub.set_defaults(act=_command("run"))
 
 
 def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "status", "state, lag, counters and snapshot progress of the running process")
     sub.add_argument("--json", action="store_true", help="the status document")
-    sub.set_defaults(act=commands.status)
+    sub.set_defaults(act=_command("status"))
 
 
 def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -153,7 +192,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     sub.add_argument(
         "--id", help="name of the request; repeating a request with the same name and content does nothing"
     )
-    sub.set_defaults(act=commands.snapshot)
+    sub.set_defaults(act=_command("snapshot"))
 
 
 def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -163,7 +202,7 @@ def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
     sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
     sub.add_argument("--id", help="name of the request; asking twice with one name and content is one resync")
-    sub.set_defaults(act=commands.resync)
+    sub.set_defaults(act=_command("resync"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,20 @@
 """How the command ends."""
 
+import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from support.proof.process import ENVIRONMENT
+from support.resources import replicator
 from tailrace import __version__
 from tailrace.cli import main
+
+ROOT = Path(__file__).resolve().parents[3]
 
 BROKEN = """
 import threading
@@ -65,3 +72,37 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
         main.main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"tailrace {__version__}\n"
+
+
+@pytest.mark.parametrize(("extra", "command"), [("spark", "run"), ("spark", "status"), ("postgresql", "doctor")])
+def test_without_an_extra_the_command_says_how_to_install_it(extra: str, command: str, tmp_path: Path) -> None:
+    """A module that is None in `sys.modules` cannot be imported, as if it were not installed."""
+    hidden = main.EXTRAS[extra]
+    script = f"import sys; sys.modules.update(dict.fromkeys({hidden})); from tailrace.cli import main; "
+    manifest = tmp_path / "shop.yaml"
+    manifest.write_text(json.dumps(replicator()))
+    call = f"sys.exit(main.main(['{command}', '-f', '{manifest}', '--run-dir', '{tmp_path}']))"
+    done = subprocess.run(
+        [sys.executable, "-c", script + call], check=False, capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        rf"tailrace: ExtraMissing: package \w+ of the extra {extra} is not installed."
+        r" Fix: Run `pip install 'tailrace\[spark,postgresql\]'`\.\n",
+        done.stderr,
+    )
+
+
+def test_help_and_version_need_no_extra() -> None:
+    hidden = [package for packages in main.EXTRAS.values() for package in packages]
+    script = f"import sys; sys.modules.update(dict.fromkeys({hidden})); from tailrace.cli import main; "
+    for option, words in (("--help", "commands:"), ("--version", f"tailrace {__version__}")):
+        command = [sys.executable, "-c", script + f"main.main(['{option}'])"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=ENVIRONMENT)
+        assert done.returncode == 0 and words in done.stdout, done.stderr
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, packages in main.EXTRAS.items():
+        assert packages == tuple(re.split(r"[\[<>=]", line)[0] for line in listed[extra])

@@ -46,7 +46,7 @@ class PgSubscription:
         server, names = slots.identify(self._connection), Names.of(self._replicator, log_id)
         self.check_free(noted)
         if names.slot_is_ours and start.drop_ours(self._connection, names):
-            log.warning("slot %s was left by a start that was interrupted: made anew", names.slot)
+            log.warning("slot %s was left by an interrupted start: re-created", names.slot)
         fit = start.fit_tables(self._connection, self._replicator, names)
         self._to_publish = start.publishable(self._connection, names, fit, inside=True)
         identity, owner = admission.identity(server, names), ownership.owner(self._replicator)
