@@ -29,11 +29,11 @@ sys.path[:0] = [str(ROOT / "spark_app"), str(ROOT / "tools")]
 sys.dont_write_bytecode = True
 
 import maven  # noqa: E402  (the path is set above: nothing is installed yet)
-import servers  # noqa: E402
-from cluster import debian, places  # noqa: E402
-from cluster.build import FLAGS, build_programs  # noqa: E402
-from cluster.build import environment as go_environment  # noqa: E402
-from tailrace.spark import artifacts  # noqa: E402
+import servers  # noqa: E402  # as above
+from cluster import debian, places  # noqa: E402  # as above
+from cluster.build import FLAGS, build_programs  # noqa: E402  # as above
+from cluster.build import environment as go_environment  # noqa: E402  # as above
+from tailrace.spark import artifacts  # noqa: E402  # as above
 
 VENV = ROOT / ".venv"
 STAMP = VENV / ".tailrace-setup"

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel
+from typing_extensions import override
 
 from tailrace.contract.base import GROUP, VERSION
 from tailrace.contract.resources import Replicator, ReplicatorSpec, SnapshotRequest, SnapshotRequestSpec
@@ -156,6 +157,7 @@ def definitions() -> dict[str, Json]:
 class _Plain(yaml.SafeDumper):
     """Two equal parts are written twice: YAML's aliases confuse readers."""
 
+    @override
     def ignore_aliases(self, data: object) -> bool:
         return True
 

@@ -102,9 +102,9 @@ class Kube:
         settings = client.Configuration()
         try:
             if kubeconfig is None:
-                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # untyped in kubernetes
             else:
-                await config.load_kube_config(kubeconfig, client_configuration=settings)  # type: ignore[no-untyped-call]
+                await config.load_kube_config(kubeconfig, client_configuration=settings)  # type: ignore[no-untyped-call]  # untyped in kubernetes
         except config.ConfigException as error:
             raise InvalidManifest(
                 f"no access to a cluster: {error}", "Run in a pod with a service account, or set KUBECONFIG."
@@ -114,7 +114,7 @@ class Kube:
         return cls(client.ApiClient(settings))
 
     async def close(self) -> None:
-        await self._api.close()  # type: ignore[no-untyped-call]
+        await self._api.close()  # type: ignore[no-untyped-call]  # untyped in kubernetes
 
     async def call(
         self,

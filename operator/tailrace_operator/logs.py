@@ -4,8 +4,11 @@ import json
 import logging
 from typing import Any
 
+from typing_extensions import override
+
 
 class JsonFormatter(logging.Formatter):
+    @override
     def format(self, record: logging.LogRecord) -> str:
         document: dict[str, Any] = {
             "time": round(record.created, 3),

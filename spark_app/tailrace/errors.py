@@ -32,7 +32,7 @@ class TailraceError(Exception):
     def name(self) -> str:
         return type(self).__name__
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # type: ignore[explicit-override]  # bootstrap imports this before anything is installed
         return error_line(self.name, self.message, self.fix)
 
 
@@ -43,7 +43,7 @@ def met_at(where: Where) -> Iterator[None]:
         yield
     except Exception as error:
         if where_of(error) is None:
-            error.where = where  # type: ignore[attr-defined]
+            error.where = where  # type: ignore[attr-defined]  # any exception may carry it
         raise
 
 

@@ -10,6 +10,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, TextIO
 
+from typing_extensions import override
+
 from tailrace import privacy
 
 FORMS = ("text", "json")
@@ -25,6 +27,7 @@ def _traceback(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
+    @override
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
         where = " ".join(f"{name}={getattr(record, name)}" for name in FIELDS if hasattr(record, name))
@@ -34,6 +37,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
+    @override
     def format(self, record: logging.LogRecord) -> str:
         document: dict[str, Any] = {
             "time": round(record.created, 3),
@@ -53,7 +57,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
-    @property
+    @property  # type: ignore[explicit-override]  # mypy does not see @override on a property with a setter
     def stream(self) -> TextIO:
         return sys.stderr
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from model.capture import Capture, SimChunk
+from typing_extensions import override
 
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Row, Rows, Rule, Target, Values
 from tailrace.sources.postgresql.visibility import Snapshot
@@ -12,6 +13,7 @@ from tailrace.sources.postgresql.visibility import Snapshot
 class NoOpBySequence(Rule[int]):
     """A batch that brings no change is skipped, and with it its chunks."""
 
+    @override
     def done(self, target: Target[int], batch: Batch[int]) -> bool:
         return batch.through <= target.applied_seq
 
@@ -19,9 +21,11 @@ class NoOpBySequence(Rule[int]):
 class NoRecordNumber(Rule[int]):
     """A chunk that an earlier commit brought comes again with a batch cut differently."""
 
+    @override
     def done(self, target: Target[int], batch: Batch[int]) -> bool:
         return False
 
+    @override
     def new_chunks(self, target: Target[int], batch: Batch[int]) -> list[Chunk[int]]:
         return list(batch.chunks)
 
@@ -29,6 +33,7 @@ class NoRecordNumber(Rule[int]):
 class NoReplay(Rule[int]):
     """The chunk's row wins over everything."""
 
+    @override
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
         return super().replay(key, chunk, (), target)
 
@@ -36,6 +41,7 @@ class NoReplay(Rule[int]):
 class ReplayOnlyToA(Rule[int]):
     """Changes of this batch are taken for part of the chunk."""
 
+    @override
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
         old = [change for change in changes if change.seq <= target.applied_seq]
         return super().replay(key, chunk, old, target)
@@ -44,6 +50,7 @@ class ReplayOnlyToA(Rule[int]):
 class ReplayOnlyAboveA(Rule[int]):
     """What is applied is never looked at again."""
 
+    @override
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
         new = [change for change in changes if change.seq > target.applied_seq]
         return super().replay(key, chunk, new, target)
@@ -52,6 +59,7 @@ class ReplayOnlyAboveA(Rule[int]):
 class TruncateIgnoredInReplay(Rule[int]):
     """TRUNCATE has no key, so a look-up by key misses it."""
 
+    @override
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
         return super().replay(key, chunk, [change for change in changes if change.op != "T"], target)
 
@@ -59,10 +67,12 @@ class TruncateIgnoredInReplay(Rule[int]):
 class MovesInReplay(Rule[int]):
     """A replayed move takes its unchanged columns from the old key."""
 
+    @override
     def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
         self.every = [change for change in batch.changes if change.seq <= batch.through]
         return super().apply(target, batch)
 
+    @override
     def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
         rows: Rows[int] = {key: Row(values) for key, values in chunk.rows.items()}
         self.fold(rows, [change for change in self.every if change.seq >= chunk.replay_point], moves=True)
@@ -72,6 +82,7 @@ class MovesInReplay(Rule[int]):
 class MoveKeepsNewKeysRow(Rule[int]):
     """A move's unchanged columns are filled from an older row of the new key."""
 
+    @override
     def moved(self, rows: Rows[int], key: int, old: Row | None) -> Row:
         return rows.get(key) or super().moved(rows, key, old)
 
@@ -79,6 +90,7 @@ class MoveKeepsNewKeysRow(Rule[int]):
 class MoveFromStaleRow(Rule[int]):
     """While the table is repaired a move carries a stale value into what is repaired."""
 
+    @override
     def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
         return super().apply(target, replace(batch, repair=False))
 
@@ -86,6 +98,7 @@ class MoveFromStaleRow(Rule[int]):
 class HoleIsForgotten(Rule[int]):
     """Keys with an unknown column are left out, and not remembered."""
 
+    @override
     def is_hole(self, key: int, row: Row, start: Target[int]) -> bool:
         return False
 
@@ -93,6 +106,7 @@ class HoleIsForgotten(Rule[int]):
 class HoleIsClosedOnce(Rule[int]):
     """A re-read closes the hole whatever it finds."""
 
+    @override
     def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
         after = super().apply(target, batch)
         asked = frozenset(key for chunk in self.new_chunks(target, batch) for key in chunk.asked)
@@ -102,9 +116,11 @@ class HoleIsClosedOnce(Rule[int]):
 class ChunkOutlivesTruncate(Rule[int]):
     """Rows and holes from before a TRUNCATE stay."""
 
+    @override
     def cleared(self, target: Target[int], changes: Sequence[Change[int]]) -> Target[int]:
         return target
 
+    @override
     def fold(self, rows: Rows[int], changes: Iterable[Change[int]], moves: bool) -> None:
         super().fold(rows, [change for change in changes if change.op != "T"], moves)
 
@@ -112,6 +128,7 @@ class ChunkOutlivesTruncate(Rule[int]):
 class SmallestReplayPointWins(Rule[int]):
     """Of two chunks the older row is taken, and replayed from the younger one's replay point."""
 
+    @override
     def deciding(self, chunks: Iterable[Chunk[int]]) -> dict[int, Chunk[int]]:
         ordered = sorted(chunks, key=lambda chunk: chunk.replay_point)
         latest = max((chunk.replay_point for chunk in ordered), default=0)
@@ -122,6 +139,7 @@ class SmallestReplayPointWins(Rule[int]):
 class UnchangedIsNull(Rule[int]):
     """A column that the log does not carry is written as NULL."""
 
+    @override
     def updated(self, row: Row | None, values: Values) -> Row:
         return Row(tuple(None if value is UNCHANGED else value for value in values))
 
@@ -129,6 +147,7 @@ class UnchangedIsNull(Rule[int]):
 class NothingIsReplaced(Rule[int]):
     """The end of a complete snapshot removes nothing."""
 
+    @override
     def at_snapshot_end(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
         return rows
 
@@ -136,6 +155,7 @@ class NothingIsReplaced(Rule[int]):
 class ReplacesChangedKeys(Rule[int]):
     """The end of a complete snapshot removes also keys that changed since."""
 
+    @override
     def at_snapshot_end(self, rows: Rows[int], finish: Finish[int], changes: Sequence[Change[int]]) -> Rows[int]:
         return super().at_snapshot_end(rows, finish, ())
 
@@ -143,6 +163,7 @@ class ReplacesChangedKeys(Rule[int]):
 class ReplacesByNewestPoint(Rule[int]):
     """Only changes of this batch keep a key that is in no chunk."""
 
+    @override
     def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
         finishes = [replace(finish, replay_point=target.applied_seq + 1) for finish in batch.finishes]
         return super().apply(target, replace(batch, finishes=finishes))
@@ -151,6 +172,7 @@ class ReplacesByNewestPoint(Rule[int]):
 class XipOnly(Capture):
     """Transactions at or above xmax are taken as seen."""
 
+    @override
     def replay_point(self, chunk: SimChunk) -> int:
         everything = Snapshot(chunk.seen.xmin, 2**63, chunk.seen.xip)
         return super().replay_point(replace(chunk, seen=everything))
@@ -159,6 +181,7 @@ class XipOnly(Capture):
 class WindowRule(Capture):
     """The chunk's rows are placed at the end of the record: the classical high watermark."""
 
+    @override
     def replay_point(self, chunk: SimChunk) -> int:
         return self.durable_seq + 1
 
@@ -166,6 +189,7 @@ class WindowRule(Capture):
 class RegisteredEarly(Capture):
     """A chunk is registered before the log reached what the chunk may have seen."""
 
+    @override
     def reached(self, chunk: SimChunk) -> bool:
         return chunk.high is not None
 
@@ -173,10 +197,12 @@ class RegisteredEarly(Capture):
 class ForgetsTransactions(Capture):
     """Transactions received before a restart are not considered."""
 
+    @override
     def crash(self) -> None:
         super().crash()
         self.forgotten = len(self.transactions)
 
+    @override
     def known(self) -> list[tuple[int, int]]:
         return self.transactions[getattr(self, "forgotten", 0) :]
 
@@ -184,6 +210,7 @@ class ForgetsTransactions(Capture):
 class RetentionWithoutNow(Capture):
     """The log goes up to what is applied, though a commit in it is still invisible."""
 
+    @override
     def floor_now(self) -> list[int]:
         return []
 
@@ -191,6 +218,7 @@ class RetentionWithoutNow(Capture):
 class NoEdge(Capture):
     """Chunks do not wait for transactions that were in progress where capture began."""
 
+    @override
     def beyond_edge(self, seen: Snapshot) -> bool:
         return self.base is not None
 

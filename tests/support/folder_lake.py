@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from typing_extensions import override
 
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
@@ -57,6 +58,7 @@ class FolderAccess:
 class NotedAccess(FolderAccess):
     """Notes every opened file in `opened.txt`, from whatever process."""
 
+    @override
     def open_input(self, path: str) -> pa.NativeFile:
         with (Path(self.root) / "opened.txt").open("a") as notes:
             notes.write(f"{path}\n")

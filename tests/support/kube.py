@@ -77,7 +77,7 @@ class KubeApi:
 
     def client(self) -> client.ApiClient:
         """A client of the administrator; the caller closes it, or uses it as a context manager."""
-        made: client.ApiClient = config.new_client_from_config(str(self.kubeconfig))  # type: ignore[no-untyped-call]
+        made: client.ApiClient = config.new_client_from_config(str(self.kubeconfig))  # type: ignore[no-untyped-call]  # untyped in kubernetes
         return made
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:

@@ -81,7 +81,7 @@ class Writer:
 def main(kind: str, folder: str, hadoop: str) -> None:
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.jars", artifacts.spark_jars("lake", "s3")).set("spark.master", "local[1]")
-    gateway: Any = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL})  # type: ignore[no-untyped-call]
+    gateway: Any = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL})  # type: ignore[no-untyped-call]  # untyped in pyspark
     delta_log_store.install(gateway.jvm, Path(folder))
     store = LogStore(gateway.jvm, kind, Path(folder).name, json.loads(hadoop))
     print("ready", flush=True)

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
+from typing_extensions import override
 
 from support.iceberg import folder_catalog, local
 from support.lake import table_schema
@@ -55,6 +56,7 @@ class Brittle(Storage):
 
     rng: random.Random | None = None
 
+    @override
     def delete_many(self, paths: Sequence[str]) -> None:
         if self.rng is None:
             return super().delete_many(paths)
@@ -330,19 +332,23 @@ class Walk(ABC):
 
 
 class DeltaWalk(Walk):
+    @override
     def _storage(self, folder: Path) -> Storage:
         self.location = f"file://{folder}/t{uuid.uuid4().hex[:8]}"
         return Brittle.open(StorageConfig(location=f"file://{folder}"))
 
+    @override
     def _make(self) -> DeltaTable:
         return DeltaTable(self.spark, self.storage, self.location)
 
+    @override
     def _version(self) -> tuple[int, set[str]]:
         assert isinstance(self.table, DeltaTable)
         known = self.table._version
         found = {path for file in known.live.values() for path in files_of(file.add, self.location)}
         return known.snapshot.version, found | ({known.stored.holes_file} if known.stored.holes_file else set())
 
+    @override
     def read(self, version: Version) -> Rows:
         table = deltalake.DeltaTable(self.location, version=version.id)
         names = ", ".join(version.columns)
@@ -351,19 +357,23 @@ class DeltaWalk(Walk):
         assert len({row[0] for row in rows}) == len(rows), "a key stands twice"
         return {row[0]: row[1:] for row in rows}
 
+    @override
     def expire(self, older_than: float, chunks: KeptChunks) -> None:
         self.table.expire(older_than, chunks)
 
+    @override
     def checkpoint(self) -> None:
         assert isinstance(self.table, DeltaTable)
         self.table._open._activate()
         self.table._open._log.checkpoint()
 
+    @override
     def lists_in_log(self) -> set[str]:
         """A table that was opened since does not know when former versions gave up theirs."""
         log = (local(self.location) / "_delta_log").glob("*.json")
         return {name for path in log for name in re.findall(r"holes-[\w-]+\.json", path.read_text())} & self.found_lists
 
+    @override
     def check_log(self, older_than: float) -> None:
         names = sorted(path.name for path in (local(self.location) / "_delta_log").iterdir())
         points = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")]
@@ -371,6 +381,7 @@ class DeltaWalk(Walk):
         first = min(int(name[:20]) for name in names if name.endswith(".json") and name[:20].isdigit())
         assert first == max(before, default=0), f"{self.steps}: the log begins at {first}, checkpoints {points}"
 
+    @override
     def size(self) -> "Size":
         log = [path for path in (local(self.location) / "_delta_log").iterdir() if path.suffix != ".crc"]
         points = sorted(path for path in log if path.name.endswith(".checkpoint.parquet"))
@@ -380,13 +391,16 @@ class DeltaWalk(Walk):
 
 
 class IcebergWalk(Walk):
+    @override
     def _storage(self, folder: Path) -> Storage:
         self.catalog, self.namespace = folder_catalog(self.spark), f"m{uuid.uuid4().hex[:8]}"
         return Brittle.open(StorageConfig(location=self.catalog.location))
 
+    @override
     def _make(self) -> IcebergTable:
         return IcebergTable(self.catalog, self.storage, self.namespace, "t")
 
+    @override
     def _version(self) -> tuple[int, set[str]]:
         assert isinstance(self.table, IcebergTable)
         known = self.table._known()
@@ -394,6 +408,7 @@ class IcebergWalk(Walk):
         found |= {known.stored.holes_file} if known.stored.holes_file else set()
         return known.snapshot or 0, found
 
+    @override
     def read(self, version: Version) -> Rows:
         if not version.id:
             return {}
@@ -408,13 +423,16 @@ class IcebergWalk(Walk):
         found = local(f"{self.table.location}/metadata").glob("v*.metadata.json")
         return StaticTable.from_metadata(str(max(found, key=lambda path: int(path.name[1:].split(".")[0]))))
 
+    @override
     def expire(self, older_than: float, chunks: KeptChunks) -> None:
         assert isinstance(self.table, IcebergTable)
         self.table.expire(older_than, chunks, 1)
 
+    @override
     def checkpoint(self) -> None:
         """Iceberg writes its whole state with each commit."""
 
+    @override
     def check_log(self, older_than: float) -> None:
         table = self._static()
         assert {s.snapshot_id for s in table.snapshots()} == {version.id for version in self.kept if version.id}
@@ -427,6 +445,7 @@ class IcebergWalk(Walk):
         left = {path.name for path in found if path.stat().st_mtime < older_than} - needed
         assert not left, f"{self.steps}: no version reaches {left}"
 
+    @override
     def size(self) -> "Size":
         log = [path for path in local(f"{self.table.location}/metadata").iterdir() if path.suffix != ".crc"]
         return Size(len(log), len(self.on_disk()), len(list(self._static().snapshots())), len(self.table.files()))
@@ -465,9 +484,11 @@ class AgedDeltaWalk(DeltaWalk):
 
     LATE = 3600.0 - 15.0
 
+    @override
     def _make(self) -> DeltaTable:
         return DeltaTable(self.spark, self.storage, self.location, clock=lambda: time.time() - self.LATE)
 
+    @override
     def expire(self, older_than: float, chunks: KeptChunks) -> None:
         for path in (local(self.location) / "_delta_log").iterdir():
             at = path.stat().st_mtime

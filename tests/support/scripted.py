@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Column, Event, Origin, Position, TableAdded, TableSchema, Truncated
@@ -127,6 +128,7 @@ class Seen:
         end, _, rest = text.partition(":")
         return Seen(int(end), frozenset(int(n) for n in rest.split(",") if n))
 
+    @override
     def __str__(self) -> str:
         return f"{self.end}:{','.join(map(str, sorted(self.hidden)))}"
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
+from typing_extensions import override
+
 from support.journals import table_schema
 from support.origins import origin
 from tailrace.capture.recorder import Recorder
@@ -42,6 +44,7 @@ class Counting(Storage):
 
     records = 0
 
+    @override
     def get(self, path: str) -> bytes:
         data = super().get(path)
         self.records += path.startswith("journal/0")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
+from typing_extensions import override
 
 import tailrace
 from tailrace import privacy
@@ -44,17 +45,19 @@ class Java:
     def toString(self) -> str:
         return "org.example.Reader.read(Reader.java:7)"
 
+    @override
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
 
 
-class Raised(Py4JJavaError):  # type: ignore[misc]
+class Raised(Py4JJavaError):  # type: ignore[misc]  # untyped in py4j
     """Without a JVM, which `str` would ask."""
 
     def __init__(self, java: Java) -> None:
         Exception.__init__(self, "An error occurred while calling o1.x")
         self.java_exception = java
 
+    @override
     def __str__(self) -> str:
         return f"An error occurred while calling o1.x.\n{self.java_exception}"
 
@@ -203,6 +206,7 @@ def test_of_a_python_task_the_class_and_the_places_are_told(last: str, told: str
 
 def test_a_jvm_that_is_gone_leaves_what_python_knows() -> None:
     class Gone(Java):
+        @override
         def getStackTrace(self) -> Any:
             raise ConnectionRefusedError
 
@@ -211,7 +215,7 @@ def test_a_jvm_that_is_gone_leaves_what_python_knows() -> None:
 
 def test_an_internal_error_names_the_place_in_our_code() -> None:
     try:
-        privacy.shown(5)  # type: ignore[arg-type]
+        privacy.shown(5)  # type: ignore[arg-type]  # the wrong type is what is tested
     except TypeError as error:
         assert " at privacy.py:" in fault_of(error, 0.0).message
 

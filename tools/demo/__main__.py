@@ -125,7 +125,7 @@ class Demo:
         self.say(f"comparing source and target, row by row, column by column, read by {READER[self.format]} …")
         with server.connect() as connection:
             found = compare(connection, tables, self.lake, self.format)
-            counts = [f"{t} {connection.execute(f'SELECT count(*) FROM {t}'.encode()).fetchone()[0]:,}" for t in tables]  # type: ignore[index]
+            counts = [f"{t} {connection.execute(f'SELECT count(*) FROM {t}'.encode()).fetchone()[0]:,}" for t in tables]  # type: ignore[index]  # a count is one row
         for line in found:
             self.console.print(f"  [red]{line}[/]")
         watch.report(caught_up)
@@ -142,7 +142,7 @@ def _settled(status: Status, tables: int) -> bool:
 
 def _log_end(server: PostgresServer) -> int:
     with server.connect() as connection:
-        return _number(str(connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]))  # type: ignore[index]
+        return _number(str(connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]))  # type: ignore[index]  # a count is one row
 
 
 def _number(position: str) -> int:

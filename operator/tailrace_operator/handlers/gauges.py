@@ -5,6 +5,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from tailrace_operator.observe.index import Index
 
@@ -27,6 +28,7 @@ class Gauges(Collector):
     def __init__(self, index: Index) -> None:
         self._index = index
 
+    @override
     def collect(self) -> Iterable[GaugeMetricFamily]:
         statuses = [
             ([key.namespace, key.name], (self._index.get(key) or {}).get("status", {}))

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+from typing_extensions import override
 
 from tailrace.errors import TailraceError
 from tailrace_operator import metrics
@@ -178,6 +179,7 @@ class _Closing(contextlib.AbstractAsyncContextManager["_Closing"]):
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
+    @override
     async def __aexit__(self, *_: object) -> None:
         await self._kube.close()
 

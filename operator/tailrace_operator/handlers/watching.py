@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import kopf
+from typing_extensions import override
 
 from tailrace.contract.resources import GROUP, VERSION
 from tailrace_operator.kube import Kube, Where
@@ -55,6 +56,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 class _Backoffs(Iterable[int]):
     """Endless: an API server that is away for an hour comes back to an operator that still watches."""
 
+    @override
     def __iter__(self) -> Any:
         yield from (1, 1, 2, 3, 5, 8, 13, 20)
         while True:

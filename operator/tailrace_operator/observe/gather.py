@@ -122,7 +122,7 @@ class Gatherer:
     async def _data(self, key: Key, specs: list[Any]) -> dict[str, str]:
         places = {("Secret", name) for name in names.secrets(key.name)}
         for spec in specs:
-            places |= {tuple(place.split("/", 1)) for place in _references(spec)}  # type: ignore[misc]
+            places |= {tuple(place.split("/", 1)) for place in _references(spec)}  # type: ignore[misc]  # two parts, because of the limit
         self._index.use_data(key, places)
         found = {}
         for kind, name in sorted(places):

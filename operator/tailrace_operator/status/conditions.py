@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from typing_extensions import override
+
 from tailrace_operator.status import times
 from tailrace_operator.status.models import Condition
 
@@ -70,6 +72,7 @@ class Reason(Enum):
     REQUEST_REFUSED = "RequestRefused"
 
     @classmethod
+    @override
     def _missing_(cls, value: object) -> "Reason":
         """A word of another version, out of a status that it stored."""
         return cls.FAILING

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tailrace.capture.inbox import Call, Gone
-from tailrace.capture.protocol import Append, BeginChunk, Recorded, RegisterChunk, ReportApplied
+from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder
 from tailrace.changelog.records import Applied, Position
 from tailrace.errors import Retry, TailraceError
@@ -112,6 +112,8 @@ class Requests:
                 if cut_off is not None:
                     self.cut_off = frozenset(cut_off)
                 call.reply.set_result(None)
+            case GetState():
+                raise AssertionError("the server answers it without the loop")
 
     def register(self, position: Position) -> None:
         """Register the chunks whose `high` the stream has reached. `position` as seen without `settle`."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, overload
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
+from typing_extensions import override
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Grown(Sequence[T]):
             return Grown(_copy(self._of(self._items, start, self._end)))
         return self._of(self._items, start, self._end)
 
+    @override
     def __len__(self) -> int:
         return self._end - self._start
 
@@ -52,6 +54,7 @@ class Grown(Sequence[T]):
     def __getitem__(self, index: int) -> T: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[T]: ...
+    @override
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         if isinstance(index, slice):
             return [self._items[self._start + i] for i in range(*index.indices(len(self)))]
@@ -59,14 +62,17 @@ class Grown(Sequence[T]):
             raise IndexError(index)
         return self._items[(self._end if index < 0 else self._start) + index]
 
+    @override
     def __iter__(self) -> Iterator[T]:
         return islice(self._items, self._start, self._end)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Grown | tuple) and tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, never a key
 
+    @override
     def __repr__(self) -> str:
         return repr(tuple(self))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from tailrace.changelog.grown import Grown
 from tailrace.changelog.packed import Rows
@@ -114,6 +115,7 @@ class TableLog(Closed):
         return self.edge if asked and self.schemas[-1].record == self.added_record else 0
 
     @property
+    @override
     def schema(self) -> TableSchema:  # type: ignore[override]  # pydantic's old class method of this name is not used
         return self.schemas[-1].table
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
+from typing_extensions import override
 
 Matrix = npt.NDArray[np.int64]
 
@@ -93,6 +94,7 @@ class Rows:
     def __len__(self) -> int:
         return self.end - self.offset
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rows) and self.width == other.width and np.array_equal(self.lines(), other.lines())
 

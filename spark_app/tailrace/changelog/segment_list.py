@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
+from typing_extensions import override
 
 from tailrace.changelog.packed import WITHOUT_BLOCKS, Rows
 from tailrace.changelog.records import Closed, Segment
@@ -70,6 +71,7 @@ class SegmentList(Sequence[LoggedSegment]):
 
     # ---- as a sequence ----
 
+    @override
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -77,19 +79,23 @@ class SegmentList(Sequence[LoggedSegment]):
     def __getitem__(self, index: int) -> LoggedSegment: ...
     @overload
     def __getitem__(self, index: slice) -> list[LoggedSegment]: ...
+    @override
     def __getitem__(self, index: int | slice) -> LoggedSegment | list[LoggedSegment]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return self._made(self._rows.line(index + len(self) if index < 0 else index).tolist())
 
+    @override
     def __iter__(self) -> Iterator[LoggedSegment]:
         return self._from(0)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SegmentList) and len(self) == len(other) and all(map(_equal, self, other))
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, never a key
 
+    @override
     def __repr__(self) -> str:
         return f"SegmentList({list(self)!r})"
 

@@ -68,7 +68,7 @@ class JournalWriter:
         cls, storage: Storage, origin: Origin, position: Position, nonce: str, **timing: object
     ) -> "JournalWriter":
         """Begin a change log: record 0 holds its origin. `AlreadyExists`: there is one."""
-        writer = cls(storage, LogState(), nonce, **timing)  # type: ignore[arg-type]
+        writer = cls(storage, LogState(), nonce, **timing)  # type: ignore[arg-type]  # the constructor's own keywords
         try:
             writer._write(writer._record(0, position, 0, events=(origin,)))
         except Fenced as error:
@@ -102,7 +102,7 @@ class JournalWriter:
             admit(state)
             beaten = state.number
             known = {"rollups": reader.rollups, "read": reader.bytes}
-            writer = cls(storage, state, nonce, **known, **timing)  # type: ignore[arg-type]
+            writer = cls(storage, state, nonce, **known, **timing)  # type: ignore[arg-type]  # the constructor's own keywords
             try:
                 writer._write(writer._record(state.epoch + 1, state.position, state.last_seq, events=(started,)))
             except Fenced:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from typing_extensions import override
+
 from tailrace import sources
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
@@ -40,6 +42,7 @@ class Line:
     fix: str = ""
     exit_code: int = 0
 
+    @override
     def __str__(self) -> str:
         text = f"{self.level:4} {self.subject}: {self.message}"
         return text + (f"\n     fix: {self.fix}" if self.fix else "")

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from typing_extensions import override
 
 from tailrace.contract.resources import API_VERSION, Replicator, SnapshotRequest
 from tailrace.errors import InvalidManifest
@@ -58,6 +59,7 @@ class Manifest:
 class _Loader(yaml.SafeLoader):
     """YAML lets a later duplicate key win silently; here it is a mistake."""
 
+    @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:

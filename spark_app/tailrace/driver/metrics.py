@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from prometheus_client.core import CollectorRegistry, CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from tailrace.contract.status import Counters, Status
 
@@ -19,6 +20,7 @@ class _Once(Collector):
     def __init__(self, status: Status) -> None:
         self._status = status
 
+    @override
     def collect(self) -> Iterable[Metric]:
         status = self._status
         works = status.state not in ("Starting", "Stopped") and status.fault is None

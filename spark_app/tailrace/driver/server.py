@@ -12,6 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import override
 
 from tailrace.contract.driver import (
     DROP,
@@ -183,5 +184,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    @override
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged: probes and scrapes would bury everything else."""

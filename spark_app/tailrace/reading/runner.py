@@ -263,8 +263,11 @@ class SnapshotRunner:
                 case chunks.CutNext():
                     found = table or steps.find_table(tools, log_table)
                     return StepDone(key, chunks.Cut(steps.find_cut(tools, found, work, rows)), found)
-            steps.record_finish(tools, self._client, run)
-            return StepDone(key, chunks.Finished())
+                case chunks.RecordFinish():
+                    steps.record_finish(tools, self._client, run)
+                    return StepDone(key, chunks.Finished())
+                case chunks.Read():
+                    raise AssertionError("chunks are read by their own task")
 
         self._submit(act, lambda error: StepFailed(key, error))
 

@@ -188,10 +188,11 @@ def next_work(run: TableRun, ahead: int) -> Work | None:
             return None if run.reading else RecordFinish()  # nothing may be registered behind the end
         case Phase.DONE:
             return None
-    if run.gaps and not run.cutting and len(run.ready) < ahead:
-        gap = run.gaps[0]
-        return CutNext(gap.lower, gap.upper, last=gap.first == gap.last)
-    return Read(run.ready[0]) if run.ready else None
+        case Phase.WALK if run.gaps and not run.cutting and len(run.ready) < ahead:
+            gap = run.gaps[0]
+            return CutNext(gap.lower, gap.upper, last=gap.first == gap.last)
+        case Phase.WALK:
+            return Read(run.ready[0]) if run.ready else None
 
 
 def step(run: TableRun, event: Event) -> TableRun:
@@ -212,7 +213,8 @@ def step(run: TableRun, event: Event) -> TableRun:
             return run  # the answer to a question asked before the table was given up
         case Phase.WALK, _:
             return _settle(_walk(run, event))
-    raise IllegalEvent(f"{event} in phase {run.phase.name} of table {run.table_id}")
+        case _:
+            raise IllegalEvent(f"{event} in phase {run.phase.name} of table {run.table_id}")
 
 
 def _walk(run: TableRun, event: Event) -> TableRun:
@@ -225,7 +227,8 @@ def _walk(run: TableRun, event: Event) -> TableRun:
             return replace(run, cutting=False, failures=run.failures + 1, fault=event.fault)
         case ReadBegun() if run.ready and run.ready[0].ordinal == event.ordinal:
             return replace(run, ready=run.ready[1:], reading=run.reading | {event.ordinal: run.ready[0]})
-    raise IllegalEvent(f"{event} in phase {run.phase.name} of table {run.table_id}")
+        case _:
+            raise IllegalEvent(f"{event} in phase {run.phase.name} of table {run.table_id}")
 
 
 def _cut(run: TableRun, upper: Key | None) -> TableRun:

@@ -10,6 +10,8 @@ keys is cut into chunks of keys instead.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from tailrace import privacy
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import ChunkRegistered
@@ -31,6 +33,7 @@ class Range:
     upper: Key | None
     keys: tuple[Key, ...] | None = None
 
+    @override
     def __str__(self) -> str:
         if self.keys is not None:
             return f"{len(self.keys)} keys"

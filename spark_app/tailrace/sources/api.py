@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import pyarrow as pa
+from typing_extensions import override
 
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Event, Origin, Position, TableSchema
@@ -297,6 +298,7 @@ class Step:
     why: str = ""
     """Of what is kept."""
 
+    @override
     def __str__(self) -> str:
         words = {"dropped": "dropped", "kept": f"kept: {self.why}", "absent": "there is none"}
         return f"{self.what}: {words[self.outcome]}"

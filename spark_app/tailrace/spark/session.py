@@ -205,7 +205,7 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
         output = {"stdout": sink, "stderr": sink, "start_new_session": True}
         # The gateway's own session: Ctrl-C is for us, the JVM is ended after the last commit.
         try:
-            gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]  # untyped in pyspark
         except (OSError, PySparkException) as error:
             raise Retry(
                 f"Spark's JVM did not start: {str(error).splitlines()[0]}",
@@ -256,7 +256,7 @@ def _children() -> Iterator[int]:
 
 def check(spark: SparkSession, log_file: Path) -> None:
     """Name the JVM's death: what calls into it afterwards only meets a refused connection."""
-    code = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    code = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]  # None only where no JVM was started
     if code is not None:
         raise Retry(
             f"Spark's JVM ended with code {code}",
@@ -267,7 +267,7 @@ def check(spark: SparkSession, log_file: Path) -> None:
 def stop(spark: SparkSession, patience: float = STOP_SECONDS) -> None:
     """End the session and, within `patience` seconds, its JVM, which would else notice only later that its driver is
     gone."""
-    jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # None only where no JVM was started
     try:
         spark.stop()
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import obstore
+from typing_extensions import override
 
 from tailrace.storage import local
 
@@ -30,18 +31,23 @@ class Output(io.RawIOBase):
         self.size = 0
         self._errors = errors
 
+    @override
     def writable(self) -> bool:
         return True
 
+    @override
     def tell(self) -> int:
         return self.size
 
+    @override
     def flush(self) -> None:
         """Nothing is promised before the block ends."""
 
+    @override
     def close(self) -> None:
         """pyarrow closes what it has written to; the block's end decides."""
 
+    @override
     def write(self, data: Any) -> int:
         with self._errors():
             self._write(data)
@@ -65,9 +71,11 @@ class LocalOutput(Output):
         self._path = path
         self._handle, self._aside = local.open_aside(path)
 
+    @override
     def _write(self, data: Any) -> None:
         self._handle.write(data)
 
+    @override
     def finish(self) -> None:
         try:
             with self._handle:
@@ -77,6 +85,7 @@ class LocalOutput(Output):
         finally:
             self._aside.unlink(missing_ok=True)
 
+    @override
     def abort(self) -> None:
         self._handle.close()
         self._aside.unlink(missing_ok=True)
@@ -90,13 +99,16 @@ class RemoteOutput(Output):
         super().__init__(errors)
         self._writer = obstore.open_writer(store, key, buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE)
 
+    @override
     def _write(self, data: Any) -> None:
         # The writer takes bytes objects and Python buffers, but no Arrow buffer.
         self._writer.write(bytes(data))
 
+    @override
     def finish(self) -> None:
         self._writer.close()
 
+    @override
     def abort(self) -> None:
         del self._writer
 
@@ -112,20 +124,25 @@ class RemoteInput(io.RawIOBase):
         self._position = 0
         self._size = int(obstore.head(store, key)["size"])
 
+    @override
     def readable(self) -> bool:
         return True
 
+    @override
     def seekable(self) -> bool:
         return True
 
+    @override
     def tell(self) -> int:
         return self._position
 
+    @override
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = start + offset
         return self._position
 
+    @override
     def read(self, size: int = -1) -> bytes:
         left = max(0, self._size - self._position)
         length = left if size < 0 else min(size, left)

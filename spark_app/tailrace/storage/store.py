@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
+from typing_extensions import override
 
 from tailrace import foreign
 from tailrace.contract.resources import Storage as StorageConfig
@@ -91,9 +92,11 @@ class Storage:
             access = resolve(config, os.environ if environment is None else environment)
         return cls(access, retry_seconds, part)
 
+    @override
     def __reduce__(self) -> tuple[type["Storage"], tuple[Access, float, Where]]:
         return Storage, (self.access, self.retry_seconds, self.part)
 
+    @override
     def __repr__(self) -> str:
         return f"Storage({self.root})"
 

@@ -158,7 +158,7 @@ def test_sigkill_at_each_write_ahead_step_leaves_nothing_behind_and_nothing_doub
             assert code == -9, f"{step}: {code}: {process.log[-2000:]}"
         with operator(place) as process:
             for number in range(len(STEPS)):
-                until(lambda n=number: place.get(f"statefulset/shop{n}-driver"), f"shop{number}")  # type: ignore[misc]
+                until(lambda n=number: place.get(f"statefulset/shop{n}-driver"), f"shop{number}")  # type: ignore[misc]  # a default binds the loop's value
             children = json.loads(place.kubectl("get", "secret,configmap,service,sa,rolebinding,sts", "-o", "json"))
             ours = [c for c in children["items"] if c["metadata"]["name"].endswith("-driver")]
             assert len(ours) == 6 * len(STEPS)
@@ -186,7 +186,7 @@ def test_sigkill_at_each_step_of_a_deletion_holds_nothing_up(kube_api: KubeApi, 
         with operator(place):
             place.apply(*(replicator(name) for name in names))
             for name in names:
-                until(lambda n=name: place.get(f"statefulset/{n}-driver"), name)  # type: ignore[misc]
+                until(lambda n=name: place.get(f"statefulset/{n}-driver"), name)  # type: ignore[misc]  # a default binds the loop's value
         process = operator(place, *limit)
         for name, step in zip(names, ENDINGS, strict=True):
             place.kubectl("delete", "repl", name, "--wait=false")

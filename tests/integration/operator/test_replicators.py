@@ -173,7 +173,7 @@ def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: K
         until(lambda: drift.node.stateful_set("shop"), "the StatefulSet")
         drift.kubectl("delete", "service/shop-driver", "rolebinding/shop-driver", "configmap/shop-driver")
         for child in ("service", "rolebinding", "configmap"):
-            until(lambda kind=child: drift.get(f"{kind}/shop-driver"), child)  # type: ignore[misc]
+            until(lambda kind=child: drift.get(f"{kind}/shop-driver"), child)  # type: ignore[misc]  # a default binds the loop's value
         drift.kubectl("scale", "statefulset/shop-driver", "--replicas=2")
         until(lambda: drift.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "one again")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from typing_extensions import override
 
 from support.pg_source import config_of
 from support.postgres import PostgresServer
@@ -105,6 +106,7 @@ class Counting(psycopg.Cursor[Any]):
 
     rows = 0
 
+    @override
     def fetchall(self) -> list[Any]:
         found = super().fetchall()
         Counting.rows += len(found)

@@ -154,7 +154,7 @@ def test_doctor_and_drop_reach_it_by_the_same_seam(
     monkeypatch.setattr(sources, "open", lambda *_: source)
     path = tmp_path / "m.json"
     path.write_text(json.dumps(document))
-    run: Callable[..., int] = lambda *words: cli.main([*words, "-f", str(path)])  # noqa: E731
+    run: Callable[..., int] = lambda *words: cli.main([*words, "-f", str(path)])  # noqa: E731  # used like a command
     assert run("doctor") == 0
     replicator = Replicator.model_validate(document)
     pipeline = Pipeline(replicator, source, tmp_path, lake(replicator, spark))

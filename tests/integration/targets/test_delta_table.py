@@ -261,7 +261,7 @@ def test_a_table_is_opened_from_a_checkpoint_and_what_follows_it(
         target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
     target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('team' = 'lake')")
     target.reopen()
-    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # a session has a JVM
     for name, value in settings.items():
         spark.conf.set(name, value)
     log.forTable(spark._jsparkSession, target.location.removeprefix("file://")).checkpoint()

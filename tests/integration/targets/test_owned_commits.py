@@ -75,7 +75,7 @@ def test_a_fenced_driver_commits_nothing_to_delta(spark: SparkSession, tmp_path:
     compact = Commit(state, [written.file], data_change=False, remove=[written.file.path])
     for change in _changes(state, compact):
         table.refresh()
-        _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]
+        _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]  # a default binds the loop's value
     table.refresh()
     _refuses(lambda: table.sweep(2e9), owner)
     assert sorted(path.name for path in log.glob("*.json")) == [f"{number:020d}.json" for number in range(2)]
@@ -96,7 +96,7 @@ def test_a_fenced_driver_commits_nothing_to_iceberg(spark: SparkSession) -> None
     compact = Commit(state, data_change=False, remove=[file.path])
     for change in [Commit(state), wider, Commit(state, clear=True), compact]:
         table.refresh()
-        _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]
+        _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]  # a default binds the loop's value
     table.refresh()
     _refuses(lambda: table.expire(2e9, at_once=1), owner)
     _refuses(lambda: table.sweep(2e9), owner)

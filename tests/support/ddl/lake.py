@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from typing_extensions import override
 
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import FIRST, AppliedState, Generation
@@ -130,5 +131,6 @@ class QuickTarget(LakeTable):
     def __init__(self, table: QuickTable, log: Storage) -> None:
         super().__init__(table, log, table.access, None)
 
+    @override
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         """Not here."""

@@ -120,7 +120,7 @@ def _capture(folder: Path, arguments: list[str]) -> int:
 
     process.__dict__["Timing"] = quicker
     looks = _Looks(folder, CatalogPoll.poll)
-    CatalogPoll.poll = looks.poll()  # type: ignore[method-assign]
+    CatalogPoll.poll = looks.poll()  # type: ignore[method-assign]  # looks are made by hand here
     if (folder / PAUSES).exists():
         _pause_between_steps(float((folder / PAUSES).read_text()))
     return process.main(arguments)

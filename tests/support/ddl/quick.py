@@ -70,16 +70,16 @@ class _NoSpark:
 
     def parallelize(self, items: list[Any], parts: int) -> "_NoSpark":
         work = _NoSpark()
-        work.items = items  # type: ignore[attr-defined]
+        work.items = items  # type: ignore[attr-defined]  # kept beside the work
         return work
 
     def map(self, function: Callable[[Any], Any]) -> "_NoSpark":
         work = _NoSpark()
-        work.items = [function(item) for item in self.items]  # type: ignore[attr-defined]
+        work.items = [function(item) for item in self.items]  # type: ignore[attr-defined]  # kept beside the work
         return work
 
     def collect(self) -> list[Any]:
-        return list(self.items)  # type: ignore[attr-defined]
+        return list(self.items)  # type: ignore[attr-defined]  # kept beside the work
 
 
 @dataclass

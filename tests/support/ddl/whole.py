@@ -110,6 +110,8 @@ class Whole:
                 time.sleep(0.3 if verb == "!turn" else 4)  # looks come every three seconds
             case "!ask" | "!resync":
                 self._command("resync" if verb == "!resync" else "snapshot", [rest])
+            case _:
+                pass  # gates and the like are the quick product's
 
     def _kill_capture(self) -> None:
         if self.run is not None:

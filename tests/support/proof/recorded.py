@@ -56,7 +56,7 @@ def read_changes(connection: psycopg.Connection, slot: str, publication: str) ->
             where, xid = struct.unpack(">Q", message[1:9])[0], struct.unpack(">I", message[17:21])[0]
         for op, key, values in _rows(message):
             sequence += 1
-            found.append(RecordedChange(where, xid, Change(sequence, op, key, values)))  # type: ignore[arg-type]
+            found.append(RecordedChange(where, xid, Change(sequence, op, key, values)))  # type: ignore[arg-type]  # one of the letters, as recorded
     return found
 
 

@@ -11,6 +11,7 @@ from random import Random
 
 import psycopg
 from psycopg import sql
+from typing_extensions import override
 
 from support.proof.tables import TABLES, ProofTable, insert
 
@@ -140,6 +141,7 @@ class StalledCommits(threading.Thread):
         self._random = Random(seed)
         self._end = threading.Event()
 
+    @override
     def run(self) -> None:
         with self._connect() as connection:
             connection.autocommit = True

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any, cast
 
+from typing_extensions import override
+
 from support.apply_loop import Journal, Target, Work, log, table
 from tailrace.apply.applier import TIDY_SECONDS, Applier
 from tailrace.apply.progress import Progress
@@ -75,6 +77,7 @@ def test_a_change_waits_for_no_other_tables_tidying() -> None:
     release, begun = Event(), Event()
 
     class Slow(Work):
+        @override
         def tidy(self, applied: AppliedState) -> None:
             begun.set()
             assert release.wait(20)
@@ -102,6 +105,7 @@ def test_a_table_that_cannot_be_tidied_is_named_until_it_can_and_goes_on_meanwhi
     class Failing(Work):
         faults = 1
 
+        @override
         def tidy(self, applied: AppliedState) -> None:
             if self.faults:
                 self.faults -= 1

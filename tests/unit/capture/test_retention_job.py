@@ -45,7 +45,7 @@ def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_p
     def broken(path: str, data: bytes) -> None:
         raise OutcomeUnknown(f"{path}: timed out")
 
-    storage.create = broken  # type: ignore[method-assign]
+    storage.create = broken  # type: ignore[method-assign]  # the fault of this test
     with pytest.raises(Retry, match="timed out"):
         retention_of(journal).run()
 

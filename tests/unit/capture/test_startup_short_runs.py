@@ -39,7 +39,7 @@ def test_the_end_of_a_run_is_clean_where_the_storage_does_not_answer(tmp_path: P
         raise OutcomeUnknown(f"{path}: timed out")
 
     head = journal.state.number
-    storage.create = broken  # type: ignore[method-assign]
+    storage.create = broken  # type: ignore[method-assign]  # the fault of this test
     spec = SimpleNamespace(retention=SimpleNamespace(time="1s"), retry=SimpleNamespace(time="1h"))
     requests = SimpleNamespace(point_now=lambda: 9, floors=dict, cut_off=frozenset(), retention_ran=False)
     Retention(

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from support.origins import origin
 from tailrace.changelog import writer
@@ -54,6 +55,7 @@ class Faulty(Storage):
         self.meanwhile = meanwhile
         """What others do just before a creation."""
 
+    @override
     def create(self, path: str, data: bytes) -> None:
         self.meanwhile()
         fault = self.plan.pop(0) if self.plan else "none"
@@ -113,6 +115,7 @@ def test_a_claim_that_loses_a_record_to_the_old_writer_keeps_that_record(storage
     raced = False
 
     class Racing(Storage):
+        @override
         def create(self, path: str, data: bytes) -> None:
             nonlocal raced
             if not raced:

@@ -4,6 +4,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from typing_extensions import override
 
 from support.journals import Journal
 from support.origins import origin
@@ -203,6 +204,7 @@ def test_a_reader_that_is_passed_by_while_it_opens_begins_again(
     class Passed(Storage):
         """While record 3 is on its way, the journal goes on and its old records are removed."""
 
+        @override
         def get(self, path: str) -> bytes:
             data = super().get(path)
             if path == record_path(1):

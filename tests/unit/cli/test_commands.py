@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from support.origins import origin as make_origin
 from support.resources import replicator, request
@@ -98,7 +99,7 @@ def settings(tmp_path: Path, **more: object) -> launch.Settings:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir(exist_ok=True)
     manifest = load(Path(written(tmp_path, "m.yaml", replicator())))
-    return launch.Settings(manifest.replicator(), (), folder, **more)  # type: ignore[arg-type]
+    return launch.Settings(manifest.replicator(), (), folder, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def test_a_taken_port_and_an_unusable_token_file_are_named_with_a_fix(tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ def test_a_taken_port_and_an_unusable_token_file_are_named_with_a_fix(tmp_path: 
 
 
 class Ended(DriverControl):
+    @override
     def status(self) -> Status:
         shot = SnapshotStatus(id="done", reason="request", state="Completed")
         return Status(name="shop", state="Running", started_at=1, updated_at=2, snapshots=(shot,))
@@ -145,6 +147,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
 
     do_PUT = do_GET
 
+    @override
     def log_message(self, format: str, *args: object) -> None:
         pass
 

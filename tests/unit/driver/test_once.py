@@ -34,7 +34,7 @@ def log(*tables: TableLog, number: int = 5, position: int = 100, outcome: str | 
 
 
 def at(record: int, **more: object) -> dict[int, TableProgress]:
-    return {7: TableProgress(applied_record=record, **more)}  # type: ignore[arg-type]
+    return {7: TableProgress(applied_record=record, **more)}  # type: ignore[arg-type]  # fields by name
 
 
 def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:

@@ -3,6 +3,7 @@ import re
 from typing import Any
 
 from rich.console import Console
+from typing_extensions import override
 
 from tailrace import privacy
 from tailrace.apply.progress import Progress, TableProgress
@@ -61,7 +62,7 @@ def moment(log: LogState, **more: object) -> Moment:
         "capture": ANSWER,
         "position_text": hex,
     }
-    return Moment(**(values | more))  # type: ignore[arg-type]
+    return Moment(**(values | more))  # type: ignore[arg-type]  # fields by name
 
 
 def log(*tables: TableLog, **more: object) -> LogState:
@@ -191,6 +192,7 @@ class Counted(dict[str, SnapshotState]):
 
     walks = 0
 
+    @override
     def values(self) -> Any:
         self.walks += 1
         return super().values()

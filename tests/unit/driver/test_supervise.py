@@ -99,7 +99,7 @@ def test_a_capture_that_was_killed_is_its_own_fault_and_a_storage_that_is_away_i
         )
         capture = process(tmp_path, f"import os, pathlib; {leave or 0}; os.kill(os.getpid(), 9)")
         capture.start()
-        until(lambda one=capture: ended(one))  # type: ignore[misc]
+        until(lambda one=capture: ended(one))  # type: ignore[misc]  # a default binds the loop's value
         capture.check()
         assert capture.fault is not None and capture.fault.where == where
         capture.stop()

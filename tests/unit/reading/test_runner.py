@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from support.journals import table_schema
 from support.snapshot_runs import World, record_finish, runner_over
@@ -39,6 +40,7 @@ class Surroundings(World):
         self.open: Counter[int] = Counter()
         self.most_open = self.most_reads = self.reads = 0
 
+    @override
     def append(self, events: Sequence[Event]) -> int:
         with self.lock:
             self.appended.append(events)

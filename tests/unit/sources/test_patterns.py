@@ -119,7 +119,7 @@ def test_a_configuration_travels_to_executors_without_the_password() -> None:
         host="db",
         database="shop",
         username="u",
-        credentials={"secretName": "shop-db"},  # type: ignore[arg-type]
+        credentials={"secretName": "shop-db"},  # type: ignore[arg-type]  # as in a manifest: pydantic makes the model
     )
     config = PgConfig.of(source, secrets=Path("/secrets"))
     assert config.password_file == "/secrets/shop-db/password"

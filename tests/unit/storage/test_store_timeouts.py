@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tailrace.contract.resources import Credentials
 from tailrace.contract.resources import Storage as StorageConfig
@@ -49,6 +50,7 @@ class Slow(BaseHTTPRequestHandler):
             time.sleep(SECONDS)
             self.close_connection = True
 
+    @override
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from tailrace.errors import CorruptLog
 
@@ -28,6 +29,7 @@ class Snapshot:
         if not ordered or any(not self.xmin <= xid < self.xmax for xid in self.xip):
             raise CorruptLog(f"snapshot {self} is not xmin <= xip < xmax", "Report it: no server writes this.")
 
+    @override
     def __str__(self) -> str:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.xip)))}"
 

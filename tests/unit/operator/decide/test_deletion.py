@@ -75,6 +75,8 @@ def test_where_no_driver_drops_it_is_ended_and_a_job_does_it(why: str) -> None:
             observed = replace(observed, pods=(pod(deleting=True),))
         case "waits":
             observed = replace(observed, pods=(pod(running_since=None, waiting="ImagePullBackOff"),))
+        case _:
+            raise AssertionError(why)
     assert [type(a) for a in decide(observed, LIMITS).actions] == [Delete]
     made = applied(decide(without_driver(observed), LIMITS).actions)
     assert made["Job"]["spec"]["template"]["spec"]["containers"][0]["args"][1] == "drop"

@@ -5,6 +5,7 @@ import time
 from typing import Any, cast
 
 import pytest
+from typing_extensions import override
 
 from tailrace_operator import settings
 from tailrace_operator.act import lease as leases
@@ -132,6 +133,7 @@ def test_a_holder_counts_from_before_its_renewal_and_ends_in_time_even_when_answ
         stored_at = 0.0
         slow = False
 
+        @override
         async def call(self, method: str, where: Where, **given: Any) -> Document:
             if method == "PUT" and self.slow and self.stored_at:
                 await asyncio.sleep(3600)
@@ -236,6 +238,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
     class Ending(MemoryApi):
         opened = 0
 
+        @override
         async def call(self, method: str, where: Where, **given: Any) -> Document:
             return {"metadata": {"resourceVersion": "1"}, "items": None}
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
+from typing_extensions import override
 
 from support.apply_loop import CHUNK, log, table
 from support.ddl.lake import QuickTable
@@ -73,10 +74,12 @@ class Tidied(QuickTable):
     expired: list[tuple[float, KeptChunks]] = field(default_factory=list)
     swept: list[float] = field(default_factory=list)
 
+    @override
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:
         self.expired.append((older_than, chunks))
         return True
 
+    @override
     def sweep(self, older_than: float, chunks: KeptChunks) -> int:
         self.swept.append(older_than)
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from typing_extensions import override
 
 from cluster import cgroups, node_files, places, workload
 from cluster.__main__ import NAME, chosen
@@ -86,9 +87,11 @@ class Foreign(Cluster):
     labels: ClassVar[dict[str, str]] = {}
     told: ClassVar[list[str]] = []
 
+    @override
     def get(self, space: str, kind: str, name: str) -> Document | None:
         return {"metadata": {"name": name, "labels": self.labels}}
 
+    @override
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 180) -> str:
         self.told.append(" ".join(arguments))
         return ""

@@ -65,6 +65,8 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
                         state.domains[action["domain"]] = action["configuration"]
                     case "sidecar":
                         return None
+                    case _:
+                        pass  # says nothing about the table's files or its state
     except (NotFound, ValueError):
         return None
     state.files, state.removed = list(live.values()), removed

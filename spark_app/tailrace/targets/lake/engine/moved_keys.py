@@ -93,7 +93,7 @@ def apply_rule(work: PartInput, numbered: NumberedKeys, chosen: Mask, base_rows:
 
 
 def _change(changes: Changes, row: int, key: int, columns: int) -> Change[int]:
-    letter: Op = chr(changes.op[row])  # type: ignore[assignment]
+    letter: Op = chr(changes.op[row])  # type: ignore[assignment]  # the column holds nothing but these letters
     if changes.op[row] == DELETE:
         return Change(int(changes.seq[row]), letter, key)
     values = tuple(

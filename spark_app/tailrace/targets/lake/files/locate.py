@@ -192,7 +192,7 @@ def read_rows(
             start += rows
 
 
-def _read_group(  # noqa: PLR0917
+def _read_group(  # noqa: PLR0917  # a task's function: its arguments travel by position
     opened: pq.ParquetFile,
     group: int,
     size: int,

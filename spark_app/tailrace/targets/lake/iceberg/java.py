@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from typing_extensions import override
 
 from tailrace import privacy
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
@@ -27,6 +28,7 @@ class Conflict(Retry):
     """Somebody changed the table between reading and committing. Shown as the `Retry` that it is."""
 
     @property
+    @override
     def name(self) -> str:
         return Retry.__name__
 

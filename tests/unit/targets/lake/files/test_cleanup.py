@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from support.lake import LocalFiles
 from tailrace.storage.access import StorageRefused
@@ -134,6 +135,7 @@ def test_nothing_outside_the_table_is_deleted_and_a_storage_that_refuses_stops_n
     assert (inside.exists(), outside.exists()) == (False, True)
 
     class Refusing(LocalFiles):
+        @override
         def delete(self, path: str) -> None:
             raise StorageRefused("no right to delete")
 
