@@ -65,6 +65,11 @@ def full(error: BaseException) -> bool:
     return any(_FULL_TEXT.search(cause.text) for cause in chain(error))
 
 
+def names(error: BaseException, path: str) -> bool:
+    """Whether the exception's text names the path."""
+    return path in str(error)
+
+
 def place(error: BaseException) -> str:
     """The last line of our own that the exception passed, as `apply/engine.py:120`; empty: it passed none."""
     ours = [f for f in traceback.extract_tb(error.__traceback__) if "tailrace" in Path(f.filename).parts]

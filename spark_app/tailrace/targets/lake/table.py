@@ -6,6 +6,7 @@ what.
 
 import logging
 
+from tailrace import foreign
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, TableSchema
@@ -106,7 +107,7 @@ class LakeTable:
             return build(work, self._spread)
         except Exception as error:  # Spark's own, if a task met the missing file
             lost = lost_chunks(part, self._lake)
-            gone = [file.path for file in files if file.path in str(error) and not self._lake.exists(file.path)]
+            gone = [file.path for file in files if foreign.names(error, file.path) and not self._lake.exists(file.path)]
             if gone and not lost:
                 raise _incomplete(part.schema, NotFound(f"{gone[0]} does not exist")) from error
             if not lost:
