@@ -194,7 +194,7 @@ def make_classes() -> bool:
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}")
-    return done.stdout.rstrip().endswith("is made")
+    return done.stdout.rstrip().endswith("created")
 
 
 def make_s3() -> bool:

@@ -98,7 +98,7 @@ REQUEST_COLUMNS = [
     column("Rows", ".status.rowsDone", "Rows read.", "integer"),
     AGE,
     column("Message", ".status.message", "Why, and what to do.", priority=1),
-    column("End", ".status.estimatedEnd", "When it will end at the present speed.", "date", 1),
+    column("End", ".status.estimatedEnd", "Estimated end at the current speed.", "date", 1),
 ]
 
 

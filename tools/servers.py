@@ -20,7 +20,7 @@ def postgres_dir(major: int) -> Path:
     """The folder with `bin/`, `lib/` and `share/` of a PostgreSQL, whether or not it is there."""
     if major not in POSTGRES_VERSIONS:
         known = ", ".join(str(version) for version in sorted(POSTGRES_VERSIONS))
-        raise artifacts.ArtifactMissing(f"no PostgreSQL {major} is known.", f"Use one of {known}.")
+        raise artifacts.ArtifactMissing(f"no PostgreSQL {major} is known", f"Use one of {known}.")
     return artifacts.cache_dir() / f"postgresql-{POSTGRES_VERSIONS[major]}"
 
 

@@ -43,7 +43,7 @@ def program(name: str) -> Path:
     folder = kubernetes_dir()
     if not artifacts.is_ready(folder):
         raise artifacts.ArtifactMissing(
-            f"{folder} is missing or incomplete.", "Run `make setup`, or `python3 tools/bootstrap.py kubernetes`."
+            f"{folder} is missing or incomplete", "Run `make setup`, or `python3 tools/bootstrap.py kubernetes`."
         )
     return folder / name
 
@@ -57,7 +57,7 @@ def helm() -> Path:
     """Helm's program."""
     if not artifacts.is_ready(helm_dir()):
         raise artifacts.ArtifactMissing(
-            f"{helm_dir()} is missing or incomplete.", "Run `make setup`, or `python3 tools/bootstrap.py helm`."
+            f"{helm_dir()} is missing or incomplete", "Run `make setup`, or `python3 tools/bootstrap.py helm`."
         )
     return helm_dir() / "helm"
 
