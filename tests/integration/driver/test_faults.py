@@ -81,7 +81,7 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
 def assert_ends_with_names(run: Run) -> None:
     """The last lines: each stopped table with its fix, then all of them."""
     keyless, taken, last = run.output.read_text().splitlines()[-3:]
-    assert "table public.keyless is stopped: NoKey" in keyless and "Fix: ALTER TABLE" in keyless
+    assert "table public.keyless is stopped: NoKey" in keyless and ". Fix: " in keyless and "ALTER TABLE" in keyless
     assert "table public.taken is stopped: TargetRefused" in taken and "Choose another target" in taken
     assert "2 tables stopped or failing: public.keyless, public.taken" in last
 
