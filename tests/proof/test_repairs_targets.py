@@ -29,7 +29,7 @@ TABLES = sorted(EXPECTED)
 DISK = 96 << 20
 
 
-@pytest.fixture(params=["delta"])
+@pytest.fixture(params=["delta", "iceberg"])
 def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
     """The change log and the target lie on disks of their own."""
     spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}

@@ -21,7 +21,7 @@ def test_a_slot_and_a_publication_that_are_given_are_used_as_they_are(capture: C
     server.execute("INSERT INTO t VALUES (1, 'a')")
     assert server.execute("SELECT slot_name::text FROM pg_replication_slots") == [("mine",)]
     assert server.execute("SELECT pubname::text FROM pg_publication") == [("mine",)]
-    server.execute(stop["fix"])
+    server.execute(stop["fix"].split("`")[1])
     eventually(lambda: len(capture.events("table-added")) == 3, "what is published then is taken in")
     server.execute("INSERT INTO u VALUES (2)")
     capture.catch_up()

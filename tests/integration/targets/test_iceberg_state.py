@@ -242,8 +242,8 @@ def test_many_holes_are_kept_in_a_file_that_orphan_removal_leaves_alone(spark: "
 def test_a_table_created_anew_is_noticed(spark: "SparkSession") -> None:
     orders = filled(spark)
     orders.spark.sql(f"DROP TABLE {orders.sql_name}")
-    with pytest.raises(TargetChanged):
+    with pytest.raises(Conflict, match="dropped or re-created"):
         orders.table.refresh()
     orders.another().ensure(orders.schema, LOG)
-    with pytest.raises(TargetChanged, match="re-created"):
+    with pytest.raises(Conflict, match="dropped or re-created"):
         orders.table.refresh()
