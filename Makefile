@@ -80,7 +80,7 @@ endif
 unit: ## Tests without servers
 	$(PYTEST) tests/unit -n 2
 
-test: check integration ## Everything: check, then tests against PostgreSQL, Spark and S3
+test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
 # Two files at a time, the long ones first: a proof leaves a fifth of the machine idle while it waits for a state.
 WAITING := $(wildcard tests/integration/operator/test_*.py)

@@ -19,6 +19,7 @@ PLACES = {
     "examples/argocd/operator.yaml": (r"targetRevision: v(\S+)$",),
     "examples/flux/operator.yaml": (r"tag: v([^}\s]+)",),
     "examples/kubectl/replicator-iceberg-claim.yaml": (r"tailrace-spark:(\S+)$",),
+    "docs/kubernetes.md": (r"tailrace-(?:operator|spark):(\d[\w.]*)",),
     "Dockerfile": (r"tailrace-operator:(\S+)", r"tailrace-spark:(\S+)"),
 }
 """Files that have to name the version themselves, with a pattern for each place."""

@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=5,
         metavar="N",
-        help="failures of a driver within retry.time before it stays stopped (default: 5)",
+        help="a driver that keeps failing for retry.time is stopped after more than N failures (default: 5)",
     )
     top.add_argument(
         "--cleanup-timeout",

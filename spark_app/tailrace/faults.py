@@ -20,7 +20,7 @@ def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault
     """What the status says of an error. `where`: of one that does not say it itself."""
     place = where_of(error) or where
     if isinstance(error, LogTrimmed) and not error.fix:
-        fix = "Order a snapshot of the table."
+        fix = "Take a snapshot of the table."
         return Fault(name=error.name, message=error.message, fix=fix, where=place, since=now)
     if not isinstance(error, TableStop | Stop) and foreign.full(error):
         text = error.message if isinstance(error, TailraceError) else privacy.error_text(error)
@@ -29,7 +29,7 @@ def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault
         return Fault(name=error.name, message=error.message, fix=error.fix, where=place, since=now)
     at = foreign.place(error)
     text = privacy.error_text(error) + (f" at {at}" if at else "")
-    fix = "See the log; report it if it stays."
+    fix = "See the log; report the error if it persists."
     return Fault(name="InternalError", message=text, fix=fix, where=place, since=now)
 
 

@@ -37,7 +37,8 @@ class Manifest:
         names = ", ".join(r.metadata.name for r in self.replicators) or "none"
         if not found:
             raise InvalidManifest(
-                f"no Replicator {name or ''} in the manifest (found: {names})", "Add the Replicator, or correct --name."
+                f"the manifest holds no Replicator{f' {name}' if name else ''} (found: {names})",
+                "Add the Replicator, or correct --name.",
             )
         raise InvalidManifest(f"the manifest holds several Replicators: {names}", "Choose one with --name.")
 
