@@ -108,13 +108,6 @@ class TableLog(Closed):
     """When it was stopped or removed: `written_at` of that record; None: it is captured."""
 
     @property
-    def seen_through(self) -> int:
-        """Transactions up to this id are in every chunk of the table as it was added last, so what the log brings of
-        them is not needed. 0: no snapshot was called for, or the edge is that of a later change."""
-        asked = self.initial_snapshot or self.resync is not None
-        return self.edge if asked and self.schemas[-1].record == self.added_record else 0
-
-    @property
     @override
     def schema(self) -> TableSchema:  # type: ignore[override]  # pydantic's old class method of this name is not used
         return self.schemas[-1].table

@@ -227,8 +227,7 @@ class CatalogPoll:
         else:
             log.info("%s is captured; its chunks wait for transaction %d", table.name, edge)
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
-        seen = edge if wanted or resync is not None else 0
-        self._tables.add(schema, stopped=table.stop is not None, parts=table.parts, seen_through=seen)
+        self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
         return events
 
     def _former_places(self) -> set[tuple[str, str]]:

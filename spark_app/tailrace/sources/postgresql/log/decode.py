@@ -65,10 +65,6 @@ class Forms(Protocol):
     def is_known(self, table_id: int) -> bool:
         """Captured or stopped."""
 
-    def seen_through(self, table_id: int) -> int:
-        """What transactions up to this id did is in every chunk of the table: it is passed over, whatever form it has,
-        and however much of it the publication let through at the time."""
-
 
 @dataclass
 class _Pass:
@@ -180,11 +176,10 @@ class Decoder:
                 raise Retry(f"a row of relation {relation_id} comes without its description: the log is read again")
             raise pgoutput.UnknownMessage(f"a row of relation {relation_id} that was never described")
         limits = [index for index, _ in forms[1:]] + [len(now.flat.starts)]
-        seen = self._forms.seen_through(relation_id)
         for (begin, relation), end in zip(forms, limits, strict=True):
-            span = rows[(rows > begin) & (rows < end) & (now.flat.xids[rows] > seen)]
+            span = rows[(rows > begin) & (rows < end)]
             if not len(span):
-                continue  # never used: it may stem from an aborted subtransaction, or from before the table was added
+                continue  # never used: it may stem from an aborted subtransaction
             try:
                 form = self._forms.form_of(relation)
             except TableStop as error:
@@ -227,11 +222,9 @@ class Decoder:
 
     def _truncated(self, now: _Pass, index: int, table_ids: tuple[int, ...]) -> list[int]:
         """The captured ones, at that message."""
-        xid = int(now.flat.xids[index])
-        missed = [i for i in table_ids if xid > self._forms.seen_through(i)]
         return [
             i
-            for i in missed
+            for i in table_ids
             if (i in now.stops and index < now.stops[i][0]) or (i not in now.stops and self._forms.is_captured(i))
         ]
 

@@ -43,7 +43,7 @@ class PgStream:
         self._tables = _tables(connection, replicator.spec.options)
         for table in wiring.sink.state.tables.values():
             if not table.removed:
-                self._tables.add(table.schema, table.stopped is not None, table.fingerprint, table.seen_through)
+                self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
         decoding = Decoding(Decoder(self._tables), wiring.sink)
         self._assembler = Assembler(decoding, Spill(wiring.scratch), self._extend, wiring.memory)

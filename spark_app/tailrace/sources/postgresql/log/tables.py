@@ -31,8 +31,6 @@ class Captured:
 
     schema: TableSchema
     stopped: bool = False
-    seen_through: int = 0
-    """Transactions up to this id are in every chunk."""
     relation: Relation | None = None
     """The form last resolved."""
     form: Form | None = None
@@ -64,10 +62,8 @@ class Tables:
         self._types: dict[tuple[int, int], str] = {}
         self.known: dict[int, Captured] = {}
 
-    def add(
-        self, schema: TableSchema, stopped: bool = False, parts: Parts | None = None, seen_through: int = 0
-    ) -> None:
-        self.known[schema.table_id] = Captured(schema, stopped, seen_through)
+    def add(self, schema: TableSchema, stopped: bool = False, parts: Parts | None = None) -> None:
+        self.known[schema.table_id] = Captured(schema, stopped)
         self.looked(schema.table_id, parts)
 
     def looked(self, table_id: int, parts: Parts | None) -> None:
@@ -86,9 +82,6 @@ class Tables:
 
     def is_known(self, table_id: int) -> bool:
         return table_id in self.known
-
-    def seen_through(self, table_id: int) -> int:
-        return self.known[table_id].seen_through if table_id in self.known else 0
 
     def stop(self, table_id: int) -> None:
         self.known[table_id].stopped = True

@@ -225,26 +225,6 @@ def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
     assert tables.is_captured(CAPTURED)
 
 
-def test_what_every_chunk_of_a_table_sees_is_passed_over_whatever_form_it_has() -> None:
-    """A table is taken in while rows of an older form are still to come; the publication may have let through a part
-    of them only."""
-    tables = Tables(lambda oid, modifier: "text", no_table)
-    tables.add(schema(), seen_through=8)
-    reader, block = Decoder(tables), Block()
-    block.begin(7, 7000)
-    for message in (pg.relation(CAPTURED, ["id", "gone", "a", "b"], ["id"]), pg.insert(CAPTURED, ["1", "x", "1", ""])):
-        block.add(message)
-    block.begin(8, 8000)
-    for message in (pg.truncate(CAPTURED), pg.delete(CAPTURED, ["1", None, None, None])):
-        block.add(message)
-    block.begin(9, 9000)
-    for message in (RELATIONS[0], pg.insert(CAPTURED, ["2", "2", "x"])):
-        block.add(message)
-    decoded = reader.decode(block, 1)
-    assert [r["id"] for r in rows_of(decoded)] == ["2"]
-    assert decoded.events == [] and tables.is_captured(CAPTURED)
-
-
 def test_relations_of_tables_that_are_not_ours_are_forgotten() -> None:
     """A source may describe any number of tables that come and go."""
     reader, tables = decoder(schema())
