@@ -77,7 +77,7 @@ EXECUTED = {
 }
 """Each has a test of its own: the error, its documented repair, source and target equal."""
 NOTHING_TO_DO = {"CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkTooOld", "Locked"}
-SAID_BY_COMMANDS = {"NotRunning", "AlreadyRunning", "DriverRefused", "ArtifactMissing"}
+SAID_BY_COMMANDS = {"NotRunning", "AlreadyRunning", "DriverRefused", "ArtifactMissing", "ExtraMissing"}
 """They break nothing."""
 
 

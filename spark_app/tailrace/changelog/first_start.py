@@ -5,6 +5,8 @@ What the source has without a journal is ours only where this note says so: the 
 drop` drops it for good.
 """
 
+import json
+
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import FIRST_START
@@ -20,16 +22,26 @@ def write(storage: Storage, origin: Origin) -> None:
 def read(storage: Storage) -> Origin | None:
     """None: no first start was interrupted."""
     try:
-        noted = Origin.model_validate_json(storage.get(FIRST_START))
+        data = storage.get(FIRST_START)
     except NotFound:
         return None
+    _check_format(data)
+    try:
+        return Origin.model_validate_json(data)
     except ValidationError as error:
         raise CorruptLog(
             f"{storage.uri(FIRST_START)} is not readable",
             "Remove it, and drop what that start made in the source, if it made anything.",
         ) from error
-    check_format(noted.format_version)
-    return noted
+
+
+def _check_format(data: bytes) -> None:
+    """First: in another format the other fields may not be what this version expects."""
+    try:
+        version = json.loads(data)["format_version"]
+    except (ValueError, KeyError, TypeError):
+        return  # its model says what is wrong
+    check_format(version)
 
 
 def forget(storage: Storage) -> None:
