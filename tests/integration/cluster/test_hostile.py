@@ -1,0 +1,100 @@
+"""What goes wrong on a whole Kubernetes and comes right again: a lost position, a kill amid a clean-up, a quota."""
+
+import re
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from cluster import workload
+from cluster.deploy import Cluster
+from support.cluster_shop import Shop, open_shop
+
+pytestmark = pytest.mark.timeout(1800)
+SLOTS = "SELECT slot_name FROM pg_replication_slots"
+PUBLICATIONS = "SELECT pubname FROM pg_publication"
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: Cluster) -> Iterator[Shop]:
+    with open_shop(cluster, "hostile") as opened:
+        yield opened
+
+
+def test_a_lost_position_is_told_as_the_sources_and_a_resync_request_brings_everything_back(shop: Shop) -> None:
+    bring(shop, "lost")
+    with shop.connect() as connection:
+        (slot,) = connection.execute(SLOTS).fetchone() or ("",)
+        shop.wait("the slot to be gone", 60, lambda: dropped(connection, slot))
+    shop.wait_condition("replicator", "lost", "Stalled", 300)
+    status = shop.status("lost")
+    assert status["state"] == "Stopped"
+    assert status["halt"]["reason"] == "PositionLost", status
+    assert (status["lastError"]["name"], status["lastError"]["where"]) == ("PositionLost", "source"), status
+    assert status["halt"]["message"].startswith("PositionLost: "), status
+    shop.wait("no pod", 120, lambda: shop.pod("lost-driver-0") is None)
+    request = workload.snapshot_request("hostile", "all-again", ["*.*"], replicator="lost", resync=True)
+    shop.cluster.apply(request)
+    shop.wait_condition("snapshotrequest", "all-again", "Complete", 400)
+    shop.wait_ready("lost")
+    shop.assert_equal("lost")
+
+
+def dropped(connection: psycopg.Connection, slot: str) -> bool:
+    """By somebody who ends its reader first; capture comes back at once, so it may take a few attempts."""
+    connection.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid > 0")
+    try:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+    except (psycopg.errors.ObjectInUse, psycopg.errors.UndefinedObject) as error:
+        return isinstance(error, psycopg.errors.UndefinedObject)
+    return True
+
+
+def test_a_driver_that_is_killed_amid_its_drop_leaves_nothing_behind(shop: Shop) -> None:
+    """The slot is dropped and the publication is not, because somebody holds a lock on it."""
+    if shop.cluster.get(shop.space, "replicator", "lost") is None:
+        bring(shop, "lost")
+    with shop.connect() as holder, shop.connect() as connection:
+        (publication,) = connection.execute(PUBLICATIONS).fetchone() or ("",)
+        holder.execute("BEGIN")
+        holder.execute(f'ALTER PUBLICATION "{publication}" SET (publish_via_partition_root = true)')
+        shop.kubectl("delete", "replicator", "lost", "--wait=false")
+        shop.wait("the slot to be dropped", 120, lambda: connection.execute(SLOTS).fetchall() == [])
+        shop.kill(shop.space, "lost-driver-0")
+        shop.wait("the driver to be started again, or ended", 120, lambda: restarted(shop, "lost-driver-0"))
+        assert connection.execute(PUBLICATIONS).fetchall() == [(publication,)]
+        holder.execute("ROLLBACK")
+        shop.wait("it is let go", 300, lambda: shop.cluster.get(shop.space, "replicator", "lost") is None)
+        assert connection.execute(SLOTS).fetchall() == []
+        assert connection.execute(PUBLICATIONS).fetchall() == []
+    reasons = shop.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").split()
+    assert "CleanedUp" in reasons and "LeftBehind" not in reasons
+
+
+def restarted(shop: Shop, name: str) -> bool:
+    pod = shop.pod(name)
+    states = (pod or {}).get("status", {}).get("containerStatuses", ())
+    return pod is None or "deletionTimestamp" in pod["metadata"] or any(one["restartCount"] for one in states)
+
+
+def test_a_quota_that_refuses_the_drivers_pod_is_told(shop: Shop) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": workload.metadata("tight", shop.space)}
+    shop.cluster.apply({**quota, "spec": {"hard": {"pods": "0"}}})
+    counted = "jsonpath={.status.hard.pods}"
+    shop.wait("the quota to count", 60, lambda: shop.kubectl("get", "resourcequota", "tight", "-o", counted) != "")
+    shop.apply("tight")
+    told = re.compile(
+        r"the driver's pod cannot be created: pods \"tight-driver-0\" is forbidden: exceeded quota: tight"
+    )
+    shop.wait("it is told", 60, lambda: told.match(str(shop.status("tight").get("message"))) is not None)
+    shop.kubectl("delete", "resourcequota", "tight")
+    shop.kubectl("delete", "statefulset", "tight-driver")  # its controller would try again after minutes only
+    shop.wait_ready("tight")
+    shop.kubectl("delete", "replicator", "tight", "--timeout=170s")
+
+
+def bring(shop: Shop, name: str) -> None:
+    shop.apply(name)
+    shop.wait_ready(name)
+    shop.wait_condition("replicator", name, "InitialSnapshotCompleted", 300)
+    shop.assert_equal(name)
