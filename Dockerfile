@@ -41,7 +41,7 @@ RUN python3.11 requirements.py spark postgresql > requirements.txt && pip instal
 # Spark's jars of the lake formats, object storage and catalogs. A build may bring them along in place of this stage,
 # with --build-context jars=FOLDER.
 FROM python AS jars-fetched
-COPY tools/bootstrap.py tools/maven.py tools/servers.py tools/
+COPY tools/bootstrap.py tools/maven.py tools/mysql_packages.py tools/servers.py tools/
 COPY tools/cluster tools/cluster
 COPY spark_app/tailrace/__init__.py spark_app/tailrace/errors.py spark_app/tailrace/
 COPY spark_app/tailrace/spark/__init__.py spark_app/tailrace/spark/artifacts.py spark_app/tailrace/spark/

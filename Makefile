@@ -25,7 +25,7 @@ python:
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing (apt-get install python3 python3-venv), or set PYTHON=..."; exit 1; }
 
 # Every other target sets the project up by itself, once: nothing is started while the stamp is newer than these.
-MADE_FROM := pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py tools/servers.py spark_app/tailrace/spark/artifacts.py \
+MADE_FROM := pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py tools/servers.py tools/mysql_packages.py spark_app/tailrace/spark/artifacts.py \
 		$(wildcard operator/tailrace_operator/__init__.py)
 $(READY): $(MADE_FROM)
 	@$(MAKE) --no-print-directory setup
@@ -38,11 +38,14 @@ $(READY_DEMO): $(MADE_FROM) | python
 lint types imports unit integration soak bench: $(READY)
 demo: $(READY_DEMO)
 
-# Only tests and the one-node cluster need the S3 server and Kubernetes' programs: builds of minutes, once per version.
-.PHONY: s3 kubernetes node
-integration soak: s3 kubernetes node
+# Only tests and the one-node cluster need the S3 server, MySQL and Kubernetes' programs: builds of minutes, once per version.
+.PHONY: s3 mysql kubernetes node
+integration soak: s3 mysql kubernetes node
 s3: $(READY)
 	@$(PYTHON) tools/bootstrap.py s3
+
+mysql: $(READY)
+	@$(PYTHON) tools/bootstrap.py mysql
 
 kubernetes: $(READY)
 	@$(PYTHON) tools/bootstrap.py kubernetes helm

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
+    from support.mysql import MysqlServer
     from support.proof.harness import Begin
 
 # No test is timed: on a busy machine Hypothesis' 200 ms an example fail for want of CPU alone.
@@ -106,3 +107,14 @@ def prove(postgres: PostgresServer, tmp_path: Path) -> Iterator["Begin"]:
     yield begin
     for proof in begun:
         proof.deployment.close()
+
+
+@pytest.fixture
+def mysql(request: pytest.FixtureRequest) -> Iterator["MysqlServer"]:
+    """A fresh MySQL, or what `@pytest.mark.mysql("mariadb-11.8", binlog_row_metadata="MINIMAL")` names."""
+    from support.mysql import MYSQL, MysqlServer
+
+    marker = request.node.get_closest_marker("mysql")
+    name = marker.args[0] if marker and marker.args else MYSQL
+    with MysqlServer(name, **(marker.kwargs if marker else {})) as server:
+        yield server

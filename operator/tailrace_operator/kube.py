@@ -54,11 +54,11 @@ class ApiRefused(TailraceError):
         self.args = (code, reason, message)
 
 
-class NotFound(ApiRefused):
+class ApiNotFound(ApiRefused):
     """The object is not there."""
 
 
-class Conflict(ApiRefused):
+class ApiConflict(ApiRefused):
     """The object changed since it was read, or exists already."""
 
 
@@ -182,5 +182,5 @@ async def _raise(method: str, where: Where, response: aiohttp.ClientResponse) ->
     if response.status in (408, 429) or response.status >= 500:
         after = response.headers.get("Retry-After", "")
         raise ApiUnavailable(text, float(after) if after.isdigit() else None)
-    kinds: dict[int, type[ApiRefused]] = {404: NotFound, 409: Conflict}
+    kinds: dict[int, type[ApiRefused]] = {404: ApiNotFound, 409: ApiConflict}
     raise kinds.get(response.status, ApiRefused)(response.status, reason, message or text)

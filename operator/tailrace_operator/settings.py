@@ -12,7 +12,7 @@ IMAGE_VARIABLE = "TAILRACE_SPARK_IMAGE"
 
 
 @dataclass(frozen=True)
-class Settings:
+class OperatorSettings:
     namespaces: tuple[str | None, ...]
     """Watched; `(None,)`: all."""
     host: str
@@ -26,7 +26,7 @@ class Settings:
     limits: Limits
 
 
-def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Settings:
+def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> OperatorSettings:
     options = parser().parse_args(arguments)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit():
@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Se
     if not image:
         raise InvalidManifest(f"{IMAGE_VARIABLE} is not set", "Name the image of drivers and executors in it.")
     in_cluster = "KUBERNETES_SERVICE_HOST" in environment and "KUBECONFIG" not in environment
-    return Settings(
+    return OperatorSettings(
         namespaces=tuple(options.namespace) or (None,),
         host=host or "0.0.0.0",
         port=int(port),

@@ -58,7 +58,7 @@ def where_of(error: BaseException) -> Where | None:
     return None
 
 
-RESYNC = "resync the table (`tailrace resync`, or a SnapshotRequest with resync: true)"
+RESYNC = "resync the table (`tailrace resync -f <manifest> --tables <table>`, or a SnapshotRequest with resync: true)"
 """For fixes: what brings a table back that is stopped, or whose target cannot be continued. A snapshot does not: it
 neither captures a stopped table again nor replaces its target."""
 
@@ -182,6 +182,13 @@ class LogTrimmed(TableStop):
 class ReadRefused(TableStop):
     """The source does not give the table as the manifest wants it: a right or its place in the publication is missing,
     it is unlogged, or a row filter, a key or a column named for it is not valid there."""
+
+    where = "source"
+
+
+class LogIncomplete(TableStop):
+    """The source's log does not carry the table's changes whole: a setting, of the server or of one session, left out
+    columns, rows or names."""
 
     where = "source"
 

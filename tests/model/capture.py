@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 
 from model.source import Source, State, Transaction
 
+from support.transactions import known
 from tailrace.batch.rule import Change, Values
-from tailrace.changelog.state import TransactionLog
+from tailrace.changelog.records import Seq
 from tailrace.snapshot.replay import replay_point
-from tailrace.sources.postgresql.visibility import Snapshot
+from tailrace.sources.postgresql.visibility import PgSnapshot
 
 
 @dataclass(eq=False)
@@ -29,7 +30,7 @@ class SimSnapshot:
 @dataclass(eq=False)
 class SimChunk:
     snapshot: SimSnapshot
-    seen: Snapshot
+    seen: PgSnapshot
     rows: State
     keys: frozenset[int]
     high: int | None = None
@@ -73,7 +74,7 @@ class Capture:
             self.source.next_xid += 1
             self.source.completed = max(self.source.completed, self.edge)
 
-    def beyond_edge(self, seen: Snapshot) -> bool:
+    def beyond_edge(self, seen: PgSnapshot) -> bool:
         """Chunks need xmin > X: what was in progress where capture began is in no log."""
         return self.base is not None and seen.xmin > self.edge
 
@@ -145,7 +146,7 @@ class Capture:
 
     def replay_point(self, chunk: SimChunk) -> int:
         xids, first_seqs = zip(*self.known(), strict=True) if self.known() else ((), ())
-        return replay_point(chunk.seen, TransactionLog.of(xids, first_seqs), self.durable_seq + 1)
+        return replay_point(chunk.seen, known(xids, first_seqs), Seq(self.durable_seq + 1))
 
     def floors(self, applied_seq: int, applied_record: int) -> list[int]:
         """The log may lose what lies below the smallest of these (docs/dev/design.md#what-the-log-keeps)."""

@@ -6,80 +6,90 @@ from dataclasses import replace
 from model.capture import Capture, SimChunk
 from typing_extensions import override
 
-from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Row, Rows, Rule, Target, Values
-from tailrace.sources.postgresql.visibility import Snapshot
+from tailrace.batch.rule import UNCHANGED, ApplyRule, Batch, Change, Chunk, Finish, Row, Rows, TargetState, Values
+from tailrace.sources.postgresql.visibility import PgSnapshot
 
 
-class NoOpBySequence(Rule[int]):
+class NoOpBySequence(ApplyRule[int]):
     """A batch that brings no change is skipped, and with it its chunks."""
 
     @override
-    def done(self, target: Target[int], batch: Batch[int]) -> bool:
+    def done(self, target: TargetState[int], batch: Batch[int]) -> bool:
         return batch.through <= target.applied_seq
 
 
-class NoRecordNumber(Rule[int]):
+class NoRecordNumber(ApplyRule[int]):
     """A chunk that an earlier commit brought comes again with a batch cut differently."""
 
     @override
-    def done(self, target: Target[int], batch: Batch[int]) -> bool:
+    def done(self, target: TargetState[int], batch: Batch[int]) -> bool:
         return False
 
     @override
-    def new_chunks(self, target: Target[int], batch: Batch[int]) -> list[Chunk[int]]:
+    def new_chunks(self, target: TargetState[int], batch: Batch[int]) -> list[Chunk[int]]:
         return list(batch.chunks)
 
 
-class NoReplay(Rule[int]):
+class NoReplay(ApplyRule[int]):
     """The chunk's row wins over everything."""
 
     @override
-    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+    def replay(
+        self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: TargetState[int]
+    ) -> Row | None:
         return super().replay(key, chunk, (), target)
 
 
-class ReplayOnlyToA(Rule[int]):
+class ReplayOnlyToA(ApplyRule[int]):
     """Changes of this batch are taken for part of the chunk."""
 
     @override
-    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+    def replay(
+        self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: TargetState[int]
+    ) -> Row | None:
         old = [change for change in changes if change.seq <= target.applied_seq]
         return super().replay(key, chunk, old, target)
 
 
-class ReplayOnlyAboveA(Rule[int]):
+class ReplayOnlyAboveA(ApplyRule[int]):
     """What is applied is never looked at again."""
 
     @override
-    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+    def replay(
+        self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: TargetState[int]
+    ) -> Row | None:
         new = [change for change in changes if change.seq > target.applied_seq]
         return super().replay(key, chunk, new, target)
 
 
-class TruncateIgnoredInReplay(Rule[int]):
+class TruncateIgnoredInReplay(ApplyRule[int]):
     """TRUNCATE has no key, so a look-up by key misses it."""
 
     @override
-    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+    def replay(
+        self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: TargetState[int]
+    ) -> Row | None:
         return super().replay(key, chunk, [change for change in changes if change.op != "T"], target)
 
 
-class MovesInReplay(Rule[int]):
+class MovesInReplay(ApplyRule[int]):
     """A replayed move takes its unchanged columns from the old key."""
 
     @override
-    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+    def apply(self, target: TargetState[int], batch: Batch[int]) -> TargetState[int]:
         self.every = [change for change in batch.changes if change.seq <= batch.through]
         return super().apply(target, batch)
 
     @override
-    def replay(self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: Target[int]) -> Row | None:
+    def replay(
+        self, key: int, chunk: Chunk[int], changes: Sequence[Change[int]], target: TargetState[int]
+    ) -> Row | None:
         rows: Rows[int] = {key: Row(values) for key, values in chunk.rows.items()}
         self.fold(rows, [change for change in self.every if change.seq >= chunk.replay_point], moves=True)
         return rows.get(key)
 
 
-class MoveKeepsNewKeysRow(Rule[int]):
+class MoveKeepsNewKeysRow(ApplyRule[int]):
     """A move's unchanged columns are filled from an older row of the new key."""
 
     @override
@@ -87,37 +97,37 @@ class MoveKeepsNewKeysRow(Rule[int]):
         return rows.get(key) or super().moved(rows, key, old)
 
 
-class MoveFromStaleRow(Rule[int]):
+class MoveFromStaleRow(ApplyRule[int]):
     """While the table is repaired a move carries a stale value into what is repaired."""
 
     @override
-    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+    def apply(self, target: TargetState[int], batch: Batch[int]) -> TargetState[int]:
         return super().apply(target, replace(batch, repair=False))
 
 
-class HoleIsForgotten(Rule[int]):
+class HoleIsForgotten(ApplyRule[int]):
     """Keys with an unknown column are left out, and not remembered."""
 
     @override
-    def is_hole(self, key: int, row: Row, start: Target[int]) -> bool:
+    def is_hole(self, key: int, row: Row, start: TargetState[int]) -> bool:
         return False
 
 
-class HoleIsClosedOnce(Rule[int]):
+class HoleIsClosedOnce(ApplyRule[int]):
     """A re-read closes the hole whatever it finds."""
 
     @override
-    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+    def apply(self, target: TargetState[int], batch: Batch[int]) -> TargetState[int]:
         after = super().apply(target, batch)
         asked = frozenset(key for chunk in self.new_chunks(target, batch) for key in chunk.asked)
         return replace(after, holes=after.holes - asked)
 
 
-class ChunkOutlivesTruncate(Rule[int]):
+class ChunkOutlivesTruncate(ApplyRule[int]):
     """Rows and holes from before a TRUNCATE stay."""
 
     @override
-    def cleared(self, target: Target[int], changes: Sequence[Change[int]]) -> Target[int]:
+    def cleared(self, target: TargetState[int], changes: Sequence[Change[int]]) -> TargetState[int]:
         return target
 
     @override
@@ -125,7 +135,7 @@ class ChunkOutlivesTruncate(Rule[int]):
         super().fold(rows, [change for change in changes if change.op != "T"], moves)
 
 
-class SmallestReplayPointWins(Rule[int]):
+class SmallestReplayPointWins(ApplyRule[int]):
     """Of two chunks the older row is taken, and replayed from the younger one's replay point."""
 
     @override
@@ -136,7 +146,7 @@ class SmallestReplayPointWins(Rule[int]):
         return {key: replace(chunk, replay_point=latest) for key, chunk in first.items()}
 
 
-class UnchangedIsNull(Rule[int]):
+class UnchangedIsNull(ApplyRule[int]):
     """A column that the log does not carry is written as NULL."""
 
     @override
@@ -144,7 +154,7 @@ class UnchangedIsNull(Rule[int]):
         return Row(tuple(None if value is UNCHANGED else value for value in values))
 
 
-class NothingIsReplaced(Rule[int]):
+class NothingIsReplaced(ApplyRule[int]):
     """The end of a complete snapshot removes nothing."""
 
     @override
@@ -152,7 +162,7 @@ class NothingIsReplaced(Rule[int]):
         return rows
 
 
-class ReplacesChangedKeys(Rule[int]):
+class ReplacesChangedKeys(ApplyRule[int]):
     """The end of a complete snapshot removes also keys that changed since."""
 
     @override
@@ -160,11 +170,11 @@ class ReplacesChangedKeys(Rule[int]):
         return super().at_snapshot_end(rows, finish, ())
 
 
-class ReplacesByNewestPoint(Rule[int]):
+class ReplacesByNewestPoint(ApplyRule[int]):
     """Only changes of this batch keep a key that is in no chunk."""
 
     @override
-    def apply(self, target: Target[int], batch: Batch[int]) -> Target[int]:
+    def apply(self, target: TargetState[int], batch: Batch[int]) -> TargetState[int]:
         finishes = [replace(finish, replay_point=target.applied_seq + 1) for finish in batch.finishes]
         return super().apply(target, replace(batch, finishes=finishes))
 
@@ -174,7 +184,7 @@ class XipOnly(Capture):
 
     @override
     def replay_point(self, chunk: SimChunk) -> int:
-        everything = Snapshot(chunk.seen.xmin, 2**63, chunk.seen.xip)
+        everything = PgSnapshot(chunk.seen.xmin, 2**63, chunk.seen.xip)
         return super().replay_point(replace(chunk, seen=everything))
 
 
@@ -219,11 +229,11 @@ class NoEdge(Capture):
     """Chunks do not wait for transactions that were in progress where capture began."""
 
     @override
-    def beyond_edge(self, seen: Snapshot) -> bool:
+    def beyond_edge(self, seen: PgSnapshot) -> bool:
         return self.base is not None
 
 
-RULES: tuple[type[Rule[int]], ...] = (
+RULES: tuple[type[ApplyRule[int]], ...] = (
     NoOpBySequence, NoRecordNumber, NoReplay, ReplayOnlyToA, ReplayOnlyAboveA, TruncateIgnoredInReplay, MovesInReplay,
     MoveKeepsNewKeysRow, MoveFromStaleRow, HoleIsForgotten, HoleIsClosedOnce, ChunkOutlivesTruncate,
     SmallestReplayPointWins, UnchangedIsNull, NothingIsReplaced, ReplacesChangedKeys, ReplacesByNewestPoint,

@@ -9,7 +9,7 @@ from model.capture import Capture
 from model.source import State
 from model.world import Action, Fault, Plan, World
 
-from tailrace.batch.rule import Rule
+from tailrace.batch.rule import ApplyRule
 
 COLUMNS = ("x", "x", "x", "xt", "xu", "xtu")
 KINDS = ("put",) * 8 + ("delete",) * 2 + ("move",) * 4 + ("truncate",)
@@ -17,11 +17,11 @@ WEIGHTS = {
     "write": 28, "commit": 11, "show": 7, "abort": 1, "chunk": 8, "snapshot": 2, "read": 8, "receive": 10,
     "record": 10, "crash": 1, "apply": 10, "reread": 3, "trim": 2, "slot": 2,
 }  # fmt: skip
-MakeRule = Callable[[], Rule[int]]
+MakeRule = Callable[[], ApplyRule[int]]
 
 
-def make_rule() -> Rule[int]:
-    return Rule(3)
+def make_rule() -> ApplyRule[int]:
+    return ApplyRule(3)
 
 
 def plan(rnd: random.Random) -> Plan:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tailrace.batch.rule import UNCHANGED, Op, Values
-from tailrace.sources.postgresql.visibility import Snapshot
+from tailrace.sources.postgresql.visibility import PgSnapshot
 
 State = dict[int, Values]
 """Key to (x, t, u): `x` is in every log row, `t` and `u` only where they were set (two TOAST columns)."""
@@ -43,10 +43,10 @@ class Source:
         self.completed = 100
         self.value = 0
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> PgSnapshot:
         xmax = self.completed + 1
         running = frozenset(xid for xid in self.active if xid < xmax)
-        return Snapshot(min(running, default=xmax), xmax, running)
+        return PgSnapshot(min(running, default=xmax), xmax, running)
 
     def logged_state(self, start: State, logged: int) -> State:
         """The state in log order: `start`, then the transactions of the log's first `logged`."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from model.capture import Capture, SimSnapshot, shown
 from model.source import Source, State
 
-from tailrace.batch.rule import Batch, Chunk, Finish, Rule, Target
+from tailrace.batch.rule import ApplyRule, Batch, Chunk, Finish, TargetState
 
 Action = tuple[object, ...]
 KEYS_LIST = -1
@@ -38,18 +38,18 @@ class Plan:
 
 
 class World:
-    def __init__(self, plan: Plan, rule: Rule[int], capture: type[Capture] = Capture) -> None:
+    def __init__(self, plan: Plan, rule: ApplyRule[int], capture: type[Capture] = Capture) -> None:
         self.plan, self.rule = plan, rule
         self.source = Source(plan.rows, plan.keys)
         self.capture = capture(self.source)
-        self.target: Target[int] = Target()
+        self.target: TargetState[int] = TargetState()
         self.offset = 0
         self.again: int | None = None
         if plan.mode != "filled":
             self.capture.snapshots.append(SimSnapshot(plan.ranges, complete=True, initial=True))
         if plan.mode != "initial":
             kept = {key: row for key, row in plan.rows.items() if key not in plan.lost}
-            self.target = Target({**kept, **plan.junk})
+            self.target = TargetState({**kept, **plan.junk})
         if not plan.late:
             self.capture.start(plan.rows)
 

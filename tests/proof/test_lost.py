@@ -57,13 +57,6 @@ def test_a_dropped_and_a_recreated_slot_are_refused(proof: Proof) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_an_advanced_slot_is_refused(proof: Proof) -> None:
-    proof.server.execute("UPDATE proof.single SET v = 78")
-    proof.server.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", (proof.slot(),))
-    proof.assert_refused(POSITION_LOST, "PositionLost")
-
-
-@pytest.mark.timeout(900)
 def test_a_source_put_back_from_a_backup_is_refused(proof: Proof, tmp_path: Path) -> None:
     proof.server.stop()
     backup = tmp_path / "backup"
@@ -91,20 +84,6 @@ def test_a_deleted_checkpoint_costs_nothing(proof: Proof) -> None:
         shutil.rmtree(folder)
     proof.server.execute("UPDATE proof.single SET v = 80")
     proof.server.execute("DELETE FROM proof.composite WHERE a = 3")
-    proof.deployment.once()
-    proof.assert_equal()
-
-
-@pytest.mark.timeout(900)
-def test_a_target_table_put_back_to_an_older_state_is_brought_forward(proof: Proof, tmp_path: Path) -> None:
-    table = proof.deployment.lake / "proof" / "single"
-    backup = tmp_path / "older"
-    shutil.copytree(table, backup)
-    proof.server.execute("UPDATE proof.single SET v = v + 1 WHERE id % 3 = 0")
-    proof.server.execute("DELETE FROM proof.single WHERE id % 5 = 0")
-    proof.deployment.once()
-    shutil.rmtree(table)
-    shutil.copytree(backup, table)
     proof.deployment.once()
     proof.assert_equal()
 

@@ -4,18 +4,16 @@ On the product without a JVM (`support.ddl.quick`). The error is read from what 
 document, or the message itself, tells to do.
 """
 
-import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.ddl.nursery import Nursery
-from support.ddl.quick import Broken, Quick, Refused, quick
+from support.ddl.quick import Quick, Refused, quick
 from support.postgres import LOCAL_TRUST, PostgresServer
-from support.repairs import copied, equal, new_target, refused, with_empty_log
+from support.repairs import copied, equal, refused, with_empty_log
 from support.unknown_message import WORD, spoiling
 
 COPIER = ("host all copier 127.0.0.1/32 scram-sha-256", "host replication copier 127.0.0.1/32 scram-sha-256")
@@ -39,15 +37,6 @@ def one(server: PostgresServer, nursery: Nursery, tmp_path: Path, request: pytes
     """Everything is copied, and the Replicator is stopped."""
     with quick(server, nursery, tmp_path, request.node.name.removeprefix("test_")[:20]) as made:
         yield made
-
-
-def test_invalid_manifest(one: Quick) -> None:
-    copied(one)
-    one.spec["retention"] = {"time": "soon"}
-    assert "spec.retention.time is 'soon'" in refused(one, "InvalidManifest")
-    one.spec["retention"] = {"time": "1h"}
-    one.start()
-    equal(one)
 
 
 def test_source_refused(one: Quick) -> None:
@@ -74,53 +63,6 @@ def test_authentication_failed(one: Quick, tmp_path: Path) -> None:
     password.write_text("second")
     one.start()
     equal(one)
-
-
-def test_storage_refused(one: Quick) -> None:
-    copied(one)
-    shutil.move(one.folder / "log", one.folder / "elsewhere")
-    (one.folder / "log").write_text("a file")
-    refused(one, "StorageRefused")
-    (one.folder / "log").unlink()
-    shutil.move(one.folder / "elsewhere", one.folder / "log")
-    one.start()
-    equal(one)
-
-
-def test_fenced(one: Quick, nursery: Nursery, tmp_path: Path) -> None:
-    copied(one)
-    one.start()
-    other = tmp_path / "other"
-    other.mkdir()
-    command = ["--manifest", str(one.manifest), "--run-dir", str(other / "run"), "--socket", str(other / "c.sock")]
-    pid = nursery.start(other, [*command, "--heartbeat", "0.2"])
-    with pytest.raises(Refused, match="Fenced"):
-        while True:
-            one.turn()
-    one.stop(kill=True)
-    os.kill(pid, signal.SIGTERM)
-    assert nursery.ended(pid, wait=True) == 0, "the other one went on"
-    one.start()
-    equal(one)
-
-
-def test_target_refused(one: Quick) -> None:
-    """Those tables are moved away."""
-    copied(one)
-    shutil.rmtree(one.folder / "log")
-    drop_by_hand(one)
-    one.start()
-    with pytest.raises(Broken, match="TargetRefused"):
-        one.settle()
-    one.stop()
-    new_target(one)
-    equal(one)
-
-
-def drop_by_hand(one: Quick) -> None:
-    one.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '{one.database}'")
-    (name,) = one.session().execute("SELECT pubname::text FROM pg_publication").fetchone() or ("",)
-    one.sql(f'DROP PUBLICATION "{name}"')
 
 
 def spoil(one: Quick) -> None:
@@ -165,31 +107,3 @@ def test_unknown_message(one: Quick) -> None:
     one.spec["source"] = {}
     one.start()
     equal(one)
-
-
-def test_snapshot_failed(one: Quick) -> None:
-    """A resync is stopped after its target was replaced; a snapshot reads the rows."""
-    copied(one)
-    one.start()
-    one.settle()
-    assert one.driver is not None
-    (table,) = (t for t in one.driver.journal.state.tables.values() if t.schema.name == "s.one")
-    one.sql("BEGIN", "holder")  # a chunk waits for what was open before it
-    one.sql("SELECT pg_current_xact_id()", "holder")
-    asked = one.ask(["s.one"], resync=True)
-    while one.driver.journal.state.tables[table.table_id].resync != asked:
-        one.turn()
-    one.driver.control.stop_snapshot(asked)
-    one.sql("ROLLBACK", "holder")
-    one.settle()
-    assert faults(one) == {"s.one": "SnapshotFailed"}
-    one.ask(["s.one"])
-    equal(one)
-    assert faults(one) == {}
-
-
-def faults(one: Quick) -> dict[str, str]:
-    """What the status shows."""
-    assert one.driver is not None
-    tables = one.driver.control.status().tables
-    return {t.name: t.fault.name for t in tables if t.fault is not None}

@@ -59,7 +59,9 @@ def test_after_position_lost_the_command_starts_all_over(
     with quick(server, nursery, tmp_path, "lost") as one:
         copied(one)
         lose_slot(one)
-        refused(one, "PositionLost", "`tailrace resync -f <manifest> --all`")
+        refused(
+            one, "PositionLost", "`tailrace resync -f <manifest> --all`", "create a SnapshotRequest with resync: true"
+        )
         resync_all(one)
         ident = capsys.readouterr().out.split(":")[0]
         one.start()
@@ -83,40 +85,6 @@ def ask_again(one: Quick, uid: str) -> tuple[str, ...]:
     request = load(one.folder / "resync.yaml").requests[0]
     answer = one.driver.control.request(uid, SnapshotBody(name=request.metadata.name, spec=request.spec))
     return answer.tables
-
-
-@pytest.mark.timeout(240)
-def test_after_position_lost_a_handed_over_request_starts_all_over_once(
-    server: PostgresServer, nursery: Nursery, tmp_path: Path
-) -> None:
-    with quick(server, nursery, tmp_path, "handed") as one:
-        one.arguments = ("--resync", str(one.folder / "resync.yaml"))
-        copied(one)
-        lose_slot(one)
-        refused(one, "PositionLost", "create a SnapshotRequest with resync: true")
-        hand_over(one, "first")
-        one.start()
-        equal(one)
-        assert ask_again(one, "first") == ("s.one", "s.two")
-        assert snapshots(one) == {"initial": 2, "first": 2}, "it was done by the start, and nothing is read twice"
-        one.stop()
-        one.start()
-        equal(one)
-        one.stop()
-        lose_slot(one)
-        refused(one, "PositionLost")  # the request is still there, and has acted
-        hand_over(one, "second")
-        one.start()
-        equal(one)
-        assert snapshots(one) == {"initial": 2, "first": 2, "second": 2}
-        one.ask(["*.*"], resync=True)
-        equal(one)
-        one.stop()
-        lose_slot(one)
-        hand_over(one, "request-1")
-        refused(one, "PositionLost")  # a running driver had it
-        hand_over(one, "first")
-        refused(one, "PositionLost")  # it acted before the one that acted last
 
 
 @pytest.mark.timeout(180)

@@ -16,7 +16,7 @@ import pytest
 from support.capture import CaptureRun, eventually
 from support.pg_source import config_of
 from support.postgres import PostgresServer
-from tailrace.contract.resources import Tables
+from tailrace.contract.resources import TablesSpec
 from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.trees import Trees
@@ -71,7 +71,7 @@ def test_looks_at_a_hundred_thousand_partitions_cost_little(
 def _cost(connection: Connection, trees: Trees) -> str:
     backend, own = psutil.Process(connection.info.backend_pid), psutil.Process()
     before, begun = (_cpu(backend), _cpu(own)), time.monotonic()
-    found = look(connection, Tables(include=("many.*",)), (), "none", trees)
+    found = look(connection, TablesSpec(include=("many.*",)), (), "none", trees)
     wall = time.monotonic() - begun
     assert len(found.tables) == ROOTS
     return f"{_cpu(backend) - before[0]:.2f} CPU s there, {_cpu(own) - before[1]:.2f} here, {wall:.2f} s"

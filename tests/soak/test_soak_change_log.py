@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support import short_runs
 from tailrace.changelog.writer import ROLLUP_AT_END
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def test_a_million_segments(tmp_path: Path) -> None:
 
 
 def test_a_thousand_short_runs(tmp_path: Path) -> None:
-    measured = short_runs.run(Storage.open(StorageConfig(location=f"file://{tmp_path}/log")), RUNS)
+    measured = short_runs.run(Storage.open(StorageLocation(location=f"file://{tmp_path}/log")), RUNS)
     starts = sorted(measured.seconds)
     print(f"objects at most {max(measured.objects)}, records read at most {max(measured.read)},"
           f" starts {starts[len(starts) // 2]:.3f} s in the middle, {starts[-1]:.3f} s at most")  # fmt: skip

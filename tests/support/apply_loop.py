@@ -3,17 +3,20 @@
 from threading import Barrier
 from typing import cast
 
+from typing_extensions import override
+
 from support.origins import origin as make_origin
+from tailrace.apply.applier import Applier
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.records import ChunkRegistered, Column, Position, Segment, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
 
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
-    schema_version=1, replay_point=1, high=Position(1),
+    schema_version=1, replay_point=Seq(1), high=Position(1),
 )  # fmt: skip
 
 
@@ -22,27 +25,36 @@ def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> T
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     segments = SegmentList.of(
         LoggedSegment(
-            record=r,
+            record=RecordNumber(r),
             segment=Segment(
-                table_id=table_id, schema_version=1, path="p", rows=rows, size=1, first_seq=r, last_seq=r, inserts=rows
+                table_id=table_id,
+                schema_version=1,
+                path="p",
+                rows=rows,
+                size=1,
+                first_seq=Seq(r),
+                last_seq=Seq(r),
+                inserts=rows,
             ),
         )
         for r in records
     )
     return TableLog(
         table_id=table_id,
-        added_record=1,
-        edge=1,
+        added_record=RecordNumber(1),
+        edge="1",
         initial_snapshot=False,
-        schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
+        schemas=(LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
         segments=segments,
-        chunks=Grown([LoggedChunk(record=2, chunk=CHUNK)] if chunk else ()),
+        chunks=Grown([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)] if chunk else ()),
     )
 
 
 def log(*tables: TableLog, number: int = 9) -> LogState:
     origin = make_origin("log")
-    return LogState(number=number, last_seq=number, origin=origin, tables={t.table_id: t for t in tables})
+    return LogState(
+        number=RecordNumber(number), last_seq=Seq(number), origin=origin, tables={t.table_id: t for t in tables}
+    )
 
 
 class Work:
@@ -91,6 +103,14 @@ class Target:
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self.work.tidy(applied)
         self.tidied.append((now, needed.reading))
+
+
+class Loop(Applier):
+    """Takes the numbers of records as the tests write them."""
+
+    @override
+    def offer(self, through: int, patience: float = 0.0) -> None:
+        super().offer(RecordNumber(through), patience)
 
 
 class Journal:

@@ -7,8 +7,8 @@ import tailrace
 from tailrace.errors import TailraceError
 
 NEVER_SHOWN = {
-    "AlreadyExists", "CaptureGone", "Conflict", "Gap", "Interrupted", "MissingTable", "NotFound", "ProgramFailed",
-    "RecordRefused", "ServerFailed", "Stop", "TableStop", "TailraceError", "Unknown",
+    "AlreadyExists", "CaptureGone", "CommitConflict", "Conflict", "Interrupted", "LogGap", "MissingTable", "NotFound",
+    "ProgramFailed", "RecordRefused", "ServerFailed", "Stop", "TableStop", "TailraceError", "Unknown",
 }  # fmt: skip
 """Bases, errors that are handled where they are raised, answers to a wrong id, and those of the demo's own server."""
 MADE_UP = {"CaptureEnded", "InternalError", "SnapshotFailed"}

@@ -13,9 +13,10 @@ from typing_extensions import override
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
 from tailrace.storage.local import aged
+from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
-from tailrace.targets.lake.model import Commit, DataFile
+from tailrace.targets.lake.model import DataFile, TableCommit
 
 
 class FolderAccess:
@@ -39,7 +40,10 @@ class FolderAccess:
         return self._file(path).read_bytes()
 
     def size(self, path: str) -> int:
-        return self._file(path).stat().st_size
+        try:
+            return self._file(path).stat().st_size
+        except FileNotFoundError:
+            raise NotFound(path) from None
 
     def exists(self, path: str) -> bool:
         return self._file(path).exists()
@@ -92,7 +96,7 @@ class FolderTable:
     def files(self) -> tuple[DataFile, ...]:
         return tuple(self.live.values())
 
-    def commit(self, change: Commit) -> None:
+    def commit(self, change: TableCommit) -> None:
         if change.clear:
             assert not change.marks
             self.live.clear()

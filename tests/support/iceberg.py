@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column, TableSchema
-from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.contract.resources import Target
+from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import Commit, NewFile
+from tailrace.targets.lake.model import NewFile, TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +53,7 @@ class Orders:
     ) -> None:
         self.spark, self.namespace = spark, f"t{uuid.uuid4().hex[:10]}"
         self.catalog = catalog or folder_catalog(spark)
-        self.access = access or Storage.open(StorageConfig(location=self.catalog.location))
+        self.access = access or Storage.open(StorageLocation(location=self.catalog.location))
         self.sql_name = f"{spark_catalog}.{self.namespace}.orders"
         self.spark_name = spark_catalog
         self.schema = orders()
@@ -75,8 +74,8 @@ class Orders:
         known = self.table.refresh()
         return AppliedState(
             LOG,
-            known.applied_seq + 10,
-            known.applied_record + 1,
+            Seq(known.applied_seq + 10),
+            RecordNumber(known.applied_record + 1),
             frozenset(holes),
             changes.get("schema_version", known.schema_version),
             known.table_id,
@@ -112,7 +111,7 @@ class Orders:
     def apply(self, upserts: Mapping[int, tuple[Any, ...]], deletes: Sequence[int] = (), **options: Any) -> None:
         state = self.next(options.pop("holes", ()))
         marks = self.marks(set(upserts) | set(deletes))
-        self.table.commit(Commit(state, self.write(upserts), marks, **options))
+        self.table.commit(TableCommit(state, self.write(upserts), marks, **options))
         self.rows.update(upserts)
         for key in deletes:
             self.rows.pop(key, None)
@@ -129,7 +128,7 @@ class Orders:
 
 def folder_catalog(spark: "SparkSession") -> IcebergCatalog:
     place = spark.conf.get("spark.sql.catalog.iceberg.warehouse")
-    return IcebergCatalog.open(Java.of(spark), Target(type="iceberg", location=f"file://{place}"))
+    return IcebergCatalog.open(Java.of(spark), TargetSpec(type="iceberg", location=f"file://{place}"))
 
 
 def random_rows(rng: random.Random, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:

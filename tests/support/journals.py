@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from support.origins import origin as make_origin
+from support.transactions import numbered
 from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
@@ -14,16 +15,17 @@ from tailrace.changelog.records import (
     Heartbeat,
     Position,
     Record,
+    RecordNumber,
     SchemaChanged,
     Segment,
     SegmentsRemoved,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SnapshotTableStarted,
     TableAdded,
     TableSchema,
-    Transactions,
     TransactionsRemoved,
     Truncated,
 )
@@ -55,7 +57,7 @@ class Journal:
 
     def records(self, length: int) -> Iterator[Record]:
         yield self.origin()
-        yield self.plain(events=tuple(TableAdded(table=table_schema(i), edge=5) for i in TABLE_IDS))
+        yield self.plain(events=tuple(TableAdded(table=table_schema(i), edge="5") for i in TABLE_IDS))
         for _ in range(length):
             yield self.any()
 
@@ -63,11 +65,11 @@ class Journal:
         origin = make_origin("log")
         return self._done(
             Record(
-                number=0,
+                number=RecordNumber(0),
                 epoch=0,
                 nonce="n0",
-                first_seq=1,
-                last_seq=0,
+                first_seq=Seq(1),
+                last_seq=Seq(0),
                 position=Position(1000),
                 written_at=0,
                 events=(origin,),
@@ -88,7 +90,7 @@ class Journal:
             "position": self.state.position + rows,
             "written_at": (self.state.number + 1) * SECOND,
             "commit_time": (first, first + rows) if rows else None,
-            "transactions": Transactions(ids=xids, first_seqs=seqs),
+            "transactions": numbered(xids, seqs),
             "events": events,
         }
         return self._done(Record(**{**values, **changes}))
@@ -123,17 +125,23 @@ class Journal:
             segments.append(self._segment(table_id, version, first, cut))
             if self.random.random() < 0.2:
                 version += 1
-                events.append(SchemaChanged(table=table_schema(table_id, version), seq=cut))
+                events.append(SchemaChanged(table=table_schema(table_id, version), seq=Seq(cut)))
             if cut < last and self.random.random() < 0.8:
                 segments.append(self._segment(table_id, version, cut + 1, last))
             if self.random.random() < 0.1:
-                events.append(Truncated(table_id=table_id, seq=last, transaction=1000 + last))
+                events.append(Truncated(table_id=table_id, seq=Seq(last), transaction=str(1000 + last)))
         return events, segments
 
     def _segment(self, table_id: int, version: int, first: int, last: int) -> Segment:
         path = f"segments/t{table_id}/{first}-{last}-{len(self.segments[table_id]):x}.parquet"
         segment = Segment(
-            table_id=table_id, schema_version=version, path=path, rows=1, size=10, first_seq=first, last_seq=last
+            table_id=table_id,
+            schema_version=version,
+            path=path,
+            rows=1,
+            size=10,
+            first_seq=Seq(first),
+            last_seq=Seq(last),
         )
         self.segments[table_id].append(segment)
         return segment
@@ -157,7 +165,7 @@ class Journal:
             ChunkRegistered(
                 snapshot_id=name, table_id=table.table_id, chunk=self._chunks, lower=None, upper=("5",), path="p",
                 rows=3, size=9, schema_version=self.state.tables[table.table_id].schema.version,
-                replay_point=self.random.randint(kept, self.state.last_seq + rows + 1), high=self.state.position,
+                replay_point=Seq(self.random.randint(kept, self.state.last_seq + rows + 1)), high=self.state.position,
             )
         ]  # fmt: skip
 
@@ -167,16 +175,18 @@ class Journal:
             if self.random.random() < 0.3:
                 record = self.random.randint(table.applied_record, self.state.number)
                 seq = self.random.randint(min(table.applied_seq, self.state.last_seq), self.state.last_seq)
-                events.append(Applied(table_id=table.table_id, applied_seq=seq, applied_record=record))
+                events.append(
+                    Applied(table_id=table.table_id, applied_seq=Seq(seq), applied_record=RecordNumber(record))
+                )
             if self.random.random() < 0.2 and table.applied_seq > table.removed_through:
                 through = self.random.randint(table.removed_through, table.applied_seq)
-                events.append(SegmentsRemoved(table_id=table.table_id, through_seq=through))
+                events.append(SegmentsRemoved(table_id=table.table_id, through_seq=Seq(through)))
         if self.random.random() < 0.2:
             through = self.random.randint(self.state.transactions.removed_through, self.state.last_seq)
-            events.append(TransactionsRemoved(through_seq=through))
+            events.append(TransactionsRemoved(through_seq=Seq(through)))
         return events
 
     def _done(self, record: Record) -> Record:
         self.state = fold(self.state, record)
-        self.transactions += zip(record.transactions.first_seqs, record.transactions.ids, strict=True)
+        self.transactions += zip(record.transactions.first_seqs, record.transactions.numbers, strict=True)
         return record

@@ -30,19 +30,20 @@ from typing_extensions import override
 from support.iceberg import folder_catalog, local
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import Retry
 from tailrace.seams import SeamFailure
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.cleanup import files_of
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
-from tailrace.targets.lake.files.compact import Limits, compact
+from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import locate
 from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.kept import KeptChunks, name_of
-from tailrace.targets.lake.model import Commit, NewFile
+from tailrace.targets.lake.model import NewFile, TableCommit
 
 LOG = "log-1"
 FILE_ROWS = 12
@@ -129,6 +130,10 @@ class Walk(ABC):
     def check_log(self, older_than: float) -> None:
         """Nothing of the log (manifests, snapshots) is left that only forgotten versions need."""
 
+    @abstractmethod
+    def half_written(self, name: uuid.UUID) -> Sequence[str]:
+        """Paths in the table's folder that the format writes under, until a file is whole."""
+
     # ---- steps ----
 
     def run(self, steps: int, *only: str) -> None:
@@ -180,7 +185,7 @@ class Walk(ABC):
         self.adopted.clear()
 
     def compact(self) -> None:
-        limits = Limits(
+        limits = CompactionLimits(
             small_bytes=1 << 20, min_files=self.rng.choice([3, 8]), max_bytes=self.rng.choice([3000, 1 << 20])
         )
         if compact(self.table, self.storage, self.layout, self.table.refresh(), limits):
@@ -205,8 +210,11 @@ class Walk(ABC):
         self.remember()
 
     def die(self) -> None:
-        """Files are written, their commit never happens."""
+        """Files are written, their commit never happens; some have not even got their names."""
         self.write(self.values([1, 2, 3]))
+        folder, name = local(self.table.location), uuid.uuid4()
+        for path in (f"data/.tailrace-tmp-{name.hex}", f"data/.{name}.parquet.crc", *self.half_written(name)):
+            (folder / path).write_bytes(b"half")
         self.open()
 
     def write_checkpoint(self) -> None:
@@ -258,6 +266,7 @@ class Walk(ABC):
         left = {n for n, at in self.on_disk().items() if at < older_than and n not in needed and not kept.keeps(n)}
         left -= self.lists_in_log()
         assert not left, f"{self.steps}: nobody needs {left}"
+        assert not (unnamed := self.unnamed(older_than)), f"{self.steps}: killed writers left {unnamed}"
         self.check_log(older_than)
 
     def on_disk(self) -> dict[str, float]:
@@ -265,6 +274,15 @@ class Walk(ABC):
         folder = local(self.table.location)
         found = (path for path in folder.rglob("*") if path.suffix in (".parquet", ".bin", ".puffin", ".json"))
         return {p.name: p.stat().st_mtime for p in found if p.parent.name not in ("_delta_log", "metadata")}
+
+    def unnamed(self, older_than: float) -> set[str]:
+        """Files that never got their name, and checksums without their file."""
+        hidden = (p for p in local(self.table.location).rglob("*") if p.name.startswith(".") or p.suffix == ".temp")
+        return {
+            p.name
+            for p in hidden
+            if p.stat().st_mtime < older_than and not (p.suffix == ".crc" and p.with_name(p.name[1:-4]).exists())
+        }
 
     # ---- rows and files ----
 
@@ -318,9 +336,11 @@ class Walk(ABC):
         self.number += 1
         long = self.rng.random() < 0.2
         holes = frozenset((str(number), "ä" * 40) for number in range(1200 if long else 1))
-        state = AppliedState(LOG, self.number * 10, self.number, holes, self.schema.version, self.schema.table_id)
+        state = AppliedState(
+            LOG, Seq(self.number * 10), RecordNumber(self.number), holes, self.schema.version, self.schema.table_id
+        )
         time.sleep(PAUSE)
-        self.table.commit(Commit(state, add, marks, **more))
+        self.table.commit(TableCommit(state, add, marks, **more))
 
     def remember(self) -> None:
         number, others = self._version()
@@ -333,9 +353,13 @@ class Walk(ABC):
 
 class DeltaWalk(Walk):
     @override
+    def half_written(self, name: uuid.UUID) -> Sequence[str]:
+        return f"_delta_log/.{7:020d}.json.{name}.tmp", f"_delta_log/..{9:020d}.checkpoint.parquet.{name}.tmp.crc"
+
+    @override
     def _storage(self, folder: Path) -> Storage:
         self.location = f"file://{folder}/t{uuid.uuid4().hex[:8]}"
-        return Brittle.open(StorageConfig(location=f"file://{folder}"))
+        return Brittle.open(StorageLocation(location=f"file://{folder}"))
 
     @override
     def _make(self) -> DeltaTable:
@@ -392,9 +416,13 @@ class DeltaWalk(Walk):
 
 class IcebergWalk(Walk):
     @override
+    def half_written(self, name: uuid.UUID) -> Sequence[str]:
+        return f"metadata/{name}-version-hint.temp", f"metadata/.{name}.metadata.json.crc"
+
+    @override
     def _storage(self, folder: Path) -> Storage:
         self.catalog, self.namespace = folder_catalog(self.spark), f"m{uuid.uuid4().hex[:8]}"
-        return Brittle.open(StorageConfig(location=self.catalog.location))
+        return Brittle.open(StorageLocation(location=self.catalog.location))
 
     @override
     def _make(self) -> IcebergTable:

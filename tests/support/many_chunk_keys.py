@@ -24,13 +24,13 @@ from support.rereads import LAYOUT, SCHEMA
 from tailrace.apply.table_worker import MAX_CHUNK_ROWS
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import ChunkRegistered, Position
+from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.write import write_file, write_files
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 CHUNK_ROWS = 100_000
 GONE = 1000
@@ -74,7 +74,7 @@ def main(folder: Path, rows: int) -> dict[str, object]:
             spent.append(_apply(target, folder, number, batch, ())[0])
     found |= {"batch_cpu_seconds": round(max(spent, default=0.0), 1), "batch_peak_mib": most.peak >> 20}
     with Memory() as most:
-        ended = FinishedSnapshot("s", 1, 1, tuple(chunks))
+        ended = FinishedSnapshot("s", Seq(1), RecordNumber(1), tuple(chunks))
         last, parts = _apply(target, folder, len(batches), batches[-1], (ended,))
     found |= {"end_cpu_seconds": round(last, 1), "end_parts": parts, "end_peak_mib": most.peak >> 20}
     left = sum(file.rows - len(file.dead) for file in target.files)
@@ -84,15 +84,15 @@ def main(folder: Path, rows: int) -> dict[str, object]:
 
 def _filled(folder: Path, rows: int) -> FolderTable:
     target = FolderTable(folder / "table", SCHEMA)
-    applied = AppliedState("log", 0, 1, schema_version=1, table_id=SCHEMA.table_id)
+    applied = AppliedState("log", Seq(0), RecordNumber(1), schema_version=1, table_id=SCHEMA.table_id)
     for start in range(0, rows, MAX_CHUNK_ROWS):
         ids = np.arange(start, min(rows, start + MAX_CHUNK_ROWS), dtype=np.int64)
         written = write_files(target.access, target.location, LAYOUT, [pa.table({"id": ids})])
-        _commit(target, Commit(applied, [result.file for result in written]))
+        _commit(target, TableCommit(applied, [result.file for result in written]))
     return target
 
 
-def _commit(target: FolderTable, change: Commit) -> None:
+def _commit(target: FolderTable, change: TableCommit) -> None:
     """With the bounds that a lake format keeps of each file: without them each part would open every file."""
     target.commit(change)
     for path, file in target.live.items():
@@ -112,7 +112,7 @@ def _chunks(target: FolderTable, rows: int) -> Iterator[ChunkRegistered]:
         assert read is not None
         yield ChunkRegistered(
             snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-            rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=Position(1),
+            rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=Seq(1), high=Position(1),
         )  # fmt: skip
 
 
@@ -125,7 +125,8 @@ def _apply(
 ) -> tuple[float, int]:
     """CPU seconds of the batch, and its parts."""
     part = TableSlice(
-        target.applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, 0, 0, number + 2, False, (), (), tuple(chunks),
+        target.applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, Seq(0), Seq(0), RecordNumber(number + 2), False,
+        (), (), tuple(chunks),
         finished, True,
     )  # fmt: skip
     work = PartInput(part, LAYOUT, target.access, target.access, target.location, target.files)

@@ -14,13 +14,14 @@ from random import Random
 
 from support.journals import table_schema
 from support.origins import origin
+from support.transactions import numbered
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Position, Segment, TableAdded, TableSchema, Transactions
+from tailrace.changelog.records import Applied, Position, RecordNumber, Segment, Seq, TableAdded, TableSchema
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import trim
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 
 TABLES = 500
@@ -41,7 +42,7 @@ class Log:
         self.now = 1_700_000_000.0
         self.journal = JournalWriter.create(storage, ORIGIN, Position(5), "a", clock=lambda: self.now)
         self.tables = [table_schema(1 + n) for n in range(TABLES)]
-        self.journal.append(Position(5), events=tuple(TableAdded(table=table, edge=1) for table in self.tables))
+        self.journal.append(Position(5), events=tuple(TableAdded(table=table, edge="1") for table in self.tables))
 
     def second(self) -> None:
         for part in range(5):
@@ -50,7 +51,10 @@ class Log:
         journal = self.journal
         behind = max(1, journal.state.number - 300)
         if int(self.now) % 2 == 0:
-            applied = [Applied(table_id=t.table_id, applied_seq=0, applied_record=behind) for t in self.tables]
+            applied = [
+                Applied(table_id=t.table_id, applied_seq=Seq(0), applied_record=RecordNumber(behind))
+                for t in self.tables
+            ]
             journal.append(journal.state.position, events=tuple(applied))
 
     def _record(self, tables: list[TableSchema]) -> None:
@@ -60,7 +64,7 @@ class Log:
         for table in tables:
             seqs.append(first)
             rows = self.random.randint(1, 9)
-            path = segment_path(table, first, first + rows - 1, f"{self.random.getrandbits(64):016x}")
+            path = segment_path(table, Seq(first), Seq(first + rows - 1), f"{self.random.getrandbits(64):016x}")
             segments.append(
                 Segment(
                     table_id=table.table_id,
@@ -68,27 +72,31 @@ class Log:
                     path=path,
                     rows=rows,
                     size=self.random.randint(2_000, 9_000),
-                    first_seq=first,
-                    last_seq=first + rows - 1,
+                    first_seq=Seq(first),
+                    last_seq=Seq(first + rows - 1),
                     inserts=rows,
                 )
             )
             first += rows
-        transactions = Transactions(ids=tuple(1_000_000 + s for s in seqs), first_seqs=tuple(seqs))
+        transactions = numbered(tuple(1_000_000 + s for s in seqs), tuple(seqs))
         position = journal.state.position + 1
         journal.append(
-            Position(position), first - 1, transactions=transactions, segments=tuple(segments), commit_time=(at, at)
+            Position(position),
+            Seq(first - 1),
+            transactions=transactions,
+            segments=tuple(segments),
+            commit_time=(at, at),
         )
 
     def trim(self, retention: int) -> None:
         """As capture does each minute. Snapshots taken now see all but the newest transactions."""
         now = int(self.now * 1e6)
-        pins = Pins(max(1, self.journal.state.last_seq - 1000))
+        pins = Pins(Seq(max(1, self.journal.state.last_seq - 1000)))
         trim(self.journal, pins, Ages(now=now, retention=retention, retry=HOUR))
 
 
 def main(folder: str, wanted: int) -> dict[str, object]:
-    storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
+    storage = Storage.open(StorageLocation(location=f"file://{folder}/log"))
     log = Log(storage)
     for _ in range(60):  # what Python and the tables themselves need
         log.second()

@@ -5,7 +5,7 @@ from typing import Any
 
 from tailrace.contract.status import Fault, Status
 from tailrace_operator.decide.desired import resolve
-from tailrace_operator.decide.model import Action, Apply, Decision, Limits
+from tailrace_operator.decide.model import Action, ApplyChild, Decision, Limits
 from tailrace_operator.observe.model import (
     FINALIZER,
     Child,
@@ -125,7 +125,7 @@ def reason(decision: Decision[ReplicatorStatus]) -> str:
 
 
 def applied(actions: tuple[Action, ...]) -> dict[str, Any]:
-    return {str(a.document["kind"]): a.document for a in actions if isinstance(a, Apply)}
+    return {str(a.document["kind"]): a.document for a in actions if isinstance(a, ApplyChild)}
 
 
 def with_driver(observed: ObservedReplicator, **status: Any) -> ObservedReplicator:

@@ -24,7 +24,7 @@ from kubernetes import client
 from support.kube import KubeApi
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.status import SnapshotStatus, Status
-from tailrace.driver.server import Conflict, Server, Unknown
+from tailrace.driver.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ class DriverDouble:
         self.snapshots: dict[str, SnapshotStatus] = {}
         self.asked: list[str] = []
         self.dropped = DropAnswer(done=False, message="the driver finishes its work first")
-        self._server = Server(self, ip, 8090, token)
+        self._server = StatusServer(self, ip, 8090, token)
         self._server.start()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from support.postgres import PostgresServer
-from tailrace.contract.resources import TableOptions, Tables
+from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.chunks import arrow_schema, boundary, max_key, read_chunk
@@ -22,7 +22,7 @@ def config_of(server: PostgresServer, username: str = "postgres") -> PgConfig:
 
 
 def table_of(connection: Connection, name: str, *options: TableOptions) -> PgTable:
-    (table,) = discover(connection, Tables(include=(name,)), options)
+    (table,) = discover(connection, TablesSpec(include=(name,)), options)
     assert table.stop is None, table.stop
     return table
 

@@ -1,94 +1,49 @@
 """All of Tailrace in one process over any source: capture on a thread, planner, chunks and apply on the caller's.
 
-The parts are those that `tailrace run` puts together; chunk tasks are worked here instead of on executors.
+The parts are those that `tailrace run` puts together; chunk tasks are worked here instead of on executors. Tables are
+in memory (`support.ddl.lake`) unless a test gives others.
 """
 
+import json
 import threading
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from pyspark.sql import SparkSession
 
+from support.ddl.lake import QuickLake
 from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker
-from tailrace.capture import startup
+from tailrace.capture import process
+from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.inbox import Board, Inbox
-from tailrace.capture.loop import Capture, Timing
-from tailrace.capture.server import Server
+from tailrace.capture.loop import Timing
+from tailrace.capture.renewal import Renewal
+from tailrace.capture.server import CaptureServer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
-from tailrace.contract.resources import Replicator
+from tailrace.contract import manifest
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import Replicator, SnapshotRequestSpec
+from tailrace.driver.control import DriverControl
+from tailrace.errors import Retry, TailraceError
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
-from tailrace.sources.api import Patience, Source
-from tailrace.storage.store import NotFound, Storage
+from tailrace.sources.api import Interrupted, Source
+from tailrace.storage.store import Storage
 from tailrace.targets.api import ChunkWriter, TargetTable
 
-
-class HereSpark:
-    """The little that a chunk job needs of a session, worked on the calling thread."""
-
-    sparkContext = property(lambda self: self)
-    items: list[Any]
-
-    def setLocalProperty(self, *_: object) -> None: ...
-
-    def setJobDescription(self, *_: object) -> None: ...
-
-    def parallelize(self, items: list[Any], parts: int) -> "HereSpark":
-        work = HereSpark()
-        work.items = items
-        return work
-
-    def map(self, function: Callable[[Any], Any]) -> "HereSpark":
-        return self.parallelize([function(item) for item in self.items], 1)
-
-    def collect(self) -> list[Any]:
-        return list(self.items)
-
-
-class CaptureThread:
-    """One life of capture."""
-
-    def __init__(self, replicator: Replicator, source: Source, folder: Path, timing: Timing) -> None:
-        self.socket = folder / "c.sock"
-        self.error: BaseException | None = None
-        self._parts = (replicator, source, folder, timing)
-        self._stopping, self._inbox = threading.Event(), Inbox()
-        self._thread = threading.Thread(target=self._run, name="capture")
-        self._thread.start()
-
-    def _run(self) -> None:
-        replicator, source, folder, timing = self._parts
-        board, storage = Board(), Storage.open(replicator.spec.storage)
-        server = Server(self.socket, self._inbox, board)
-        server.start()
-        try:
-            with source.subscription(replicator, storage.root) as subscription:
-                place = startup.Place(replicator, source, subscription, storage)
-                ids = startup.Ids(log_id=uuid.uuid4().hex, nonce=uuid.uuid4().hex)
-                journal = startup.start(place, ids, Patience(board.waiting_for, self._stopping))
-                Capture(place, journal, folder / "spill", (self._inbox, board), timing).run(self._stopping)
-        except BaseException as error:
-            self.error = error
-        finally:
-            server.stop()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._inbox.wake()
-        self._thread.join()
-        if self.error is not None:
-            raise self.error
-
-
+RETRY_SECONDS = 8.0
+QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, turn=0.02)
 Targets = Callable[[TableLog], TargetTable]
 
 
@@ -98,95 +53,288 @@ def lake(replicator: Replicator, spark: SparkSession) -> Targets:
     return targets.open(replicator.spec.target).tables(spark, storage, lambda: None)
 
 
-class Pipeline:
-    """A Replicator at work."""
+class HereSpark:
+    """The little that a chunk job needs of a session, worked on the calling thread."""
 
-    def __init__(self, replicator: Replicator, source: Source, folder: Path, tables: Targets) -> None:
-        self.replicator = replicator
-        self._source, self._folder, self._tables = source, folder, tables
-        self.capture: CaptureThread | None = None
+    sparkContext = property(lambda self: self)
 
-    def start(self, timing: Timing | None = None) -> None:
-        timing = timing or Timing(record=0.02, poll=0.2, heartbeat=0.1, turn=0.02)
-        self.capture = CaptureThread(self.replicator, self._source, self._folder, timing)
-        spec = self.replicator.spec
-        storage = Storage.open(spec.storage)
-        self.journal = SharedJournal(self._reader(storage))
-        self.progress = Progress()
+    def __init__(self, items: Sequence[Any] = ()) -> None:
+        self.items = items
+
+    def setLocalProperty(self, *_: object) -> None: ...
+
+    def setJobDescription(self, *_: object) -> None: ...
+
+    def parallelize(self, items: Sequence[Any], parts: int) -> "HereSpark":
+        return HereSpark(items)
+
+    def map(self, function: Callable[[Any], Any]) -> "HereSpark":
+        return HereSpark([function(item) for item in self.items])
+
+    def collect(self) -> list[Any]:
+        return list(self.items)
+
+
+@dataclass
+class Driver:
+    """One life of a driver without its processes: the caller turns it."""
+
+    journal: SharedJournal
+    progress: Progress
+    applier: Applier
+    runner: SnapshotRunner
+    client: CaptureClient
+    control: DriverControl
+    tools: Tools
+
+    @classmethod
+    def start(
+        cls, replicator: Replicator, source: Source, socket: Path, tables: Targets, patience: float = 60.0
+    ) -> "Driver":
+        """`patience`: seconds that capture has for an answer. `NotFound`, `Retry`: there is no change log yet."""
+        spec = replicator.spec
+        journal, progress = SharedJournal(JournalReader.open(Storage.open(spec.storage))), Progress()
+        if journal.state.origin is None:
+            raise Retry("the change log has no record yet", "")
 
         def worker(table: TableLog) -> TableWorker:
-            return TableWorker(table.table_id, self._tables(table), self.progress, table.generation)
+            return TableWorker(table.table_id, tables(table), progress, table.generation)
 
-        self.applier = applier = Applier(self.journal, self.progress, worker, lambda: None, retry_seconds=8, threads=2)
+        applier = Applier(journal, progress, worker, lambda: None, retry_seconds=RETRY_SECONDS, threads=2)
 
         def writers(table_id: int, schema: TableSchema) -> ChunkWriter | None:
             known = applier.worker(table_id)
             return None if known is None else known.chunk_writer(schema)
 
-        origin = self.journal.state.origin
-        assert origin is not None
         tools = Tools(
-            source=self._source.bound_to(origin),
+            source=source.bound_to(journal.state.origin),
             options=spec.options,
-            socket=self.capture.socket,
+            socket=socket,
             spark=cast(Any, HereSpark()),
-            journal=self.journal,
+            journal=journal,
             writers=writers,
             opened=lambda table_id: (known := applier.worker(table_id)) is not None and known.opened,
             lost=applier.lost_chunks,
         )
-        self.runner = SnapshotRunner(tools, self.progress, spec.snapshot, retry_seconds=8)
-
-    def _reader(self, storage: Storage) -> JournalReader:
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            self._alive()
-            try:
-                reader = JournalReader.open(storage)
-                if reader.state.origin is not None:
-                    return reader
-            except NotFound:
-                pass
-            time.sleep(0.05)
-        raise AssertionError("capture has made no change log")
-
-    def _alive(self) -> None:
-        if self.capture is not None and self.capture.error is not None:
-            raise self.capture.error
+        runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=RETRY_SECONDS)
+        control = DriverControl(replicator.metadata.name)
+        client = CaptureClient(socket, timeout=patience)
+        control.journal, control.client, control.runner, control.progress = journal, client, runner, progress
+        return cls(journal, progress, applier, runner, client, control, tools)
 
     def turn(self) -> LogState:
-        self._alive()
         state = self.journal.refresh()
         self.runner.turn(0.02)
         self.applier.offer(state.number, 0.5)
         return state
 
-    def until(self, condition: Callable[[LogState], bool], timeout: float = 60.0) -> None:
-        """Capture alone works; nothing is read or applied meanwhile."""
-        end = time.monotonic() + timeout
-        while not condition(self.journal.refresh()):
-            self._alive()
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-    def settle(self, position: int, timeout: float = 120.0) -> None:
-        """Until all targets hold everything up to the position, snapshots included."""
-        end = time.monotonic() + timeout
-        while not self._level(self.turn(), position):
-            assert time.monotonic() < end, f"not level with {position}: {self.progress.all()}"
-
-    def _level(self, state: LogState, position: int) -> bool:
-        read = state.snapshots and all(s.ended is not None for s in state.snapshots.values())
-        if state.position < position or not read:
+    def ask(self, request: str, tables: Sequence[str], **spec: Any) -> bool:
+        """A SnapshotRequest; False: it cannot be taken yet."""
+        asked = {"replicator": self.control.name, "tables": list(tables), **spec}
+        body = SnapshotBody(name="again", spec=SnapshotRequestSpec.model_validate(asked))
+        try:
+            self.control.request(request, body)
+        except Retry:
             return False
-        known, tables = self.progress.all(), [t for t in state.tables.values() if not t.removed]
-        return bool(tables) and all(
-            (mine := known.get(t.table_id)) is not None and not mine.holes and mine.applied_record >= state.number
-            for t in tables
-        )
+        return True
 
-    def stop(self) -> None:
+    def level(self, state: LogState) -> bool:
+        """Nothing is under way, and every target holds what the journal holds."""
+        ended = all(s.ended is not None for s in state.snapshots.values()) and not self.runner.runs
+        return ended and not list(self.behind(state))
+
+    def behind(self, state: LogState) -> Iterator[str]:
+        """Tables whose target does not."""
+        known = self.progress.all()
+        for table in state.tables.values():
+            mine = known.get(table.table_id)
+            if table.removed or (mine is not None and mine.stopped):
+                continue
+            # Rows that a stopped table withholds come with its repair: nothing of it is read until then.
+            holes = mine is not None and mine.holes and table.stopped is None
+            if mine is None or holes or mine.fault is not None or mine.applied_record < state.number:
+                at = "nothing" if mine is None else f"record {mine.applied_record}, {len(mine.holes)} holes"
+                yield f"{table.schema.name} ({'stopped' if table.stopped else 'captured'}) is at {at}"
+
+    def faults(self) -> dict[str, str]:
+        """Tables that fail or are stopped, by name, as the status shows them."""
+        return {t.name: t.fault.name for t in self.control.status().tables if t.fault is not None}
+
+    def close(self) -> None:
         self.runner.stop()
         self.applier.stop()
+        self.client.close()
+
+
+class CaptureThread:
+    """One life of capture."""
+
+    def __init__(self, what: process.Following, folder: Path) -> None:
+        self.socket = folder / "c.sock"
+        self.error: BaseException | None = None
+        """What it ended with."""
+        self._what = what
+        self._stopping, self._inbox = threading.Event(), Inbox()
+        self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        board = Board()
+        server = CaptureServer(self.socket, self._inbox, board)
+        server.start()
+        try:
+            process.follow(self._what, (self._inbox, board), self._stopping)
+        except Interrupted:
+            return
+        except BaseException as error:
+            self.error = error
+        finally:
+            server.stop()
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def join(self) -> None:
+        """Wait until it ends by itself."""
+        self._thread.join(120)
+        assert not self._thread.is_alive(), "capture does not end"
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._inbox.wake()
+        self._thread.join()
+
+
+class Pipeline:
+    """One Replicator over a source: its folder, its targets, and what runs of it."""
+
+    def __init__(self, document: dict[str, Any], source: Source, folder: Path, tables: Targets | None = None) -> None:
+        self.document, self.source, self.folder = document, source, folder
+        self.lake = QuickLake(folder / "lake")
+        """The targets, unless `tables` are others."""
+        self.capture: CaptureThread | None = None
+        self._driver: Driver | None = None
+        self._tables, self._requests = tables, 0
+        self.resync: Path | None = None
+        """Where the operator hands over the SnapshotRequest that starts the stream over."""
+
+    @property
+    def manifest(self) -> Path:
+        """As a person would have it."""
+        path = self.folder / "replicator.json"
+        path.write_text(json.dumps(self.document))
+        return path
+
+    @property
+    def replicator(self) -> Replicator:
+        return manifest.load(self.manifest).replicator(None)
+
+    @property
+    def storage(self) -> Storage:
+        return Storage.open(self.replicator.spec.storage)
+
+    @property
+    def driver(self) -> Driver:
+        assert self._driver is not None, "it is not running"
+        return self._driver
+
+    @property
+    def state(self) -> LogState:
+        return self.driver.journal.refresh()
+
+    def start(self) -> None:
+        """Both, and capture is at work: the journal's newest epoch is its own."""
+        self.capture = self.begin_capture()
+        end = time.monotonic() + 120
+        while not self._answers():
+            self.capture.check()
+            assert time.monotonic() < end, "capture has made no change log"
+            time.sleep(0.02)
+        tables = self._tables or self.lake.targets(self.storage)
+        self._driver = Driver.start(self.replicator, self.source, self.capture.socket, tables)
+
+    def _answers(self) -> bool:
+        assert self.capture is not None
+        try:
+            with CaptureClient(self.capture.socket, 60) as client:
+                return client.state().record >= 0
+        except CaptureGone:
+            return False
+
+    def begin_capture(self, folder: Path | None = None) -> CaptureThread:
+        """One life of capture; its socket and scratch files are in `folder`, or in the pipeline's own."""
+        folder = folder or self.folder
+        handed_over = Renewal.handed_over(self.resync)
+        return CaptureThread(
+            process.Following(self.replicator, self.source, folder / "spill", QUICK, handed_over), folder
+        )
+
+    def refused(self, error: type[TailraceError], match: str | None = None) -> TailraceError:
+        """A start ends with this error."""
+        self.capture = self.begin_capture()
+        return self.broken(error, match)
+
+    def broken(self, error: type[TailraceError], match: str | None = None) -> TailraceError:
+        """Capture ends with this error; then so does the rest."""
+        assert self.capture is not None
+        ended, self.capture = self.capture, None
+        ended.join()
+        self.stop()
+        with pytest.raises(error, match=match) as raised:
+            ended.check()
+        return raised.value
+
+    def turn(self) -> LogState:
+        """One round of the driver."""
+        self._alive()
+        return self.driver.turn()
+
+    def _alive(self) -> None:
+        if self.capture is not None:
+            self.capture.check()
+
+    def until(self, condition: Callable[[LogState], object], *, work: bool = False, timeout: float = 120.0) -> None:
+        """Capture alone works, unless the driver is to `work` too."""
+        end = time.monotonic() + timeout
+        while not condition(self.turn() if work else self.state):
+            self._alive()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def settle(self, position: int, timeout: float = 300.0) -> LogState:
+        """Until all targets hold everything up to the position, first snapshots included."""
+        end = time.monotonic() + timeout
+        while not self._level(state := self.turn(), position):
+            assert time.monotonic() < end, f"not level with {position}: {list(self.driver.behind(state))}"
+        return state
+
+    def _level(self, state: LogState, position: int) -> bool:
+        planned = {table_id for s in state.snapshots.values() for table_id in s.plan.tables}
+        tables = {t.table_id for t in state.tables.values() if not t.removed and t.stopped is None}
+        return state.position >= position and bool(tables) and tables <= planned and self.driver.level(state)
+
+    def ask(self, *tables: str, **spec: Any) -> str:
+        """A SnapshotRequest; returns its id."""
+        self._requests += 1
+        name = f"request-{self._requests}"
+        self.until(lambda _: self.driver.ask(name, tables, **spec), work=True)
+        return name
+
+    def stop(self) -> None:
+        """In order; what capture ended with before is raised."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
         if self.capture is not None:
             self.capture.stop()
+            self.capture.check()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Started, and whatever happens ended."""
+        try:
+            self.start()
+            yield
+        finally:
+            self.stop()

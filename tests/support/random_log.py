@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from support.folder_lake import FolderAccess, layout_of
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
-from tailrace.changelog.records import ChunkRegistered, Column, Position, Segment, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,
@@ -59,8 +59,8 @@ class RandomLog:
     folder: Path
     schema: TableSchema
     keys: list[KeyOf]
-    seq: int = 0
-    record: int = 0
+    seq: Seq = Seq(0)
+    record: RecordNumber = RecordNumber(0)
     history: list[tuple[Change[KeyOf], int]] = field(default_factory=list)
     """Changes with the schema version that they were written under."""
     table: TableLog = field(init=False)
@@ -68,8 +68,10 @@ class RandomLog:
     finishes: list[Finish[KeyOf]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        logged = LoggedSchema(record=0, after_seq=0, table=self.schema)
-        self.table = TableLog(table_id=TABLE, added_record=0, edge=1, initial_snapshot=True, schemas=(logged,))
+        logged = LoggedSchema(record=self.record, after_seq=self.seq, table=self.schema)
+        self.table = TableLog(
+            table_id=TABLE, added_record=self.record, edge="1", initial_snapshot=True, schemas=(logged,)
+        )
         self.access: FolderAccess = FolderAccess(str(self.folder))
 
     @property
@@ -78,7 +80,7 @@ class RandomLog:
 
     def grow(self) -> None:
         """One more record: changes, perhaps a TRUNCATE, a schema change, chunks, a finished snapshot."""
-        self.record += 1
+        self.record = RecordNumber(self.record + 1)
         if self.rnd.random() < 0.1 and self.schema.version < 3:
             self._evolve()
         for _ in range(self.rnd.randrange(3)):
@@ -92,7 +94,7 @@ class RandomLog:
 
     def grow_by_changes(self, rows: int) -> None:
         """One more record with a segment or two, and nothing else."""
-        self.record += 1
+        self.record = RecordNumber(self.record + 1)
         self._segment(rows)
 
     def _update(self, **changes: object) -> None:
@@ -121,7 +123,7 @@ class RandomLog:
         )
 
     def _add(self, op: Op, key: KeyOf | None, values: tuple[object, ...] = ()) -> Change[KeyOf]:
-        self.seq += 1
+        self.seq = Seq(self.seq + 1)
         change = Change(self.seq, op, key, values)
         self.history.append((change, self.schema.version))
         return change
@@ -140,7 +142,7 @@ class RandomLog:
                 other = self.rnd.choice(self.keys)
                 made.append(self._add("D", other))
                 made.append(self._add("M", key, self._carried(key)))
-            self.seq += self.rnd.random() < 0.2  # another table's row
+            self.seq = Seq(self.seq + (self.rnd.random() < 0.2))  # another table's row
         return made
 
     def _segment(self, count: int) -> None:
@@ -182,13 +184,13 @@ class RandomLog:
         pq.write_table(table, file, row_group_size=self.rnd.choice((2, 100)))
         return Segment(
             table_id=TABLE, schema_version=self.schema.version, path=path, rows=len(changes), size=file.stat().st_size,
-            first_seq=changes[0].seq, last_seq=changes[-1].seq, unchanged=any(unchanged),
+            first_seq=Seq(changes[0].seq), last_seq=Seq(changes[-1].seq), unchanged=any(unchanged),
             moves=any(change.op == "M" for change in changes),
         )  # fmt: skip
 
     def _truncate(self) -> None:
-        change = self._add("T", None)
-        logged = LoggedTruncate(record=self.record, seq=change.seq)
+        self._add("T", None)
+        logged = LoggedTruncate(record=self.record, seq=self.seq, transaction="1", written_at=0)
         self._update(truncates=(*self.table.truncates, logged))
 
     def _chunk(self) -> None:
@@ -200,7 +202,7 @@ class RandomLog:
         names = [column.name for column in self.schema.columns]
         table = pa.table(self._columns(list(rows.values())), names=names)
         written = write_file(self.access, path, layout_of(self.schema), [table])
-        point = self.rnd.randint(max(1, self.seq - 30), self.seq + 1)
+        point = Seq(self.rnd.randint(max(1, self.seq - 30), self.seq + 1))
         registered = ChunkRegistered(
             snapshot_id="s", table_id=TABLE, chunk=number, lower=None, upper=None,
             keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None, rows=len(rows),

@@ -3,13 +3,12 @@
 import multiprocessing
 import queue
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from demo.compare import READERS
+import pyarrow as pa
 
 COUNT = 2
 
@@ -23,11 +22,11 @@ class Reads:
     faults: Counter[str] = field(default_factory=Counter)
 
 
-def _read(format: str, folder: str, over: Any, found: Any) -> None:
+def _read(read: Callable[[], pa.Table], over: Any, found: Any) -> None:
     done, faults = 0, Counter[str]()
     while not over.is_set():
         try:
-            keys = READERS[format](Path(folder)).column("id").to_pylist()
+            keys = read().column("id").to_pylist()
         except Exception as error:  # whatever a reader can meet is what is asked for
             faults[f"{type(error).__name__}: {error}"] += 1
             continue
@@ -37,11 +36,11 @@ def _read(format: str, folder: str, over: Any, found: Any) -> None:
 
 
 @contextmanager
-def reading(format: str, folder: Path) -> Iterator[Reads]:
-    """Begins once each reader has started."""
+def reading(read: Callable[[], pa.Table]) -> Iterator[Reads]:
+    """Begins once each reader has started. `read` goes to other processes."""
     spawn = multiprocessing.get_context("spawn")
     over, found, reads = spawn.Event(), spawn.Queue(), Reads()
-    processes = [spawn.Process(target=_read, args=(format, str(folder), over, found)) for _ in range(COUNT)]
+    processes = [spawn.Process(target=_read, args=(read, over, found)) for _ in range(COUNT)]
     for process in processes:
         process.start()
     try:

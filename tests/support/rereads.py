@@ -11,12 +11,12 @@ from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import ChunkRegistered, Position
+from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.write import write_file, write_files
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 SCHEMA = table_schema([("id", "int64")], ["id"])
 LAYOUT = layout_of(SCHEMA)
@@ -28,8 +28,8 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
     target = FolderTable(folder / "table", SCHEMA)
     ids = np.arange(rows, dtype=np.int64)
     written = write_files(target.access, target.location, LAYOUT, [pa.table({"id": ids})])
-    applied = AppliedState("log", 0, 1, schema_version=1, table_id=SCHEMA.table_id)
-    target.commit(Commit(applied, [result.file for result in written]))
+    applied = AppliedState("log", Seq(0), RecordNumber(1), schema_version=1, table_id=SCHEMA.table_id)
+    target.commit(TableCommit(applied, [result.file for result in written]))
     chunks = []
     for number, start in enumerate(range(0, rows, CHUNK_ROWS)):
         some = ids[start : start + CHUNK_ROWS]
@@ -39,12 +39,12 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
         chunks.append(
             ChunkRegistered(
                 snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=1, high=Position(1),
+                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=Seq(1), high=Position(1),
             )
         )  # fmt: skip
     part = TableSlice(
-        applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, 0, 0, 2, False, (), (), tuple(chunks),
-        (FinishedSnapshot("s", 1, 1, tuple(chunks)),), True,
+        applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, Seq(0), Seq(0), RecordNumber(2), False, (), (), tuple(chunks),
+        (FinishedSnapshot("s", Seq(1), RecordNumber(1), tuple(chunks)),), True,
     )  # fmt: skip
     return target, PartInput(part, LAYOUT, target.access, NotedAccess(str(folder)), target.location, target.files)
 

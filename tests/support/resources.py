@@ -15,6 +15,7 @@ SOURCE: Json = {
     "type": "postgresql", "host": "db", "database": "shop", "username": "tailrace",
     "credentials": {"secretName": "shop-db"},
 }  # fmt: skip
+MYSQL: Json = {"type": "mysql", "host": "db", "username": "tailrace"}
 SPEC: Json = {
     "source": SOURCE,
     "tables": {"include": ["public.*"]},
@@ -57,6 +58,17 @@ def _volume(**volume: object) -> Json:
 
 
 WRONG = (
+    Refused("block-of-mysql", replicator(source=SOURCE | {"mysql": {"serverId": 5}}), "goes with type mysql only"),
+    Refused(
+        "block-of-postgresql", replicator(source=MYSQL | {"postgresql": {"slot": "mine"}}), "with type postgresql only"
+    ),
+    Refused("database-of-mysql", replicator(source=MYSQL | {"database": "shop"}), "give database with type postgresql"),
+    Refused(
+        "no-database",
+        replicator(source={k: v for k, v in SOURCE.items() if k != "database"}),
+        "give database with type postgresql",
+    ),
+    Refused("server-id-0", replicator(source=MYSQL | {"mysql": {"serverId": 0}}), "greater than or equal to 1"),
     Refused("no-include", replicator(tables={"include": []}), "at least 1 item"),
     Refused("pattern-without-schema", replicator(tables={"include": ["orders"]}), "include", "should match"),
     Refused("unknown-format", replicator(target={"type": "hudi", "location": "s3://b/x"}), "'delta' or 'iceberg'",
@@ -65,6 +77,7 @@ WRONG = (
     Refused("folder-catalog-named-on-s3",
             replicator(target={"type": "iceberg", "location": "s3://b/x", "catalog": {"type": "folder"}}),
             "set catalog.type to rest or jdbc"),
+    Refused("lake-without-location", replicator(target={"type": "delta"}), "location is required with type delta"),
     Refused("catalog-with-delta",
             replicator(target={"type": "delta", "location": "s3://b/x", "catalog": {"type": "rest"}}),
             "catalog goes with type iceberg only"),
@@ -150,6 +163,7 @@ POD: Json = {
 RIGHT = (
     replicator("minimal"),
     replicator("without-password", source={k: v for k, v in SOURCE.items() if k != "credentials"}),
+    replicator("mysql", source=MYSQL | {"mysql": {"serverId": 4_000_000_000}}),
     replicator("iceberg-rest", target={"type": "iceberg", "location": "s3://b/x", "catalog": {
         "type": "rest", "uri": "https://catalog", "credentials": {"secretName": "catalog"}}}),
     replicator("iceberg-folder", target={"type": "iceberg", "location": "file:///data/x"}),

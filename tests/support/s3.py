@@ -70,6 +70,12 @@ class S3Server:
         (self.root / self.bucket).mkdir()
         return self.bucket
 
+    def requests(self) -> list[str]:
+        """Method and path of all requests to the current bucket, as the server's log has them."""
+        lines = (line.split(" | ") for line in self._log.read_text().splitlines())
+        asked = (f"{line[5].strip()} {line[6].strip()}" for line in lines if len(line) > 6)
+        return [request for request in asked if f" /{self.bucket}/" in f"{request}/"]
+
     def hadoop_settings(self) -> dict[str, str]:
         """What S3A needs for the current bucket; kept per bucket, so that one Spark session serves many."""
         prefix = f"fs.s3a.bucket.{self.bucket}."

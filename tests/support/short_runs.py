@@ -13,12 +13,13 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.origins import origin
+from support.transactions import numbered
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.requests import Requests
-from tailrace.capture.retention_job import Retention
+from tailrace.capture.requests import ChunkRequests
+from tailrace.capture.retention_job import RetentionJob
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Position, Segment, TableAdded, Transactions
+from tailrace.changelog.records import Applied, Position, Segment, Seq, TableAdded
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.storage.store import NotFound, Storage
@@ -78,7 +79,7 @@ def _start(storage: Storage, nonce: str, now: list[float]) -> JournalWriter:
         return JournalWriter.claim(storage, nonce, clock=lambda: now[0])
     except NotFound:
         journal = JournalWriter.create(storage, ORIGIN, Position(5), nonce, clock=lambda: now[0])
-        journal.append(Position(5), events=tuple(TableAdded(table=table_schema(i), edge=1) for i in TABLES))
+        journal.append(Position(5), events=tuple(TableAdded(table=table_schema(i), edge="1") for i in TABLES))
         return journal
 
 
@@ -87,27 +88,29 @@ def _change(journal: JournalWriter, at: int) -> None:
     seqs = tuple(range(first, first + len(TABLES)))
     segments = []
     for table_id, seq in zip(TABLES, seqs, strict=True):
-        path = segment_path(table_schema(table_id), seq, seq, f"{seq * 40503:016x}")
+        path = segment_path(table_schema(table_id), Seq(seq), Seq(seq), f"{seq * 40503:016x}")
         journal.storage.put(path, b"rows")
         segments.append(
-            Segment(table_id=table_id, schema_version=1, path=path, rows=1, size=4, first_seq=seq, last_seq=seq)
+            Segment(
+                table_id=table_id, schema_version=1, path=path, rows=1, size=4, first_seq=Seq(seq), last_seq=Seq(seq)
+            )
         )
-    transactions = Transactions(ids=seqs, first_seqs=seqs)
+    transactions = numbered(seqs, seqs)
     position = journal.state.position + 1
     journal.append(
-        Position(position), seqs[-1], transactions=transactions, segments=tuple(segments), commit_time=(at, at)
+        Position(position), Seq(seqs[-1]), transactions=transactions, segments=tuple(segments), commit_time=(at, at)
     )
 
 
-def _retention(journal: JournalWriter, now: list[float]) -> Retention:
+def _retention(journal: JournalWriter, now: list[float]) -> RetentionJob:
     spec = SimpleNamespace(retention=SimpleNamespace(time="1h"), retry=SimpleNamespace(time="1h"))
     requests = SimpleNamespace(
         point_now=lambda: journal.state.last_seq + 1, floors=dict, cut_off=frozenset(), retention_ran=False
     )
-    return Retention(
+    return RetentionJob(
         cast(ReplicatorSpec, spec),
         cast(Recorder, SimpleNamespace(journal=journal)),
-        cast(Requests, requests),
+        cast(ChunkRequests, requests),
         lambda: journal.state.position,
         clock=lambda: now[0],
     )

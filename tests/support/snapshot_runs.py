@@ -11,11 +11,10 @@ from support.journals import table_schema
 from support.origins import origin
 from tailrace.apply.progress import Progress
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import ChunkRegistered, Event, Position, SnapshotTableStarted, TableAdded
+from tailrace.changelog.records import ChunkRegistered, Event, Position, Seq, SnapshotTableStarted, TableAdded
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
-from tailrace.contract.resources import Snapshot
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import SnapshotSpec, StorageLocation
 from tailrace.errors import Retry
 from tailrace.reading import runner as snapshots
 from tailrace.reading import steps
@@ -37,9 +36,9 @@ class World:
     (`REPLACEABLE`) stand for them."""
 
     def __init__(self, folder: Path, edges: Sequence[int]) -> None:
-        storage = Storage.open(StorageConfig(location=f"file://{folder}/log"))
+        storage = Storage.open(StorageLocation(location=f"file://{folder}/log"))
         self._writer = JournalWriter.create(storage, ORIGIN, Position(5), "a")
-        added = (TableAdded(table=table_schema(number), edge=edge) for number, edge in enumerate(edges, 1))
+        added = (TableAdded(table=table_schema(number), edge=str(edge)) for number, edge in enumerate(edges, 1))
         self._writer.append(Position(5), events=tuple(added))
         self._reader = JournalReader.open(storage)
         self.lock = threading.RLock()
@@ -80,7 +79,8 @@ class World:
         self.append([
             ChunkRegistered(
                 snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
-                upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=1, high=Position(1),
+                upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=Seq(1),
+                high=Position(1),
             )
         ])  # fmt: skip
 
@@ -88,7 +88,7 @@ class World:
 
 
 def runner_over(
-    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, defaults: Snapshot | None = None
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, defaults: SnapshotSpec | None = None
 ) -> SnapshotRunner:
     monkeypatch.setattr(steps, "find_cut", lambda tools, table, work, rows: None)
     for name in REPLACEABLE:
@@ -97,4 +97,4 @@ def runner_over(
     monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
     monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
     tools = cast(Any, Tools)(None, (), folder, None, world, lambda *_: None, lambda table_id: True, lambda: ())
-    return SnapshotRunner(tools, Progress(), defaults or Snapshot(parallelism=2), retry_seconds=60)
+    return SnapshotRunner(tools, Progress(), defaults or SnapshotSpec(parallelism=2), retry_seconds=60)

@@ -14,16 +14,17 @@ from support.folder_lake import FolderAccess, FolderTable, layout_of
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.segment_list import SegmentList
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, TableLog
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import parquet
 from tailrace.targets.lake.files.write import write_files
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 SCHEMA = table_schema([("id", "int64"), ("n", "int64"), ("wide", "string")], ["id"])
 
@@ -42,7 +43,7 @@ def target(folder: Path, rows: int, width: int) -> FolderTable:
             yield pa.table({"id": ids, "n": [0] * len(ids), "wide": [value(number, width) for number in ids]})
 
     written = list(write_files(table.access, table.location, layout_of(SCHEMA), some()))
-    table.commit(Commit(AppliedState("log", schema_version=1), [result.file for result in written]))
+    table.commit(TableCommit(AppliedState("log", schema_version=1), [result.file for result in written]))
     return table
 
 
@@ -62,19 +63,19 @@ def updates(folder: Path, rows: int) -> LogState:
         },
         schema=schema,
     )
-    segment = write_segment(Storage.open(StorageConfig(location=folder.as_uri())), SCHEMA, data)
-    logged = LoggedSchema(record=0, after_seq=0, table=SCHEMA)
+    segment = write_segment(Storage.open(StorageLocation(location=folder.as_uri())), SCHEMA, data)
+    logged = LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA)
     table = TableLog(
-        table_id=SCHEMA.table_id, added_record=0, edge=1, initial_snapshot=False, schemas=(logged,),
-        segments=SegmentList.of([LoggedSegment(record=1, segment=segment)]),
+        table_id=SCHEMA.table_id, added_record=RecordNumber(0), edge="1", initial_snapshot=False, schemas=(logged,),
+        segments=SegmentList.of([LoggedSegment(record=RecordNumber(1), segment=segment)]),
     )  # fmt: skip
-    return LogState(number=1, last_seq=rows, tables={SCHEMA.table_id: table})
+    return LogState(number=RecordNumber(1), last_seq=Seq(rows), tables={SCHEMA.table_id: table})
 
 
 def apply(folder: Path, rows: int, width: int) -> int:
     """Make, apply and check; the peak memory of the process in MiB."""
     table, log = target(folder / "table", rows, width), updates(folder, rows)
-    batch = cut(log, SCHEMA.table_id, table.applied, 1)
+    batch = cut(log, SCHEMA.table_id, table.applied, RecordNumber(1))
     assert batch is not None
     work = PartInput(batch, layout_of(SCHEMA), FolderAccess(str(folder)), table.access, table.location, table.files)
     table.commit(engine.build(work))

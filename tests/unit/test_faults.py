@@ -6,7 +6,7 @@ import pytest
 from tailrace import faults
 from tailrace.cli.main import main
 from tailrace.contract.driver import LastWords
-from tailrace.contract.resources import LogStorage, Target
+from tailrace.contract.resources import StorageLocation, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, Retry, TailraceError, Where, met_at, where_of
 from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
@@ -33,8 +33,9 @@ def test_what_nobody_has_placed_is_the_drivers() -> None:
 def test_a_place_that_refuses_is_named_as_the_change_logs_or_the_targets(tmp_path: Path, where: Where) -> None:
     (tmp_path / "file").write_text("")
     location = f"file://{tmp_path}/file/inside"
-    config = LogStorage(location=location) if where == "storage" else Target(type="delta", location=location)
-    storage = pickle.loads(pickle.dumps(Storage.open(config)))
+    config = StorageSpec(location=location) if where == "storage" else TargetSpec(type="delta", location=location)
+    place = config.lake if isinstance(config, TargetSpec) else config
+    storage = pickle.loads(pickle.dumps(Storage.open(place, part=where)))
     with pytest.raises(TailraceError) as refused:
         storage.create("x", b"")
     assert (refused.value.name, fault_of(refused.value, 1.0).where) == ("StorageRefused", where)
@@ -44,13 +45,15 @@ def test_a_place_that_refuses_is_named_as_the_change_logs_or_the_targets(tmp_pat
 
 
 def test_keys_that_cannot_be_read_are_the_fault_of_whose_they_are(tmp_path: Path) -> None:
-    place = {"location": "s3://b/x", "credentials": {"file": str(tmp_path / "missing")}}
-    for config, where in (
-        (LogStorage.model_validate(place), "storage"),
-        (Target.model_validate(place | {"type": "delta"}), "target"),
-    ):
+    given = {"location": "s3://b/x", "credentials": {"file": str(tmp_path / "missing")}}
+    lake = TargetSpec.model_validate(given | {"type": "delta"}).lake
+    places: tuple[tuple[StorageLocation, Where], ...] = (
+        (StorageSpec.model_validate(given), "storage"),
+        (lake, "target"),
+    )
+    for place, where in places:
         with pytest.raises(TailraceError) as refused:
-            Storage.open(config)
+            Storage.open(place, part=where)
         assert where_of(refused.value) == where
 
 

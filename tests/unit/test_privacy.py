@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from tailrace import privacy
+from tailrace.changelog import keys
 from tailrace.errors import CorruptLog, Retry, ValueUnsupported
 from tailrace.faults import fault_of
 from tailrace.logs import JsonFormatter, TextFormatter
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql import codec
-from tailrace.targets.lake.engine import keys
 
 CANARY = "CANARY-7f3a"
 
@@ -48,7 +48,7 @@ def test_errors_of_libraries_keep_their_kind_and_lose_their_text(showing: bool) 
     assert "ValueError" in fault_of(ValueError(CANARY), 0.0).message
     assert fault_of(Retry("the network"), 0.0).message == "the network"
     with pytest.raises(CorruptLog) as corrupt:
-        keys.from_text([(CANARY,)], [pa.int64()])
+        keys.columns([(CANARY,)], [pa.int64()])
     assert (CANARY in str(corrupt.value)) is showing
     with pytest.raises(ValueError if showing else privacy.Withheld) as raised, privacy.withheld():
         raise ValueError(CANARY)

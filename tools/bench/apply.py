@@ -20,10 +20,9 @@ from pyspark.sql import Row, SparkSession
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
-from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.contract.resources import Target
+from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.engine.spread import spread
@@ -32,7 +31,7 @@ from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import Commit, FormatTable
+from tailrace.targets.lake.model import FormatTable, TableCommit
 from tailrace.targets.lake.table import LakeTable
 
 from .measure import Result, Watch
@@ -88,8 +87,8 @@ class Side:
 class Bench:
     def __init__(self, spark: SparkSession, folder: Path, count: int) -> None:
         self.spark, self.count, self.folder = spark, count, folder
-        self.log = Storage.open(StorageConfig(location=(folder / "apply-log").as_uri()))
-        self.lake = Storage.open(StorageConfig(location=folder.as_uri()))
+        self.log = Storage.open(StorageLocation(location=(folder / "apply-log").as_uri()))
+        self.lake = Storage.open(StorageLocation(location=folder.as_uri()))
         self.random = np.random.default_rng(1)
 
     def delta(self) -> Side:
@@ -104,9 +103,9 @@ class Bench:
         return side
 
     def iceberg(self) -> Side:
-        target = Target(type="iceberg", location=(self.folder / "iceberg").as_uri())
+        target = TargetSpec(type="iceberg", location=(self.folder / "iceberg").as_uri())
         catalog = IcebergCatalog.open(Java.of(self.spark), target)
-        storage = Storage.open(target)
+        storage = Storage.open(target.lake)
         side = Side("Iceberg", IcebergTable(catalog, storage, "bench", "orders"),
                     f"{ICEBERG}.bench.orders", f"{ICEBERG}.bench.copy")  # fmt: skip
         self._fill(side)
@@ -123,7 +122,7 @@ class Bench:
         layout = self.layout(side)
         parts = np.array_split(np.arange(1, self.count + 1, dtype=np.int64), FILES)
         new = [w.file for ids in parts for w in write_files(self.lake, side.table.location, layout, [rows(ids, 0)])]
-        side.table.commit(Commit(AppliedState(LOG, 1, 1, frozenset(), 1, SCHEMA.table_id), new))
+        side.table.commit(TableCommit(AppliedState(LOG, Seq(1), RecordNumber(1), frozenset(), 1, SCHEMA.table_id), new))
 
     def layout(self, side: Side) -> Layout:
         arrow = side.table.arrow_schema(SCHEMA)
@@ -145,8 +144,9 @@ class Bench:
         segment = write_segment(self.log, SCHEMA, table)
         return TableSlice(
             applied=applied, table_id=SCHEMA.table_id, schema=SCHEMA, versions={1: SCHEMA},
-            start_seq=applied.applied_seq, through_seq=int(seq[-1]), through_record=applied.applied_record + 1,
-            clear=False, segments=(segment,), truncates=(), chunks=(), finished=(), repair=False,
+            start_seq=applied.applied_seq, through_seq=Seq(int(seq[-1])),
+            through_record=RecordNumber(applied.applied_record + 1), clear=False, segments=(segment,),
+            truncates=(), chunks=(), finished=(), repair=False,
         )  # fmt: skip
 
     def mark(self, side: Side, part: TableSlice) -> None:

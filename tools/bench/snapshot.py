@@ -38,7 +38,7 @@ def tasks(replicator: Replicator, folder: Path, rows: int) -> list[ChunkTask]:
         (table,) = session.tables(replicator.spec.tables, ())
     schema = table.schema
     layout = Layout(schema, pa.schema([physical_field(f"c{c.id}", c.type, c.id) for c in schema.columns]))
-    writer = LakeChunkWriter(layout, (folder / "chunks").as_uri(), Storage.open(replicator.spec.target))
+    writer = LakeChunkWriter(layout, (folder / "chunks").as_uri(), Storage.open(replicator.spec.target.lake))
     ends = [*range(CHUNK_ROWS, rows, CHUNK_ROWS), rows]
     parts = [KeyRange((str(low),), (str(high),)) for low, high in zip([0, *ends], ends, strict=False)]
     return [ChunkTask(opened.reader(), table, part, None, writer, "bench", number) for number, part in enumerate(parts)]

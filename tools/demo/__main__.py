@@ -6,7 +6,6 @@ column by column through a reader that is not ours. Exit code 0 only when nothin
 """
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,9 @@ from demo import shop
 from demo.compare import compare
 from demo.postgres_server import PostgresServer
 from demo.view import Watch
+from tailrace.cli.client import DriverClient, DriverSilent
 from tailrace.contract.status import Status
+from tailrace.driver.run_dir import NotRunning, RunFolder
 
 DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""
@@ -73,17 +74,18 @@ class Demo:
             )
 
     def status(self) -> Status | None:
-        """The running process's status; None while it does not answer yet."""
-        command = self.command("status", "-f", str(self.manifest), "--json")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-        return Status.model_validate(json.loads(done.stdout)) if done.returncode == 0 else None
+        """The running process's status, as `tailrace status` shows it; None while it does not answer yet."""
+        try:
+            return DriverClient.of(RunFolder(self.state)).status()
+        except (NotRunning, DriverSilent):
+            return None
 
     def ask_for_snapshot(self) -> None:
         """An ad-hoc snapshot of part of one table, while everything runs."""
         command = self.command(
             "snapshot", "-f", str(self.manifest), "--tables", "shop.orders", "--where", "region = 'eu'"
         )
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"the snapshot was refused: {done.stderr.strip()}")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from tailrace.contract.resources import API_VERSION
 from tailrace.errors import TailraceError
 from tailrace_operator.decide.model import EmitEvent
-from tailrace_operator.kube import MERGE, NAMESPACE_ENDS, ApiRefused, Conflict, Kube, Where
-from tailrace_operator.observe.model import Key, Meta
+from tailrace_operator.kube import MERGE, NAMESPACE_ENDS, ApiConflict, ApiRefused, Kube, Where
+from tailrace_operator.observe.model import Meta, ObjectKey
 from tailrace_operator.resources.names import MANAGER
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import bounded
@@ -35,7 +35,7 @@ class Events:
         self._instance = instance
         self._home = home
 
-    async def emit(self, key: Key, meta: Meta, event: EmitEvent, now: float) -> None:
+    async def emit(self, key: ObjectKey, meta: Meta, event: EmitEvent, now: float) -> None:
         """An event that cannot be written is only logged: nothing may depend on it."""
         level = logging.WARNING if event.type == "Warning" else logging.INFO
         log.log(
@@ -52,7 +52,7 @@ class Events:
         except TailraceError as error:
             log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
 
-    async def _write_home(self, key: Key, event: EmitEvent, now: float) -> None:
+    async def _write_home(self, key: ObjectKey, event: EmitEvent, now: float) -> None:
         elsewhere = replace(event, message=bounded(f"{key.kind} {key.namespace}/{key.name}: {event.message}"))
         try:
             lease = await self._kube.call("GET", self._home)
@@ -89,7 +89,7 @@ class Events:
         }
         try:
             await self._kube.call("POST", Where("Event", meta.namespace), body=body)
-        except Conflict:
+        except ApiConflict:
             where = Where("Event", meta.namespace, name)
             known = await self._kube.call("GET", where)
             change = {"count": int(known.get("count", 1)) + 1, "lastTimestamp": at}

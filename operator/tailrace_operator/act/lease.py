@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tailrace.errors import Retry, TailraceError
 from tailrace_operator import metrics
-from tailrace_operator.kube import Conflict, Document, Kube, NotFound, Where
+from tailrace_operator.kube import ApiConflict, ApiNotFound, Document, Kube, Where
 from tailrace_operator.status import times
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Lease:
     async def _try(self) -> bool:
         try:
             document = await self._kube.call("GET", self._where)
-        except NotFound:
+        except ApiNotFound:
             return await self._create()
         spec = document.setdefault("spec", {})
         holder = spec.get("holderIdentity") or ""
@@ -109,7 +109,7 @@ class Lease:
         spec |= self._hold()
         try:
             await self._kube.call("PUT", self._where, body=document)
-        except Conflict:
+        except ApiConflict:
             return False  # somebody else was quicker
         return True
 
@@ -123,7 +123,7 @@ class Lease:
         }
         try:
             await self._kube.call("POST", Where("Lease", self._where.namespace), body=body)
-        except Conflict:
+        except ApiConflict:
             return False
         return True
 

@@ -17,7 +17,7 @@ from tailrace.seams import seam
 from tailrace_operator.act.snapshots import DriverVerbs
 from tailrace_operator.decide.model import (
     Action,
-    Apply,
+    ApplyChild,
     Cancel,
     Delete,
     DropSource,
@@ -26,12 +26,12 @@ from tailrace_operator.decide.model import (
     SetFinalizers,
     SubmitSnapshot,
 )
-from tailrace_operator.kube import APPLY, MERGE, NAMESPACE_ENDS, ApiRefused, Conflict, Kube, NotFound, Where
+from tailrace_operator.kube import APPLY, MERGE, NAMESPACE_ENDS, ApiConflict, ApiNotFound, ApiRefused, Kube, Where
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Answer, Key, Meta, ObservedDrop, Refusal
+from tailrace_operator.observe.model import DriverAnswer, Meta, ObjectKey, ObservedDrop, Refusal
 from tailrace_operator.resources import names, settings
 
 log = logging.getLogger(__name__)
@@ -47,10 +47,10 @@ class Performer:
         self._gatherer = gatherer
         self._memory = memory
 
-    async def perform(self, key: Key, meta: Meta, replicator: str, action: Action) -> None:
+    async def perform(self, key: ObjectKey, meta: Meta, replicator: str, action: Action) -> None:
         """`replicator`: whose driver is meant."""
         match action:
-            case Apply():
+            case ApplyChild():
                 await self._apply(key, meta, action)
             case MakeSecret(name=name):
                 await self._make_secret(key, meta, name)
@@ -64,7 +64,7 @@ class Performer:
                 await self._tell(key, meta.namespace, replicator, action)
         seam(f"operator.after-{type(action).__name__.lower()}")
 
-    async def _apply(self, key: Key, meta: Meta, action: Apply) -> None:
+    async def _apply(self, key: ObjectKey, meta: Meta, action: ApplyChild) -> None:
         document = _owned(action.document, meta, action.content_hash)
         kind, name = document["kind"], document["metadata"]["name"]
         where = Where(kind, meta.namespace, name)
@@ -87,11 +87,11 @@ class Performer:
         self._memory.applied[kind, meta.namespace, name] = (action.content_hash, parse.version(kind, made))
         self._index.put_owned(kind, made)
 
-    async def _foreign(self, key: Key, meta: Meta, where: Where, content_hash: str) -> bool:
+    async def _foreign(self, key: ObjectKey, meta: Meta, where: Where, content_hash: str) -> bool:
         """Whether somebody else's object has the name: it would be overwritten, and deleted with the Replicator."""
         try:
             found = await self._kube.call("GET", where)
-        except NotFound:
+        except ApiNotFound:
             return False
         if found["metadata"].get("labels", {}).get(names.REPLICATOR_LABEL) == meta.name:
             return False  # ours, or of a Replicator of the same name that is on its way out
@@ -101,11 +101,11 @@ class Performer:
         self._memory.refuse(key, Refusal(what, content_hash, text))
         return True
 
-    async def _make_secret(self, key: Key, meta: Meta, name: str) -> None:
+    async def _make_secret(self, key: ObjectKey, meta: Meta, name: str) -> None:
         document = _owned(settings.secret(meta.name, name, secrets.token_urlsafe(32)), meta, "")
         try:
             made = await self._kube.call("POST", Where("Secret", meta.namespace), body=document)
-        except Conflict:
+        except ApiConflict:
             # It exists without being known yet, or belongs to a Replicator of the same name that is on its way out:
             # the next round sees which. Or it is none of ours.
             await self._foreign(key, meta, Where("Secret", meta.namespace, name), "")
@@ -124,19 +124,19 @@ class Performer:
         body = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         try:
             await self._kube.call("DELETE", Where(action.kind, namespace, action.name), body=body)
-        except (NotFound, Conflict):
+        except (ApiNotFound, ApiConflict):
             return  # gone already, or another one of this name
 
-    async def _finalizers(self, key: Key, meta: Meta, action: SetFinalizers) -> None:
+    async def _finalizers(self, key: ObjectKey, meta: Meta, action: SetFinalizers) -> None:
         # With the resourceVersion: the list is replaced as a whole, and others have finalizers too.
         head = {"finalizers": list(action.finalizers), "resourceVersion": meta.resource_version}
         where = Where(key.kind, meta.namespace, meta.name)
         try:
             document = await self._kube.call("PATCH", where, body={"metadata": head}, content=MERGE)
-        except NotFound:
+        except ApiNotFound:
             self._index.remove(key.kind, meta.namespace, meta.name, meta.uid)
             return
-        except Conflict:
+        except ApiConflict:
             self._index.put(key.kind, await self._kube.call("GET", where))
             raise
         if "deletionTimestamp" in document["metadata"] and not document["metadata"].get("finalizers"):
@@ -159,12 +159,14 @@ class Performer:
                 "drop of %s/%s: %s: %s", meta.namespace, meta.name, observed.problem.name, observed.problem.message
             )
 
-    async def _tell(self, key: Key, namespace: str, replicator: str, action: SubmitSnapshot | Pause | Cancel) -> None:
+    async def _tell(
+        self, key: ObjectKey, namespace: str, replicator: str, action: SubmitSnapshot | Pause | Cancel
+    ) -> None:
         pod = self._gatherer.pod(namespace, replicator)
         token = await self._gatherer.token(namespace, replicator)
         if pod is None or pod.ip is None or token is None:
             missing = "the driver's pod has no address" if token is not None else "the driver has no token yet"
-            answer = Answer(accepted=False, problem=Problem(name="DriverUnreachable", message=missing))
+            answer = DriverAnswer(accepted=False, problem=Problem(name="DriverUnreachable", message=missing))
         else:
             verbs = DriverVerbs(self._session, pod.ip, token)
             match action:

@@ -18,7 +18,7 @@ from tailrace.contract.driver import (
 )
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace_operator.observe.drivers import address, whole
-from tailrace_operator.observe.model import Answer, ObservedDrop
+from tailrace_operator.observe.model import DriverAnswer, ObservedDrop
 from tailrace_operator.status.load import known
 
 SECONDS = 30.0
@@ -35,14 +35,14 @@ class DriverVerbs:
         self._base = address(ip)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
-    async def submit(self, snapshot_id: str, name: str, spec: SnapshotRequestSpec) -> Answer:
+    async def submit(self, snapshot_id: str, name: str, spec: SnapshotRequestSpec) -> DriverAnswer:
         return await self._call("PUT", snapshot_id, SnapshotBody(name=name, spec=spec).model_dump_json(by_alias=True))
 
-    async def pause(self, snapshot_id: str, suspend: bool) -> Answer:
+    async def pause(self, snapshot_id: str, suspend: bool) -> DriverAnswer:
         body = SuspendBody(suspend=suspend).model_dump_json(by_alias=True)
         return await self._call("PUT", f"{snapshot_id}/suspend", body)
 
-    async def cancel(self, snapshot_id: str) -> Answer:
+    async def cancel(self, snapshot_id: str) -> DriverAnswer:
         return await self._call("DELETE", snapshot_id, None)
 
     async def drop(self, data: bool, now: float) -> ObservedDrop:
@@ -54,15 +54,15 @@ class DriverVerbs:
         except (ValidationError, ValueError):
             return ObservedDrop(now, problem=_unknown(code), code=code)
 
-    async def _call(self, method: str, path: str, body: str | None) -> Answer:
+    async def _call(self, method: str, path: str, body: str | None) -> DriverAnswer:
         code, raw = await self._send(method, f"{SNAPSHOTS}/{quote(path)}", body)
         if isinstance(raw, Problem):
-            return Answer(accepted=False, problem=raw, code=code)
+            return DriverAnswer(accepted=False, problem=raw, code=code)
         try:
             record = SnapshotAnswer.model_validate_json(raw).record if raw not in (b"", b"{}") else None
         except ValidationError:
-            return Answer(accepted=False, problem=_unknown(code), code=code)
-        return Answer(accepted=True, record=record, code=code)
+            return DriverAnswer(accepted=False, problem=_unknown(code), code=code)
+        return DriverAnswer(accepted=True, record=record, code=code)
 
     async def _send(self, method: str, path: str, body: str | None) -> tuple[int, bytes | Problem]:
         """Code and body of a success, else the problem; code 0: there was no answer."""

@@ -6,7 +6,7 @@ from typing import Any
 from tailrace.contract.resources import API_VERSION
 from tailrace_operator import metrics
 from tailrace_operator.kube import APPLY, Kube, Where
-from tailrace_operator.observe.model import Key, Meta
+from tailrace_operator.observe.model import Meta, ObjectKey
 from tailrace_operator.resources.names import MANAGER
 from tailrace_operator.status.load import dump
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
@@ -23,7 +23,7 @@ class StatusWriter:
         self._quiet = quiet
         self._written: dict[str, float] = {}
 
-    async def write(self, key: Key, meta: Meta, new: Status, old: Status, intent: bool) -> Document | None:
+    async def write(self, key: ObjectKey, meta: Meta, new: Status, old: Status, intent: bool) -> Document | None:
         """The object after the write; None: not written."""
         if not self._due(meta.uid, new, old, intent):
             return None

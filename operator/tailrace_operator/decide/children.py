@@ -7,7 +7,7 @@ from typing import Any
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.driver_history import DriverHistory
-from tailrace_operator.decide.model import Action, Apply, Cancel, Delete, Desired, MakeSecret
+from tailrace_operator.decide.model import Action, ApplyChild, Cancel, Delete, Desired, MakeSecret
 from tailrace_operator.observe.model import Child, ObservedPod, ObservedReplicator
 from tailrace_operator.resources import driver, hashing, identity, names, settings
 
@@ -40,7 +40,7 @@ def _set_up(observed: ObservedReplicator, desired: Desired, history: DriverHisto
         document = driver.stateful_set(name, spec, desired.image, template_hash, count)
         content = hashing.content_hash(document)
         if not _was_refused(observed, content):
-            yield Apply(document, content)
+            yield ApplyChild(document, content)
 
 
 def _plain(observed: ObservedReplicator, spec: ReplicatorSpec, history: DriverHistory) -> Iterator[Mapping[str, Any]]:
@@ -62,7 +62,7 @@ def _applied(observed: ObservedReplicator, document: Mapping[str, Any]) -> Itera
     content = hashing.content_hash(document)
     child = observed.children.get(f"{document['kind']}/{document['metadata']['name']}")
     if (child is None or child.content_hash != content or child.drifted) and not _was_refused(observed, content):
-        yield Apply(document, content)
+        yield ApplyChild(document, content)
 
 
 def _as_desired(child: Child | None, template_hash: str, count: int) -> bool:

@@ -14,7 +14,7 @@ from tailrace.contract.ownership import made_name, owner_of
 from tailrace.errors import error_line
 from tailrace_operator.decide.model import (
     Action,
-    Apply,
+    ApplyChild,
     Decision,
     Delete,
     Desired,
@@ -26,7 +26,7 @@ from tailrace_operator.decide.model import (
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.resources import drop, hashing, identity, names, settings
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Readiness, Reason, bounded, conditions
+from tailrace_operator.status.conditions import Readiness, Reason, conditions, sentence
 from tailrace_operator.status.models import ReplicatorStatus
 
 SOON = 5.0
@@ -53,7 +53,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     asking = _driver_answers(observed, spent, limits)
     job = observed.children.get(f"Job/{names.drop(observed.meta.name)}")
     if job is not None and job.succeeded:  # by an image that leaves no report
-        return _release(observed, (EmitEvent("Normal", "CleanedUp", _cleaned(desired)),))
+        return _release(observed, (EmitEvent("Normal", "CleanedUp", sentence(_cleaned(desired))),))
     if observed.namespace_ends and not asking:
         why = "its namespace is being deleted, so nothing can run there, and no driver reported a complete clean-up"
         return _release(observed, (_left(observed, desired, why),))
@@ -64,7 +64,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     readiness = Readiness(
         "False",
         Reason.DELETING,
-        bounded(f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}."),
+        sentence(f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}."),
         progress=True,
     )
     status = observed.status.model_copy(
@@ -123,7 +123,7 @@ def _steps(observed: ObservedReplicator, desired: Desired, seconds: int) -> Iter
     needed = [settings.config_map(name, observed.meta.namespace, observed.meta.uid, spec)]
     needed += [identity.service_account(name)] if spec.service_account_name is None else []
     for document in [*needed, drop.job(name, spec, desired.image, seconds=seconds)]:
-        yield Apply(document, hashing.content_hash(document))
+        yield ApplyChild(document, hashing.content_hash(document))
 
 
 def _release(observed: ObservedReplicator, events: tuple[EmitEvent, ...]) -> Decision[ReplicatorStatus]:
@@ -170,9 +170,9 @@ def _drop_events(report: DropReport, desired: Desired) -> tuple[EmitEvent, ...]:
     """One event for what was dropped, one for what was kept because nothing proves that it is this Replicator's."""
     dropped = ", ".join(report.dropped) or "nothing to drop"
     data = "" if desired.spec is not None and _with_data(desired) else "; the data is kept"
-    events = [EmitEvent("Normal", "CleanedUp", bounded(f"dropped: {dropped}{data}."))]
+    events = [EmitEvent("Normal", "CleanedUp", sentence(f"Dropped: {dropped}{data}."))]
     if report.kept:
-        events.append(EmitEvent("Warning", "Kept", bounded(f"not dropped: {'; '.join(report.kept)}.")))
+        events.append(EmitEvent("Warning", "Kept", sentence(f"Not dropped: {'; '.join(report.kept)}.")))
     return tuple(events)
 
 
@@ -202,7 +202,7 @@ def _with_data(desired: Desired) -> bool:
 
 def _cleaned(desired: Desired) -> str:
     data = "tables and change log are deleted" if _with_data(desired) else "the data is kept"
-    return f"Dropped slot and publication; {data}."
+    return f"Dropped what Tailrace had created in the source; {data}."
 
 
 def _made(observed: ObservedReplicator) -> tuple[str, ...]:
@@ -224,13 +224,18 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     source = spec.source.address if spec is not None else observed.status.source
     place, what = source or "its source", ", ".join([*made, *data]) or "nothing"
     if captured or spec is None:
-        return EmitEvent("Warning", "LeftBehind", bounded(f"{why}; left behind at {place}: {what}. Drop them by hand."))
+        return EmitEvent(
+            "Warning", "LeftBehind", sentence(f"{why}; left behind at {place}: {what}. Drop them by hand.")
+        )
     text = f"{why}; no driver reported that it created anything at {place}. If one did, it is: {what}."
-    return EmitEvent("Normal", "NothingKnown", bounded(text))
+    return EmitEvent("Normal", "NothingKnown", sentence(text))
 
 
 def _would_be_made(observed: ObservedReplicator, desired: Desired) -> list[str]:
+    """MySQL keeps nothing for its readers."""
     spec, name = desired.spec, made_name(observed.meta.name, observed.meta.uid)
+    if spec is not None and spec.source.type == "mysql":
+        return []
     slot = [] if spec is not None and spec.source.postgresql.slot is not None else [f"replication slot {name}"]
     return (
         slot if spec is not None and spec.source.postgresql.publication is not None else [*slot, f"publication {name}"]

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.decide.model import Blocker, Desired, Limits
+from tailrace_operator.decide.mounts import unmounted
 from tailrace_operator.observe.model import ObservedReplicator
 from tailrace_operator.resources import hashing, names, references
 from tailrace_operator.status.conditions import Reason
@@ -35,9 +36,11 @@ def parse(name: str, spec: Mapping[str, Any]) -> ReplicatorSpec | Blocker:
         rule = f"at most {names.MAX_NAME} letters, digits and hyphens, beginning with a letter"
         return Blocker(Reason.INVALID_SPEC, f"metadata.name is {name!r}: use {rule}.", True)
     try:
-        return ReplicatorSpec.model_validate(spec)
+        found = ReplicatorSpec.model_validate(spec)
     except ValidationError as error:
         return Blocker(Reason.INVALID_SPEC, f"spec: {faults(error)}", True)
+    lacking = unmounted(found)
+    return Blocker(Reason.INVALID_SPEC, f"spec: {lacking}", True) if lacking else found
 
 
 def faults(error: ValidationError) -> str:

@@ -12,7 +12,7 @@ Status = TypeVar("Status", ReplicatorStatus, SnapshotRequestStatus)
 
 
 @dataclass(frozen=True)
-class Apply:
+class ApplyChild:
     """Server-side apply of a child, with our owner reference and content hash."""
 
     document: Mapping[str, Any]
@@ -68,7 +68,7 @@ class DropSource:
     data: bool
 
 
-Action = Apply | MakeSecret | Delete | SetFinalizers | SubmitSnapshot | Pause | Cancel | DropSource
+Action = ApplyChild | MakeSecret | Delete | SetFinalizers | SubmitSnapshot | Pause | Cancel | DropSource
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from tailrace_operator.decide.model import Decision, Desired, EmitEvent, Limits,
 from tailrace_operator.decide.readiness import Assessed, assess
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Readiness, Reason, bounded, conditions
+from tailrace_operator.status.conditions import Claim, Readiness, Reason, conditions, sentence
 from tailrace_operator.status.models import ReplicatorStatus
 
 IDLE_SECONDS = 300.0
@@ -61,7 +61,7 @@ def _status(
     update: dict[str, object] = {
         "observed_generation": generation,
         "state": state,
-        "message": bounded(readiness.message),
+        "message": sentence(readiness.message),
         "conditions": conditions(claims, before.conditions, generation, observed.now),
         "applied_generation": desired.generation if ready else before.applied_generation,
         "applied_spec_hash": desired.spec_hash if ready else before.applied_spec_hash,
@@ -124,11 +124,11 @@ def _events(observed: ObservedReplicator, readiness: Readiness, history: DriverH
     if history.ended and history.pod is not None and history.pod.ended is not None:
         error = history.error
         why = f"{error.name}: {error.message}" if error is not None else f"exit code {history.pod.ended.code}"
-        events.append(EmitEvent("Warning", "DriverEnded", bounded(f"pod {history.pod.name}: {why}")))
+        events.append(EmitEvent("Warning", "DriverEnded", sentence(f"pod {history.pod.name}: {why}")))
     if before is None or before.reason != readiness.reason.value:
         bad = readiness.stuck or (readiness.ready != "True" and not readiness.progress) or readiness.ready == "Unknown"
         text = readiness.message or f"the Replicator is {readiness.reason.value}."
-        events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, bounded(text)))
+        events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, sentence(text)))
     return tuple(events)
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from tailrace.contract.driver import Problem
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import SnapshotStatus, SnapshotTableProgress
+from tailrace.errors import error_line
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.desired import faults
 from tailrace_operator.decide.model import (
@@ -29,7 +30,7 @@ from tailrace_operator.decide.model import (
 )
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver, ObservedRequest
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Readiness, Reason, Truth, bounded, conditions, short
+from tailrace_operator.status.conditions import Claim, Readiness, Reason, Truth, bounded, conditions, sentence, short
 from tailrace_operator.status.models import (
     FINAL,
     MAX_WORST,
@@ -119,7 +120,7 @@ def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
 
 def _refused(observed: ObservedRequest, problem: Problem | None) -> Decision[SnapshotRequestStatus]:
     name, text, fix = (problem.name, problem.message, problem.fix) if problem is not None else ("Refused", "", "")
-    readiness = Readiness("False", Reason.REQUEST_REFUSED, f"{name}: {text} {fix}", stuck=True)
+    readiness = Readiness("False", Reason.REQUEST_REFUSED, error_line(name, text, fix), stuck=True)
     fault = FaultStatus(name=short(name), message=bounded(text), fix=bounded(fix))
     update = {"last_error": fault, "finished_at": times.text(observed.now)}
     return _write(observed, "Failed", readiness, update, again=IDLE_SECONDS)
@@ -145,7 +146,7 @@ def _follow(
 
 def _assess(found: SnapshotStatus) -> Assessed:
     fault = found.fault
-    why = f"{fault.name}: {fault.message} {fault.fix}".strip() if fault is not None else ""
+    why = error_line(fault.name, fault.message, fault.fix) if fault is not None else ""
     match found.state:
         case "Completed":
             return "Completed", Readiness("True", Reason.COMPLETED, "Snapshot completed.")
@@ -264,13 +265,13 @@ def _write(
     fixed = {
         "observed_generation": generation,
         "state": state,
-        "message": bounded(readiness.message),
+        "message": sentence(readiness.message),
         "conditions": conditions(claims, before.conditions, generation, observed.now),
     }
     status = before.model_copy(update={**update, **fixed})
     was = next((c.reason for c in before.conditions if c.type == "Ready"), None)
     changed = was != readiness.reason.value
     text = readiness.message or f"the snapshot is {state}."
-    event = EmitEvent("Warning" if readiness.stuck else "Normal", readiness.reason.value, bounded(text))
+    event = EmitEvent("Warning" if readiness.stuck else "Normal", readiness.reason.value, sentence(text))
     events = (event,) if changed else ()
     return Decision(status, actions, events, again=again, intent=before.observed_generation < 0)

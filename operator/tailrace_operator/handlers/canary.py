@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from tailrace.errors import TailraceError
 from tailrace_operator.handlers.watching import PLURALS, list_all
-from tailrace_operator.kube import Kube, NotFound, Where
+from tailrace_operator.kube import ApiNotFound, Kube, Where
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.model import Key
+from tailrace_operator.observe.model import ObjectKey
 
 EVERY_SECONDS = 120.0
 STALE_ROUNDS = 3
@@ -25,7 +25,7 @@ class Canary:
         self._index = index
         self._namespaces = namespaces
         self._clock = clock
-        self._late: dict[Key, str] = {}
+        self._late: dict[ObjectKey, str] = {}
         self._rounds = 0
 
     @property
@@ -43,14 +43,14 @@ class Canary:
 
     async def look(self) -> None:
         """One comparison. What is late twice in a row, in the same version, the watches have missed."""
-        late: dict[Key, str] = {}
+        late: dict[ObjectKey, str] = {}
         for kind in PLURALS:
             before = set(self._index.keys(kind))
-            alive: set[Key] = set()
+            alive: set[ObjectKey] = set()
             for namespace in self._namespaces:
                 for document in await list_all(self._kube, kind, namespace, metadata_only=True):
                     head = document["metadata"]
-                    key = Key(kind, head["namespace"], head["name"])
+                    key = ObjectKey(kind, head["namespace"], head["name"])
                     alive.add(key)
                     if self._version(key) != head["resourceVersion"]:
                         late[key] = head["resourceVersion"]
@@ -62,12 +62,12 @@ class Canary:
         for key in missed:
             await self._heal(key)
 
-    def _version(self, key: Key) -> str | None:
+    def _version(self, key: ObjectKey) -> str | None:
         known = self._index.get(key)
         return str(known["metadata"]["resourceVersion"]) if known is not None else None
 
-    async def _heal(self, key: Key) -> None:
+    async def _heal(self, key: ObjectKey) -> None:
         try:
             self._index.put(key.kind, await self._kube.call("GET", Where(key.kind, key.namespace, key.name)))
-        except NotFound:
+        except ApiNotFound:
             self._index.remove(key.kind, key.namespace, key.name)

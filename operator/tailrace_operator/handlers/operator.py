@@ -21,7 +21,7 @@ from tailrace_operator.act.status import StatusWriter
 from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.handlers.gauges import Gauges
-from tailrace_operator.handlers.reconcile import Parts, Reconciler
+from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
 from tailrace_operator.kube import Kube, Where
@@ -29,7 +29,7 @@ from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.settings import Settings
+from tailrace_operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
 LEASE_STUCK_SECONDS = 60.0
@@ -39,7 +39,7 @@ class TaskEnded(TailraceError):
     """A part that should run for ever has ended."""
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT; raises what ended it otherwise."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ async def serve(settings: Settings) -> None:
 
 class _Process:
     def __init__(
-        self, settings: Settings, kube: Kube, session: aiohttp.ClientSession, rearm: Callable[[], None]
+        self, settings: OperatorSettings, kube: Kube, session: aiohttp.ClientSession, rearm: Callable[[], None]
     ) -> None:
         self._settings = settings
         self._rearm = rearm
@@ -73,7 +73,7 @@ class _Process:
         memory = Memory(time.time)
         gatherer = Gatherer(self.index, kube, Drivers(session), memory, time.time)
         self.reconciler = Reconciler(
-            Parts(
+            ReconcilerParts(
                 kube=kube,
                 index=self.index,
                 gatherer=gatherer,

@@ -12,11 +12,11 @@ from tailrace_operator.act.perform import Performer
 from tailrace_operator.act.status import StatusWriter
 from tailrace_operator.decide import replicator, request
 from tailrace_operator.decide.model import Decision, Limits
-from tailrace_operator.kube import Kube, NotFound, Where
+from tailrace_operator.kube import ApiNotFound, Kube, Where
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Key, ObservedReplicator, ObservedRequest
+from tailrace_operator.observe.model import ObjectKey, ObservedReplicator, ObservedRequest
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Undecided(TailraceError):
 
 
 @contextmanager
-def _assessing(key: Key) -> Iterator[None]:
+def _assessing(key: ObjectKey) -> Iterator[None]:
     """Decisions are pure: what one of them cannot cope with is that object's trouble, not the end of the operator."""
     try:
         yield
@@ -51,7 +51,7 @@ def pace(again: float, count: int) -> float:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ReconcilerParts:
     kube: Kube
     index: Index
     gatherer: Gatherer
@@ -63,21 +63,21 @@ class Parts:
 
 
 class Reconciler:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ReconcilerParts) -> None:
         self._parts = parts
-        self._uids: dict[Key, str] = {}
+        self._uids: dict[ObjectKey, str] = {}
 
-    async def round(self, key: Key) -> float | None:
+    async def round(self, key: ObjectKey) -> float | None:
         """Seconds until the next round; None: the object is gone."""
         try:
             return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
-        except NotFound as error:
+        except ApiNotFound as error:
             # Its status has nowhere to go: it may be deleted, and the watch has not shown it yet.
             if not await self._gone(key):
                 raise error
             return None
 
-    async def _replicator(self, key: Key) -> float | None:
+    async def _replicator(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.replicator(key)
         if observed is None:
             self._forget(key)
@@ -87,7 +87,7 @@ class Reconciler:
         again = pace(decision.again, self._parts.index.count(REPLICATOR))
         return await self._carry_out(key, observed, replace(decision, again=again), observed.meta.name)
 
-    async def _request(self, key: Key) -> float | None:
+    async def _request(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.request(key)
         if observed is None:
             self._forget(key)
@@ -96,7 +96,7 @@ class Reconciler:
             decision = request.decide(observed, self._parts.limits)
         return await self._carry_out(key, observed, decision, str(observed.spec.get("replicator", "")))
 
-    async def _carry_out(self, key: Key, observed: Observed, decision: Decided, driver_of: str) -> float:
+    async def _carry_out(self, key: ObjectKey, observed: Observed, decision: Decided, driver_of: str) -> float:
         meta, now = observed.meta, observed.now
         self._uids[key] = meta.uid
         old, new = observed.status, decision.status
@@ -118,12 +118,12 @@ class Reconciler:
         delay = decision.again if held is None else min(decision.again, held)
         return min(delay, SOON_SECONDS) if decision.actions else delay
 
-    async def _gone(self, key: Key) -> bool:
+    async def _gone(self, key: ObjectKey) -> bool:
         """Ask; remove it from the index if so."""
         uid = self._uids.get(key)
         try:
             document = await self._parts.kube.call("GET", Where(key.kind, key.namespace, key.name))
-        except NotFound:
+        except ApiNotFound:
             self._parts.index.remove(key.kind, key.namespace, key.name)
             self._forget(key)
             return True
@@ -131,7 +131,7 @@ class Reconciler:
             self._parts.index.put(key.kind, document)
         return False
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         uid = self._uids.pop(key, "")
         self._parts.writer.forget(uid)
         self._parts.memory.forget(key, uid)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from tailrace.errors import Retry, TailraceError
 from tailrace_operator import metrics
 from tailrace_operator.kube import ApiUnavailable
-from tailrace_operator.observe.model import Key
+from tailrace_operator.observe.model import ObjectKey
 
 log = logging.getLogger(__name__)
 
@@ -24,22 +24,22 @@ SETTLE_SECONDS = 0.1
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 WORKERS = 64
 """Most rounds wait for a driver's answer; drivers that are silent hold a worker for as long as they are given."""
-Round = Callable[[Key], Awaitable[float | None]]
+Round = Callable[[ObjectKey], Awaitable[float | None]]
 """Does one round; returns seconds until the next, None: the object is gone."""
 
 
 class Scheduler:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._due: dict[Key, float] = {}
-        self._heap: list[tuple[float, int, Key]] = []
+        self._due: dict[ObjectKey, float] = {}
+        self._heap: list[tuple[float, int, ObjectKey]] = []
         self._order = itertools.count()
-        self._busy: dict[Key, float] = {}
-        self._pauses: dict[Key, float] = {}
+        self._busy: dict[ObjectKey, float] = {}
+        self._pauses: dict[ObjectKey, float] = {}
         self._changed = asyncio.Event()
         self._ended = clock()
 
-    def wake(self, key: Key, delay: float = SETTLE_SECONDS) -> None:
+    def wake(self, key: ObjectKey, delay: float = SETTLE_SECONDS) -> None:
         """Due in `delay` seconds, or earlier if it already was."""
         at = self._clock() + delay
         if self._due.get(key, at + 1) <= at:
@@ -84,7 +84,7 @@ class Scheduler:
                 self.wake(key, delay)
             self._changed.set()
 
-    async def _next(self) -> Key:
+    async def _next(self) -> ObjectKey:
         while True:
             key, wait = self._pop()
             if key is not None:
@@ -95,10 +95,10 @@ class Scheduler:
             except TimeoutError:
                 continue
 
-    def _pop(self) -> tuple[Key | None, float | None]:
+    def _pop(self) -> tuple[ObjectKey | None, float | None]:
         """The next that is due and not being worked on, else how long to wait (None: until something changes)."""
         now, held = self._clock(), []
-        found: Key | None = None
+        found: ObjectKey | None = None
         while self._heap and self._heap[0][0] <= now and found is None:
             entry = heapq.heappop(self._heap)
             at, _, key = entry
@@ -114,7 +114,7 @@ class Scheduler:
             heapq.heappush(self._heap, entry)
         return found, wait
 
-    async def _round(self, work: Round, key: Key) -> float | None:
+    async def _round(self, work: Round, key: ObjectKey) -> float | None:
         start = self._clock()
         try:
             delay = await work(key)
@@ -127,7 +127,7 @@ class Scheduler:
         finally:
             metrics.ROUND_SECONDS.labels(key.kind).observe(self._clock() - start)
 
-    def _failed(self, key: Key, error: TailraceError) -> float:
+    def _failed(self, key: ObjectKey, error: TailraceError) -> float:
         metrics.ROUNDS.labels(key.kind, "retry" if isinstance(error, Retry) else "refused").inc()
         pause = self._pauses.get(key, FIRST_PAUSE)
         self._pauses[key] = min(pause * 2, LONGEST_PAUSE)

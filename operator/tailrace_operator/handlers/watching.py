@@ -11,7 +11,7 @@ from typing_extensions import override
 from tailrace.contract.resources import GROUP, VERSION
 from tailrace_operator.kube import Kube, Where
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.watch import PAGE, Document, Sink, Watch
+from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
 from tailrace_operator.resources.names import SELECTOR
 
 PLURALS = {"Replicator": "replicators", "SnapshotRequest": "snapshotrequests"}
@@ -79,7 +79,7 @@ def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[
     return found
 
 
-def _owned(index: Index, kind: str, namespace: str | None) -> Sink:
+def _owned(index: Index, kind: str, namespace: str | None) -> WatchSink:
     def listed(documents: list[Document]) -> None:
         alive = {d["metadata"]["uid"] for d in documents}
         for known in index.all_owned(kind):
@@ -89,10 +89,10 @@ def _owned(index: Index, kind: str, namespace: str | None) -> Sink:
         for document in documents:
             index.put_owned(kind, document)
 
-    return Sink(listed, lambda d: index.put_owned(kind, d), lambda d: index.remove_owned(kind, d))
+    return WatchSink(listed, lambda d: index.put_owned(kind, d), lambda d: index.remove_owned(kind, d))
 
 
-def _data(index: Index, kind: str, namespace: str | None) -> Sink:
+def _data(index: Index, kind: str, namespace: str | None) -> WatchSink:
     def put(document: Document) -> None:
         head = document["metadata"]
         index.put_data(kind, head["namespace"], head["name"], head["resourceVersion"])
@@ -109,19 +109,19 @@ def _data(index: Index, kind: str, namespace: str | None) -> Sink:
         for document in documents:
             put(document)
 
-    return Sink(listed, put, gone)
+    return WatchSink(listed, put, gone)
 
 
-def _refusals(index: Index, namespace: str | None) -> Sink:
+def _refusals(index: Index, namespace: str | None) -> WatchSink:
     def listed(documents: list[Document]) -> None:
         index.forget_refused(namespace)
         for document in documents:
             index.put_refused(document)
 
-    return Sink(listed, index.put_refused, lambda _: None)
+    return WatchSink(listed, index.put_refused, lambda _: None)
 
 
-def _both(first: Sink, second: Sink) -> Sink:
+def _both(first: WatchSink, second: WatchSink) -> WatchSink:
     def listed(documents: list[Document]) -> None:
         first.listed(documents)
         second.listed(documents)
@@ -134,7 +134,7 @@ def _both(first: Sink, second: Sink) -> Sink:
         first.removed(document)
         second.removed(document)
 
-    return Sink(listed, changed, removed)
+    return WatchSink(listed, changed, removed)
 
 
 async def list_all(kube: Kube, kind: str, namespace: str | None, *, metadata_only: bool = False) -> list[Document]:

@@ -11,15 +11,15 @@ from pydantic import ValidationError
 
 from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace_operator.kube import Kube, NotFound, Where
+from tailrace_operator.kube import ApiNotFound, Kube, Where
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import (
     Child,
-    Key,
     Meta,
+    ObjectKey,
     ObservedDriver,
     ObservedPod,
     ObservedReplicator,
@@ -46,7 +46,7 @@ class Gatherer:
 
     # ---- Replicator ----
 
-    async def replicator(self, key: Key) -> ObservedReplicator | None:
+    async def replicator(self, key: ObjectKey) -> ObservedReplicator | None:
         """None: it is gone."""
         document = self._index.get(key)
         if document is None:
@@ -80,7 +80,7 @@ class Gatherer:
             namespace_ends=meta.uid in self._memory.ending,
         )
 
-    def _pods(self, key: Key) -> dict[str, tuple[ObservedPod, ...]]:
+    def _pods(self, key: ObjectKey) -> dict[str, tuple[ObservedPod, ...]]:
         found: dict[str, list[ObservedPod]] = {"driver": [], "executor": [], "drop": []}
         for (kind, _), document in self._index.owned(key.namespace, key.name).items():
             component = document["metadata"]["labels"].get(names.COMPONENT_LABEL)
@@ -88,12 +88,12 @@ class Gatherer:
                 found[component].append(parse.pod(document))
         return {component: tuple(sorted(pods, key=lambda p: p.name)) for component, pods in found.items()}
 
-    def _reports(self, key: Key) -> tuple[DropReport, ...]:
+    def _reports(self, key: ObjectKey) -> tuple[DropReport, ...]:
         owned = self._index.owned(key.namespace, key.name)
         found = [parse.report(document) for (kind, _), document in owned.items() if kind == "Pod"]
         return tuple(r for r in (*found, self._index.report(key.namespace, key.name)) if r is not None)
 
-    def _refused_pods(self, key: Key, owned: Mapping[tuple[str, str], Document]) -> dict[str, str]:
+    def _refused_pods(self, key: ObjectKey, owned: Mapping[tuple[str, str], Document]) -> dict[str, str]:
         refused, now = self._index.refused(key.namespace, key.name), self._clock()
         places = {f"{kind}/{name}": refused.get(d["metadata"]["uid"]) for (kind, name), d in owned.items()}
         return {p: r.message for p, r in places.items() if r is not None and now - r.at < REFUSED_SECONDS}
@@ -111,7 +111,7 @@ class Gatherer:
             found[f"{kind}/{name}"] = replace(child, drifted=drifted)
         return found
 
-    async def _ask(self, key: Key, pod: ObservedPod | None) -> ObservedDriver:
+    async def _ask(self, key: ObjectKey, pod: ObservedPod | None) -> ObservedDriver:
         if pod is None or pod.running_since is None or pod.ip is None:
             self._drivers.forget(key.namespace, key.name)
             return ObservedDriver()
@@ -119,7 +119,7 @@ class Gatherer:
 
     # ---- Secrets and ConfigMaps ----
 
-    async def _data(self, key: Key, specs: list[Any]) -> dict[str, str]:
+    async def _data(self, key: ObjectKey, specs: list[Any]) -> dict[str, str]:
         places = {("Secret", name) for name in names.secrets(key.name)}
         for spec in specs:
             places |= {tuple(place.split("/", 1)) for place in _references(spec)}  # type: ignore[misc]  # two parts, because of the limit
@@ -140,7 +140,7 @@ class Gatherer:
             return known[1]
         try:
             document = await self._kube.call("GET", Where(kind, namespace, name))
-        except NotFound:
+        except ApiNotFound:
             return None
         value = hashing.data_hash(document)
         self._memory.hashes[kind, namespace, name] = (document["metadata"]["resourceVersion"], value)
@@ -151,14 +151,14 @@ class Gatherer:
         """The driver's bearer token; read when a verb needs it, kept nowhere."""
         try:
             document = await self._kube.call("GET", Where("Secret", namespace, names.driver(replicator)))
-        except NotFound:
+        except ApiNotFound:
             return None
         raw = base64.b64decode(document.get("data", {}).get(names.TOKEN_KEY, ""))
         return raw.decode(errors="replace").strip() or None
 
     # ---- SnapshotRequest ----
 
-    async def request(self, key: Key) -> ObservedRequest | None:
+    async def request(self, key: ObjectKey) -> ObservedRequest | None:
         """None: it is gone."""
         document = self._index.get(key)
         if document is None:
@@ -166,7 +166,7 @@ class Gatherer:
         meta = parse.meta(document)
         spec = document.get("spec", {})
         name = str(spec.get("replicator", ""))
-        parent = self._index.get(Key("Replicator", key.namespace, name))
+        parent = self._index.get(ObjectKey("Replicator", key.namespace, name))
         alive = parent is not None and "deletionTimestamp" not in parent["metadata"]
         driver = await self._ask_for(key.namespace, name) if alive else ObservedDriver()
         entries = driver.status.snapshots if driver.status is not None else ()
@@ -183,13 +183,13 @@ class Gatherer:
         )
 
     async def _ask_for(self, namespace: str, replicator: str) -> ObservedDriver:
-        pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
+        pods = self._pods(ObjectKey("Replicator", namespace, replicator))["driver"]
         main = max((p for p in pods if not p.deleting), key=lambda p: p.created, default=None)
-        return await self._ask(Key("Replicator", namespace, replicator), main)
+        return await self._ask(ObjectKey("Replicator", namespace, replicator), main)
 
     def pod(self, namespace: str, replicator: str) -> ObservedPod | None:
         """The driver's pod that runs."""
-        pods = self._pods(Key("Replicator", namespace, replicator))["driver"]
+        pods = self._pods(ObjectKey("Replicator", namespace, replicator))["driver"]
         return max((p for p in pods if not p.deleting and p.ip), key=lambda p: p.created, default=None)
 
 

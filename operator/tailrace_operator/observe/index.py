@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tailrace.contract.driver import DropReport
 from tailrace_operator.observe import parse
-from tailrace_operator.observe.model import Key, RefusedPod
+from tailrace_operator.observe.model import ObjectKey, RefusedPod
 from tailrace_operator.resources import names
 
 Document = dict[str, Any]
@@ -22,13 +22,13 @@ Address = tuple[str, str]
 
 
 class Index:
-    def __init__(self, on_change: Callable[[Key], None]) -> None:
+    def __init__(self, on_change: Callable[[ObjectKey], None]) -> None:
         self._on_change = on_change
         self._objects: dict[str, dict[Address, Document]] = {kind: {} for kind in RESOURCES}
         self._owned: dict[Address, dict[tuple[str, str], Document]] = defaultdict(dict)
         self._data: dict[tuple[str, str, str], str] = {}
-        self._users: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
-        self._uses: dict[Key, set[tuple[str, str]]] = {}
+        self._users: dict[tuple[str, str, str], set[ObjectKey]] = defaultdict(set)
+        self._uses: dict[ObjectKey, set[tuple[str, str]]] = {}
         self._requests: dict[Address, set[Address]] = defaultdict(set)
         self._reports: dict[Address, DropReport] = {}
         self._refused: dict[Address, dict[str, RefusedPod]] = {}
@@ -47,9 +47,11 @@ class Index:
         if kind == "SnapshotRequest":
             self._link(address, document)
         if known is None or _intent(known) != _intent(document):
-            self._on_change(Key(kind, *address))
+            self._on_change(ObjectKey(kind, *address))
             if kind == "SnapshotRequest":  # it may be what brings a stopped Replicator back
-                self._on_change(Key("Replicator", address[0], str(document.get("spec", {}).get("replicator", ""))))
+                self._on_change(
+                    ObjectKey("Replicator", address[0], str(document.get("spec", {}).get("replicator", "")))
+                )
         if kind == "Replicator" and (known is None or known.get("status") != document.get("status")):
             self._tell_requests(address)
 
@@ -58,22 +60,22 @@ class Index:
         if known is None or (uid is not None and known["metadata"]["uid"] != uid):
             return
         del self._objects[kind][namespace, name]
-        self._on_change(Key(kind, namespace, name))
+        self._on_change(ObjectKey(kind, namespace, name))
         if kind == "Replicator":
             self._reports.pop((namespace, name), None)
             self._refused.pop((namespace, name), None)
             self._tell_requests((namespace, name))
-            self.use_data(Key(kind, namespace, name), set())
+            self.use_data(ObjectKey(kind, namespace, name), set())
         else:
             replicator = (namespace, str(known.get("spec", {}).get("replicator", "")))
             _discard(self._requests, replicator, (namespace, name))
-            self._on_change(Key("Replicator", *replicator))
+            self._on_change(ObjectKey("Replicator", *replicator))
 
-    def get(self, key: Key) -> Document | None:
+    def get(self, key: ObjectKey) -> Document | None:
         return self._objects[key.kind].get((key.namespace, key.name))
 
-    def keys(self, kind: str) -> list[Key]:
-        return [Key(kind, *address) for address in self._objects[kind]]
+    def keys(self, kind: str) -> list[ObjectKey]:
+        return [ObjectKey(kind, *address) for address in self._objects[kind]]
 
     def count(self, kind: str) -> int:
         return len(self._objects[kind])
@@ -89,7 +91,7 @@ class Index:
 
     def _tell_requests(self, replicator: Address) -> None:
         for request in self._requests.get(replicator, ()):
-            self._on_change(Key("SnapshotRequest", *request))
+            self._on_change(ObjectKey("SnapshotRequest", *request))
 
     # ---- what Replicators own ----
 
@@ -104,7 +106,7 @@ class Index:
             owned[kind, head["name"]] = trimmed(document)
             if kind == "Pod" and known is None:
                 self._pod_made(head, replicator)
-            self._on_change(Key("Replicator", head["namespace"], replicator))
+            self._on_change(ObjectKey("Replicator", head["namespace"], replicator))
 
     def remove_owned(self, kind: str, document: Mapping[str, Any]) -> None:
         head = document["metadata"]
@@ -120,7 +122,7 @@ class Index:
             del owned[kind, head["name"]]
         if not owned:
             del self._owned[head["namespace"], replicator]
-        self._on_change(Key("Replicator", head["namespace"], replicator))
+        self._on_change(ObjectKey("Replicator", head["namespace"], replicator))
 
     def _pod_made(self, head: Mapping[str, Any], replicator: str) -> None:
         """Its owner was refused a pod before; that is over."""
@@ -136,7 +138,7 @@ class Index:
         if replicator is None or address not in self._objects["Replicator"]:
             return
         self._refused.setdefault(address, {})[about.get("uid", "")] = parse.refused_pod(event)
-        self._on_change(Key("Replicator", *address))
+        self._on_change(ObjectKey("Replicator", *address))
 
     def forget_refused(self, namespace: str | None) -> None:
         """All of a namespace, before they are listed again."""
@@ -176,7 +178,7 @@ class Index:
     def data_places(self, kind: str) -> list[Address]:
         return [(namespace, name) for k, namespace, name in self._data if k == kind]
 
-    def use_data(self, key: Key, places: set[tuple[str, str]]) -> None:
+    def use_data(self, key: ObjectKey, places: set[tuple[str, str]]) -> None:
         """Remember which Secrets and ConfigMaps (kind, name) the object uses, so that their changes wake it."""
         before = self._uses.pop(key, set())
         for kind, name in before - places:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tailrace_operator.observe.model import Answer, Key, ObservedDrop, Refusal
+from tailrace_operator.observe.model import DriverAnswer, ObjectKey, ObservedDrop, Refusal
 from tailrace_operator.resources import names
 
 REFUSAL_SECONDS = 60.0
@@ -15,7 +15,7 @@ REMEMBER_SECONDS = 3 * REFUSAL_SECONDS
 @dataclass
 class Memory:
     clock: Callable[[], float]
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, DriverAnswer] = field(default_factory=dict)
     """By a SnapshotRequest's uid: the driver's answer to the last verb."""
     drops: dict[str, ObservedDrop] = field(default_factory=dict)
     """By a Replicator's uid: the driver's answer to the order to drop."""
@@ -26,23 +26,23 @@ class Memory:
     ending: set[str] = field(default_factory=set)
     """UIDs of Replicators in whose namespaces nothing can be made any more. Not the namespaces' names: another one may
     be made under the same name."""
-    _refusals: dict[Key, tuple[float, Refusal]] = field(default_factory=dict)
+    _refusals: dict[ObjectKey, tuple[float, Refusal]] = field(default_factory=dict)
 
-    def refuse(self, key: Key, refusal: Refusal) -> None:
+    def refuse(self, key: ObjectKey, refusal: Refusal) -> None:
         now = self.clock()
         self._refusals[key] = (now + REMEMBER_SECONDS, replace(refusal, again_at=now + REFUSAL_SECONDS))
 
-    def refusal(self, key: Key) -> Refusal | None:
+    def refusal(self, key: ObjectKey) -> Refusal | None:
         until, refusal = self._refusals.get(key, (0.0, None))
         return refusal if self.clock() < until else None
 
-    def accept(self, key: Key, what: str) -> None:
+    def accept(self, key: ObjectKey, what: str) -> None:
         """The API server took it after all."""
         known = self._refusals.get(key)
         if known is not None and known[1].what == what:
             del self._refusals[key]
 
-    def forget(self, key: Key, uid: str) -> None:
+    def forget(self, key: ObjectKey, uid: str) -> None:
         self.answers.pop(uid, None)
         self.drops.pop(uid, None)
         self.ending.discard(uid)

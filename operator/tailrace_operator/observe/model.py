@@ -15,7 +15,7 @@ FINALIZER = "tailrace.dev/finalizer"
 
 
 @dataclass(frozen=True)
-class Key:
+class ObjectKey:
     """One object in the queue."""
 
     kind: str
@@ -183,7 +183,7 @@ class ObservedReplicator:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DriverAnswer:
     """How the driver answered the last verb for a request."""
 
     accepted: bool
@@ -207,5 +207,5 @@ class ObservedRequest:
     driver: ObservedDriver = ObservedDriver()
     snapshot: SnapshotStatus | None = None
     """The driver's entry with our uid."""
-    answer: Answer | None = None
+    answer: DriverAnswer | None = None
     """Of this operator's last verb."""

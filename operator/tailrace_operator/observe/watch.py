@@ -39,7 +39,7 @@ class Expired(TailraceError):
 
 
 @dataclass(frozen=True)
-class Sink:
+class WatchSink:
     """Where the objects go."""
 
     listed: Callable[[list[Document]], None]
@@ -54,7 +54,7 @@ class Watch:
         kube: Kube,
         kind: str,
         namespace: str | None,
-        sink: Sink,
+        sink: WatchSink,
         *,
         selector: str = "",
         fields: str = "",

@@ -4,6 +4,7 @@
 flips. `violations` states the rules; the property tests hold every decision against it.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -124,12 +125,21 @@ def conditions(
                 type=claim.type,
                 status=claim.status,
                 reason=claim.reason.value,
-                message=bounded(claim.message),
+                message=sentence(claim.message),
                 last_transition_time=since,
                 observed_generation=generation,
             )
         )
     return tuple(made)
+
+
+def sentence(message: str) -> str:
+    """As conditions and events say it, whoever wrote it: a capital first, a full stop last, bounded. A first word that
+    is a path (`spec.suspend`), a value or an error's name stays as it is. Empty stays empty."""
+    line = " ".join(message.split())
+    if re.fullmatch(r"[a-z]+('s)?,?", line.partition(" ")[0]):
+        line = line[0].upper() + line[1:]
+    return bounded(line if not line or line.endswith((".", "?", "!", "…")) else f"{line}.")
 
 
 def bounded(message: str, limit: int = MAX_MESSAGE) -> str:
@@ -165,6 +175,7 @@ def violations(found: Sequence[Condition], observed: int, generation: int) -> li
         or ready.status != "True"
         or observed == generation == ready.observed_generation,
         "Ready Unknown implies Reconciling": ready is None or ready.status != "Unknown" or moving,
+        "messages are sentences": all(c.message == sentence(c.message) for c in found),
         "messages are bounded": all(len(c.message.encode()) <= MAX_MESSAGE for c in found),
     }
     return [name for name, holds in rules.items() if not holds]

@@ -18,7 +18,7 @@ from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.table_worker import TableWorker
 from tailrace.backoff import Backoff
 from tailrace.batch.slice import last_record
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records import ChunkRegistered, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
 from tailrace.errors import CorruptLog, Fenced, Stop, TableStop, TailraceError
@@ -52,7 +52,7 @@ class _Entry:
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
     tidied: float = -math.inf
     """When last, or when the table would have been for the last time if it were written to."""
-    tidied_record: int | None = None
+    tidied_record: RecordNumber | None = None
     """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
     rests: bool = False
     """It was looked at again after the last commit had become old."""
@@ -79,7 +79,7 @@ class Applier:
         self._retry_seconds = retry_seconds
         self._clock, self._monotonic = clock, monotonic
         self._entries: dict[int, _Entry] = {}
-        self._through = -1
+        self._through = RecordNumber(-1)
         self._lock = Lock()
         self._stopping = False
         self._fatal: TailraceError | None = None
@@ -92,11 +92,11 @@ class Applier:
         """Registered chunks whose file is gone, by path."""
 
     @property
-    def through(self) -> int:
+    def through(self) -> RecordNumber:
         """The record that was offered last."""
         return self._through
 
-    def offer(self, through: int, patience: float = 0.0) -> None:
+    def offer(self, through: RecordNumber, patience: float = 0.0) -> None:
         """Let every table go on to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that all
         of them met, or one that is not about a table."""
         self._raise_fatal()
@@ -222,12 +222,12 @@ class Applier:
         try:
             worker.tidy(self._journal.state, self._clock())
         except Exception as error:  # the boundary of one table, as in `_run`
-            entry.tidied_record = -1
+            entry.tidied_record = RecordNumber(-1)
             self._failed(entry, error, begun)
             return
         entry.tidied_record = committed
 
-    def _failed(self, entry: _Entry, error: Exception, record: int) -> None:
+    def _failed(self, entry: _Entry, error: Exception, record: RecordNumber) -> None:
         now = self._monotonic()
         table_id = entry.table.table_id
         entry.backoff.failed(now)

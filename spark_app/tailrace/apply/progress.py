@@ -9,26 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from tailrace.changelog.keys import Key
-from tailrace.contract.status import Counters, Fault
+from tailrace.changelog.records import Key, RecordNumber, Seq
+from tailrace.contract.status import Fault, TableCounters
 
 
 @dataclass(frozen=True)
 class TableProgress:
-    applied_seq: int = 0
-    applied_record: int = -1
+    applied_seq: Seq = Seq(0)
+    applied_record: RecordNumber = RecordNumber(-1)
     """Covered up to here: what follows the committed record brings the table nothing. -1: the target is not read."""
-    committed_record: int = -1
+    committed_record: RecordNumber = RecordNumber(-1)
     """The applied record of the target's last commit."""
     holes: frozenset[Key] = frozenset()
-    counters: Counters = field(default_factory=Counters)
+    counters: TableCounters = field(default_factory=TableCounters)
     """Since this driver's start."""
     fault: Fault | None = None
     failing_since: float | None = None
     """Of the same failures as `fault.since`, by a clock that nobody sets."""
     stopped: bool = False
     """A fault that trying again will not heal."""
-    refused_record: int = -1
+    refused_record: RecordNumber = RecordNumber(-1)
     """What the last attempt that failed was to bring the table to."""
 
 
@@ -59,7 +59,7 @@ class Progress:
         with self._lock:
             self._tables.pop(table_id, None)
 
-    def fail(self, table_id: int, fault: Fault, stopped: bool, record: int = -1) -> None:
+    def fail(self, table_id: int, fault: Fault, stopped: bool, record: RecordNumber = RecordNumber(-1)) -> None:
         """Note a failed attempt to come to `record`; `since` and `count` are those of all failures in a row, whatever
         their names: the retry time runs from the first of them, or a table that fails in two ways would never end."""
         before, since = self.of(table_id), self._monotonic()
@@ -69,5 +69,5 @@ class Progress:
         self.put(table_id, replace(before, fault=fault, failing_since=since, stopped=stopped, refused_record=record))
 
 
-def add(one: Counters, other: Counters) -> Counters:
-    return Counters(**{name: getattr(one, name) + getattr(other, name) for name in Counters.model_fields})
+def add(one: TableCounters, other: TableCounters) -> TableCounters:
+    return TableCounters(**{name: getattr(one, name) + getattr(other, name) for name in TableCounters.model_fields})

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace import privacy
+from tailrace.changelog.records import RecordNumber
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class ApplyStream:
         self._lock = threading.Lock()
         self._source: Any = None
         """The in-memory stream of the present query."""
-        self._told = -1
+        self._told = RecordNumber(-1)
         self._ending = threading.Event()
         self._query: StreamingQuery | None = None
         self._delivers = False
@@ -56,7 +57,7 @@ class ApplyStream:
     def start(self) -> None:
         self._thread.start()
 
-    def tell(self, number: int) -> None:
+    def tell(self, number: RecordNumber) -> None:
         """The journal holds records up to `number`. A new query is told at once, so that it proves that it works."""
         with self._lock:
             if self._source is None or number <= self._told:
@@ -105,7 +106,7 @@ class ApplyStream:
         encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
         source = getattr(self._jvm, MEMORY_STREAM).apply(encoder, self._spark._jsparkSession)
         with self._lock:
-            self._source, self._told = source, -1
+            self._source, self._told = source, RecordNumber(-1)
         return (
             DataFrame(source.toDF(), self._spark)
             .writeStream.foreachBatch(self._batch)

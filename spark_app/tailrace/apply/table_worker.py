@@ -6,7 +6,7 @@ own applied record says where to go on, and nothing at or below it is applied ag
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from heapq import merge
 from itertools import groupby, islice, takewhile
@@ -16,9 +16,9 @@ from threading import RLock
 from tailrace.apply.progress import Progress, TableProgress, add
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.records import ChunkRegistered, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
-from tailrace.contract.status import Counters
+from tailrace.contract.status import TableCounters
 from tailrace.errors import met_at
 from tailrace.snapshot.planner import made_up
 from tailrace.targets.api import ChunkWriter, NeededChunks, TargetTable
@@ -38,7 +38,9 @@ MAX_CHUNKS = 400
 class TableWorker:
     """`target` is the table's copy; the worker opens it."""
 
-    def __init__(self, table_id: int, target: TargetTable, progress: Progress, generation: int = 0) -> None:
+    def __init__(
+        self, table_id: int, target: TargetTable, progress: Progress, generation: RecordNumber = RecordNumber(0)
+    ) -> None:
         self.table_id = table_id
         self.generation = generation
         """Of the journal's table that this worker brings forward; it is over with it."""
@@ -46,11 +48,11 @@ class TableWorker:
         self._progress = progress
         self._lock = RLock()
         self._applied: AppliedState | None = None
-        self.found_record: int | None = None
+        self.found_record: RecordNumber | None = None
         """The applied record of the target when this worker first opened it; None: it has not yet."""
         self._writers: dict[int, ChunkWriter] = {}
 
-    def advance(self, state: LogState, through: int) -> bool:
+    def advance(self, state: LogState, through: RecordNumber) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
         target is read anew, so that whatever did happen counts."""
         with self._lock:
@@ -103,18 +105,18 @@ class TableWorker:
                 self._applied = None
                 raise
 
-    def _step(self, state: LogState, log_table: TableLog, through: int) -> bool:
+    def _step(self, state: LogState, log_table: TableLog, through: RecordNumber) -> bool:
         applied = self._applied or self._open(state, log_table)
         covered = max(applied.applied_record, self._progress.of(self.table_id).applied_record)
         if covered >= through:
-            self._put(applied, covered, Counters())
+            self._put(applied, covered, TableCounters())
             return False
         end = batch_end(log_table, covered, through)
         part = without_lost(state, cut(state, self.table_id, applied, end))
         if part is not None:
             applied = self._applied = self._target.apply(part)
             log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
-        self._put(applied, end, Counters() if part is None else counted(part))
+        self._put(applied, end, TableCounters() if part is None else counted(part))
         return end < through
 
     def _open(self, state: LogState, log_table: TableLog) -> AppliedState:
@@ -133,7 +135,7 @@ class TableWorker:
         )
         return self._applied
 
-    def _put(self, applied: AppliedState, covered: int, more: Counters) -> None:
+    def _put(self, applied: AppliedState, covered: RecordNumber, more: TableCounters) -> None:
         before = self._progress.of(self.table_id)
         self._progress.put(
             self.table_id,
@@ -169,27 +171,44 @@ def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
     finished = tuple(f for f in part.finished if f.snapshot_id not in spoiled)
     if len(chunks) == len(part.chunks) and len(finished) == len(part.finished):
         return part
-    gap = part.applied.applied_record if part.gap is None else part.gap
+    ended = {f.snapshot_id for f in part.finished} & spoiled
+    gaps = [*_awaited(state, part, ended), *([part.applied.applied_record] if len(chunks) < len(part.chunks) else ())]
+    gap = min(gaps, default=None) if part.gap is None else part.gap
     return replace(part, chunks=chunks, finished=finished, gap=gap)
 
 
-def batch_end(table: TableLog, after: int, through: int) -> int:
+def _awaited(state: LogState, part: TableSlice, spoiled: Set[str]) -> Iterator[RecordNumber]:
+    """For each snapshot that makes up for these, and whose end the target does not hold yet, a gap that it fills: it
+    may have been planned before what the target holds, and may be over before the one that lost the files."""
+    applied = part.applied.applied_record
+    to_come = {f.snapshot_id for f in state.tables[part.table_id].finishes if f.record > applied}
+    for snapshot in state.snapshots.values():
+        mine = snapshot.tables.get(part.table_id)
+        if mine is None or not any(snapshot_id in spoiled for snapshot_id, _ in snapshot.plan.makes_up_for):
+            continue
+        if mine.finished is None or mine.finished.error is not None or snapshot.plan.snapshot_id in to_come:
+            yield min(applied, RecordNumber(snapshot.record - 1))
+
+
+def batch_end(table: TableLog, after: RecordNumber, through: RecordNumber) -> RecordNumber:
     """The last record of the next batch: as many as the bounds allow, at least one. A record that is above a bound by
     itself is one batch: a transaction is applied whole, and capture registers no more chunks in a record than are read
-    at the same time."""
+    at the same time. The end of a complete snapshot is a batch's last record: what it removes must not be a row that a
+    later snapshot has read."""
+    through = next((f.record for f in table.finishes if f.complete and after < f.record < through), through)
     bounds = (MAX_ROWS, MAX_BYTES, MAX_CHUNK_ROWS, MAX_CHUNKS)
     taken, last = [0] * len(bounds), after
-    record: int
+    record: RecordNumber
     for record, some in groupby(_parts(table, after, through), itemgetter(0)):
         for part in some:
             taken = [so_far + more for so_far, more in zip(taken, part[1:], strict=True)]
         if any(so_far > bound for so_far, bound in zip(taken, bounds, strict=True)):
-            return max(record - 1, last) if last > after else record
+            return max(RecordNumber(record - 1), last) if last > after else record
         last = record
     return through
 
 
-def _parts(table: TableLog, after: int, through: int) -> Iterator[tuple[int, ...]]:
+def _parts(table: TableLog, after: RecordNumber, through: RecordNumber) -> Iterator[tuple[int, ...]]:
     """(record, change rows, their bytes, chunk rows, chunks) of what may be applied, in order of records."""
     segments = ((s.record, s.segment.rows, s.segment.size, 0, 0) for s in table.segments.after_record(after))
     first = bisect_right(table.chunks, after, key=lambda logged: logged.record)
@@ -197,10 +216,10 @@ def _parts(table: TableLog, after: int, through: int) -> Iterator[tuple[int, ...
     return takewhile(lambda part: part[0] <= through, merge(segments, chunks))
 
 
-def counted(part: TableSlice) -> Counters:
+def counted(part: TableSlice) -> TableCounters:
     """What the batch brought, by operation. A segment of a record is applied whole or not at all."""
     new = part.new_segments
-    return Counters(
+    return TableCounters(
         inserts=sum(s.inserts for s in new),
         updates=sum(s.updates for s in new),
         deletes=sum(s.deletes for s in new),

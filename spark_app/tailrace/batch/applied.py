@@ -5,8 +5,7 @@ Read by `apply.table_worker` when it opens a table, kept by the target in the sa
 
 from dataclasses import dataclass
 
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records import Key, RecordNumber, Seq, TableSchema
 
 
 @dataclass(frozen=True)
@@ -15,9 +14,9 @@ class AppliedState:
 
     log_id: str
     """Of the change log that fills the target."""
-    applied_seq: int = 0
+    applied_seq: Seq = Seq(0)
     """The applied sequence: the last change that the target holds."""
-    applied_record: int = 0
+    applied_record: RecordNumber = RecordNumber(0)
     """The applied record: the last record of the journal that it holds. One may bring a chunk and no change."""
     holes: frozenset[Key] = frozenset()
     """Keys whose row has a column that nobody knows; the row is withheld until it is read again."""
@@ -25,10 +24,10 @@ class AppliedState:
     """Version of the source table's schema that the target table has (0: not created by a log yet)."""
     table_id: int = 0
     """The source table's id."""
-    gap: int | None = None
+    gap: RecordNumber | None = None
     """The record after which something was passed over that the log no longer has: only a complete snapshot that was
     planned later makes the table whole again. None: nothing is lacking."""
-    generation: int | None = None
+    generation: RecordNumber | None = None
     """`Generation.number` of the rows and columns. None: written before generations were counted."""
 
 
@@ -38,9 +37,9 @@ class Generation:
     took another's name, has the same ones for other columns. A target of another generation is replaced in one commit:
     its columns get new identities, its rows go, and the state begins with the generation."""
 
-    number: int = 0
+    number: RecordNumber = RecordNumber(0)
     """The journal's record that began it."""
-    begin_seq: int = 0
+    begin_seq: Seq = Seq(0)
     """The last sequence before it."""
 
     def holds(self, applied: AppliedState, table_id: int) -> bool:

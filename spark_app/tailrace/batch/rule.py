@@ -78,7 +78,7 @@ class Batch(Generic[K]):
 
 
 @dataclass(frozen=True)
-class Target(Generic[K]):
+class TargetState(Generic[K]):
     rows: Mapping[K, Values] = field(default_factory=dict)
     applied_seq: int = 0
     applied_record: int = 0
@@ -101,13 +101,13 @@ class Row:
 Rows = dict[K, Row]
 
 
-class Rule(Generic[K]):
+class ApplyRule(Generic[K]):
     """The rule; every method is one sentence of docs/dev/design.md#the-apply-rule."""
 
     def __init__(self, columns: int) -> None:
         self.unknown = Row((UNKNOWN,) * columns)
 
-    def apply(self, target: Target[K], batch: Batch[K]) -> Target[K]:
+    def apply(self, target: TargetState[K], batch: Batch[K]) -> TargetState[K]:
         if self.done(target, batch):
             return target
         changes = [c for c in batch.changes if c.seq <= batch.through]
@@ -124,27 +124,27 @@ class Rule(Generic[K]):
         for finish in batch.finishes:
             if finish.record > target.applied_record:
                 rows = self.at_snapshot_end(rows, finish, changes)
-        return Target(
+        return TargetState(
             {key: row.values for key, row in rows.items() if row.complete},
             batch.through,
             batch.record,
             frozenset(key for key, row in rows.items() if self.is_hole(key, row, start)),
         )
 
-    def done(self, target: Target[K], batch: Batch[K]) -> bool:
+    def done(self, target: TargetState[K], batch: Batch[K]) -> bool:
         """By record, not by sequence: a record may bring a chunk and no change."""
         return batch.record <= target.applied_record
 
-    def new_chunks(self, target: Target[K], batch: Batch[K]) -> list[Chunk[K]]:
+    def new_chunks(self, target: TargetState[K], batch: Batch[K]) -> list[Chunk[K]]:
         """A batch may be cut differently after a crash: what an earlier commit brought is not applied again."""
         return [chunk for chunk in batch.chunks if chunk.record > target.applied_record]
 
-    def cleared(self, target: Target[K], changes: Sequence[Change[K]]) -> Target[K]:
+    def cleared(self, target: TargetState[K], changes: Sequence[Change[K]]) -> TargetState[K]:
         """Nothing before the last new TRUNCATE outlives it, holes included."""
         truncates = [c.seq for c in changes if c.op == "T" and c.seq > target.applied_seq]
-        return Target({}, truncates[-1], target.applied_record) if truncates else target
+        return TargetState({}, truncates[-1], target.applied_record) if truncates else target
 
-    def stream(self, start: Target[K], changes: Sequence[Change[K]], repair: bool) -> Rows[K]:
+    def stream(self, start: TargetState[K], changes: Sequence[Change[K]], repair: bool) -> Rows[K]:
         """The target's rows, then the changes since, without any chunk."""
         stale = frozenset(range(len(self.unknown.values))) if repair else frozenset()
         rows: Rows[K] = {key: Row(values, stale) for key, values in start.rows.items()}
@@ -169,7 +169,7 @@ class Rule(Generic[K]):
         truncates = own.pop(None, [])
         return lambda key: sorted([*own.get(key, ()), *truncates], key=lambda change: change.seq)
 
-    def replay(self, key: K, chunk: Chunk[K], changes: Sequence[Change[K]], target: Target[K]) -> Row | None:
+    def replay(self, key: K, chunk: Chunk[K], changes: Sequence[Change[K]], target: TargetState[K]) -> Row | None:
         """The chunk's row, then the key's changes from the replay point on, also those below the applied sequence."""
         rows: Rows[K] = {key: Row(chunk.rows[key])} if key in chunk.rows else {}
         self.fold(rows, [change for change in changes if change.seq >= chunk.replay_point], moves=False)
@@ -186,7 +186,7 @@ class Rule(Generic[K]):
         changed = {c.key for c in changes if c.seq >= finish.replay_point}
         return {key: row for key, row in rows.items() if key in finish.keys or key in changed}
 
-    def is_hole(self, key: K, row: Row, start: Target[K]) -> bool:
+    def is_hole(self, key: K, row: Row, start: TargetState[K]) -> bool:
         return not row.complete and (not row.waiting or key in start.holes)
 
     def fold(self, rows: Rows[K], changes: Iterable[Change[K]], moves: bool) -> None:

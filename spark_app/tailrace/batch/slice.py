@@ -10,8 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import ChunkRegistered, Segment, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
 from tailrace.errors import CorruptLog, LogTrimmed
 
@@ -21,8 +20,8 @@ class FinishedSnapshot:
     """A complete snapshot that ends in this slice and replaces the table's rows."""
 
     snapshot_id: str
-    replay_point: int
-    planned: int
+    replay_point: Seq
+    planned: RecordNumber
     """Its plan's record."""
     chunks: tuple[ChunkRegistered, ...]
     """All its chunks, also those that earlier commits brought."""
@@ -44,24 +43,24 @@ class TableSlice:
     schema: TableSchema
     """Of the target after the batch; rows of older versions are promoted to it."""
     versions: Mapping[int, TableSchema]
-    start_seq: int
+    start_seq: Seq
     """New changes begin after it: the applied sequence, or the last TRUNCATE after that."""
-    through_seq: int
-    through_record: int
+    through_seq: Seq
+    through_record: RecordNumber
     clear: bool
     """A TRUNCATE removed what the target holds, holes included."""
     segments: tuple[Segment, ...]
     """In order; also those at or below `start_seq` that a chunk or a finished snapshot replays."""
-    truncates: tuple[int, ...]
+    truncates: tuple[Seq, ...]
     chunks: tuple[ChunkRegistered, ...]
     finished: tuple[FinishedSnapshot, ...]
     repair: bool
     """A complete snapshot is under way: the target's rows may be stale, a move takes nothing from them."""
-    gap: int | None = None
+    gap: RecordNumber | None = None
     """As in `AppliedState`, before the snapshots that end here; set also by the slice that passes over something."""
 
     @property
-    def gap_left(self) -> int | None:
+    def gap_left(self) -> RecordNumber | None:
         """The gap after the batch: a complete snapshot that was planned after it has read everything again."""
         gap = self.gap
         return gap if gap is None or all(finish.planned <= gap for finish in self.finished) else None
@@ -86,17 +85,17 @@ class TableSlice:
     def new_segments(self) -> tuple[Segment, ...]:
         return tuple(segment for segment in self.segments if segment.last_seq > self.start_seq)
 
-    def emptied_at(self, chunk: ChunkRegistered) -> int | None:
+    def emptied_at(self, chunk: ChunkRegistered) -> Seq | None:
         """The last TRUNCATE that the chunk did not see; None: there was none."""
         return max((seq for seq in self.truncates if seq >= chunk.replay_point), default=None)
 
-    def replayed_from(self, chunk: ChunkRegistered) -> int:
+    def replayed_from(self, chunk: ChunkRegistered) -> Seq:
         """The first sequence whose changes count over the chunk's rows."""
         emptied = self.emptied_at(chunk)
-        return chunk.replay_point if emptied is None else emptied + 1
+        return chunk.replay_point if emptied is None else Seq(emptied + 1)
 
 
-def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int) -> TableSlice | None:
+def cut(log: LogState, table_id: int, applied: AppliedState, through_record: RecordNumber) -> TableSlice | None:
     """The batch that brings the table from its applied record to `through_record`; None: it brings nothing.
 
     Raises `LogTrimmed` when the log no longer holds what the table or one of its chunks needs.
@@ -142,19 +141,19 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: int
     return replace(result, segments=segments) if brings else None
 
 
-def last_record(table: TableLog) -> int:
+def last_record(table: TableLog) -> RecordNumber:
     """The last record that may bring the table something: `cut` finds nothing after it."""
     parts = (table.segments, table.truncates, table.chunks, table.finishes, table.schemas)
     return max(table.added_record, table.forgotten_record, *(part[-1].record for part in parts if part))
 
 
-def _needed(result: TableSlice) -> list[int]:
+def _needed(result: TableSlice) -> list[Seq]:
     """From where on the log is needed: for the table, for each chunk, for each end of a snapshot."""
     points = [*map(result.replayed_from, result.chunks), *(finish.replay_point for finish in result.finished)]
-    return [result.start_seq + 1, *points]
+    return [Seq(result.start_seq + 1), *points]
 
 
-def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedState) -> int:
+def _end(log: LogState, table: TableLog, through_record: RecordNumber, applied: AppliedState) -> Seq:
     """The last sequence of the record; of an older one, the last that concerns the table: nothing lies between. What
     the log no longer has is passed over in this batch, with a gap: the next one must not take it for a gap of its own,
     which a snapshot that began before that batch would not fill."""
@@ -169,14 +168,16 @@ def _end(log: LogState, table: TableLog, through_record: int, applied: AppliedSt
     return max(end, table.removed_through)
 
 
-def _schema(table: TableLog, through_record: int) -> LoggedSchema:
+def _schema(table: TableLog, through_record: RecordNumber) -> LoggedSchema:
     known = [s for s in table.schemas if s.record <= through_record]
     if not known:
         raise CorruptLog(f"table {table.schema.name} has no schema at record {through_record}")
     return known[-1]
 
 
-def _finished(log: LogState, table: TableLog, applied: AppliedState, through_record: int) -> Iterator[FinishedSnapshot]:
+def _finished(
+    log: LogState, table: TableLog, applied: AppliedState, through_record: RecordNumber
+) -> Iterator[FinishedSnapshot]:
     for finish in _finishes(table, applied):
         if finish.record <= through_record:
             chunks = tuple(c.chunk for c in finish.chunks)
@@ -188,10 +189,10 @@ def _finishes(table: TableLog, applied: AppliedState) -> Iterator[LoggedFinish]:
     return (f for f in table.finishes if f.complete and f.record > applied.applied_record)
 
 
-def _planned(log: LogState, finish: LoggedFinish) -> int:
+def _planned(log: LogState, finish: LoggedFinish) -> RecordNumber:
     """-1: the log has forgotten it."""
     snapshot = log.snapshots.get(finish.snapshot_id)
-    return -1 if snapshot is None else snapshot.record
+    return RecordNumber(-1) if snapshot is None else snapshot.record
 
 
 def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
@@ -199,7 +200,7 @@ def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool
     return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table.table_id))
 
 
-def _complete_running(log: LogState, table_id: int) -> Iterator[int]:
+def _complete_running(log: LogState, table_id: int) -> Iterator[RecordNumber]:
     """Records in which complete, unfinished snapshots of the table were planned."""
     for snapshot in log.snapshots.values():
         part = snapshot.tables.get(table_id)
@@ -233,14 +234,15 @@ def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
     return replace(result, chunks=chunks, finished=finished, gap=gap)
 
 
-def _gap(table: TableLog, applied: AppliedState, short: bool) -> int | None:
+def _gap(table: TableLog, applied: AppliedState, short: bool) -> RecordNumber | None:
     """The record after which a snapshot must have been planned to bring all that the target lacks."""
     before = applied.applied_record
     gaps = [] if applied.gap is None else [applied.gap]
     if short:
         gaps.append(before)
     if 0 < before < table.added_record:
-        gaps.append(table.added_record - 1)  # not captured for a while, and chunks from before it are gone
+        # Not captured for a while, and chunks from before it are gone.
+        gaps.append(RecordNumber(table.added_record - 1))
     if table.forgotten_record > before:
         gaps.append(table.forgotten_record)
     return max(gaps, default=None)

@@ -24,7 +24,7 @@ from tailrace.capture.protocol import (
     StateAnswer,
 )
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered
+from tailrace.changelog.records import Applied, ChunkRegistered, RecordNumber, Seq
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError
 
 CONNECT_TIMEOUT = 5.0
@@ -34,6 +34,7 @@ class CaptureGone(OutcomeUnknown):
     """Capture does not answer, or died before it did: what was asked for may or may not be recorded."""
 
     where = "capture"
+    usual_fix = "Capture is started again by itself. `tailrace status` says why it ended."
 
 
 class CaptureClient:
@@ -53,14 +54,14 @@ class CaptureClient:
         assert answer.state is not None
         return answer.state
 
-    def append(self, events: Sequence[object]) -> int:
+    def append(self, events: Sequence[object]) -> RecordNumber:
         """The number of the record that holds the events."""
         return self._recorded(Append.model_validate({"events": tuple(events)}))[0]
 
     def begin_chunk(self, snapshot_id: str, table_id: int, chunk: int) -> None:
         self._ask(BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk))
 
-    def register_chunk(self, chunk: ChunkRegistered, snapshot: str, columns: Sequence[str]) -> tuple[int, int]:
+    def register_chunk(self, chunk: ChunkRegistered, snapshot: str, columns: Sequence[str]) -> tuple[RecordNumber, Seq]:
         """(record, replay point), when the record is durable: it may take a while, so it has a connection of its
         own."""
         with CaptureClient(self._path, self._timeout) as own:
@@ -89,7 +90,7 @@ class CaptureClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _recorded(self, request: Request) -> tuple[int, int | None]:
+    def _recorded(self, request: Request) -> tuple[RecordNumber, Seq | None]:
         answer = self._ask(request)
         assert answer.recorded is not None
         return answer.recorded.record, answer.recorded.replay_point

@@ -3,13 +3,15 @@ once."""
 
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded, Request, StateAnswer
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Position, RecordNumber
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,39 @@ class Inbox:
         return items
 
 
+OLD = 10.0
+"""Seconds without a new measurement, of which there is one a second, until the last one is called old."""
+
+
 class Board:
-    """The newest state, for whoever asks; answered without the loop, which may be waiting for the source."""
+    """The newest state, for whoever asks; answered without the loop, which may be waiting for the source. The number of
+    the newest record is that of the moment when it is asked for: the driver reads the journal by it. A loop that stands
+    still measures nothing: what it said last then grows old, and the state says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
-        self._state = StateAnswer(record=-1, epoch=-1, position=Position(0), waiting_for="capture starts")
+        self._shown = 0.0
+        self._beat: float | None = None
+        self._state = StateAnswer(record=RecordNumber(-1), epoch=-1, position=Position(0), waiting_for="capture starts")
+        self._newest: Callable[[], RecordNumber] = lambda: RecordNumber(-1)
 
-    def show(self, state: StateAnswer) -> None:
+    def show(self, state: StateAnswer, newest: Callable[[], RecordNumber]) -> None:
+        """`newest`: asked from other threads."""
         with self._lock:
-            self._state = state
+            self._state, self._newest, self._shown = state, newest, self._clock()
+
+    def beat(self) -> None:
+        """The loop has come round, or has done a part of what takes it long."""
+        self._beat = self._clock()
+
+    def rest(self) -> None:
+        """Until the next beat the loop does what has time limits of its own: it writes to the storage."""
+        self._beat = None
+
+    def still(self) -> float:
+        """Seconds for which the loop has stood still; 0: it has not begun, or rests."""
+        return 0.0 if self._beat is None else self._clock() - self._beat
 
     def waiting_for(self, what: str | None) -> None:
         with self._lock:
@@ -76,4 +101,14 @@ class Board:
 
     def state(self) -> StateAnswer:
         with self._lock:
-            return self._state
+            return self._state.model_copy(update={"record": self._newest(), **self._grown_old()})
+
+    def _grown_old(self) -> dict[str, object]:
+        lag, age, still = self._state.lag_seconds, self._clock() - self._shown, self.still()
+        found: dict[str, object] = {}
+        if lag is not None and age > OLD:
+            found["lag_seconds"] = round(lag + age, 3)
+        if still > OLD:
+            # Not while it works on one large transaction, however long: it comes round between two segments.
+            found["waiting_for"] = f"the source, silent for {still:.0f} s"
+        return found

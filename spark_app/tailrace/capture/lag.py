@@ -23,9 +23,9 @@ class Behind:
     being there cannot be what is waited for: each end seen is remembered until capture has reached it."""
 
     def __init__(self) -> None:
-        self._ends: deque[tuple[float, int]] = deque()
+        self._ends: deque[tuple[float, Position]] = deque()
 
-    def seconds(self, now: float, end: int, reached: int) -> float:
+    def seconds(self, now: float, end: Position, reached: Position) -> float:
         self._ends.append((now, end))
         while self._ends and self._ends[0][1] <= reached:
             self._ends.popleft()
@@ -62,5 +62,6 @@ class Meter:
                 lag_seconds=round(lag, 3),
                 retained_bytes=distance.retained_bytes,
                 rows_per_second=round(self._rate, 1),
-            )
+            ),
+            lambda: journal.state.number,
         )

@@ -17,11 +17,11 @@ from pathlib import Path
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.lag import Meter
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.requests import Requests
-from tailrace.capture.retention_job import Retention
+from tailrace.capture.requests import ChunkRequests
+from tailrace.capture.retention_job import RetentionJob
 from tailrace.capture.server import refuse_all
-from tailrace.capture.startup import Place
-from tailrace.changelog.records import Position
+from tailrace.capture.startup import StartContext
+from tailrace.changelog.records import Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.errors import Retry
 from tailrace.sources.api import Wiring
@@ -65,21 +65,21 @@ class Capture:
 
     def __init__(
         self,
-        place: Place,
+        place: StartContext,
         journal: JournalWriter,
         spill: Path,
         ends: tuple[Inbox, Board],
         timing: Timing,
     ) -> None:
         self._timing = timing
-        self._inbox, board = ends
+        self._inbox, self._board = ends
         assert journal.state.origin is not None
-        self._recorder = Recorder(journal, self._breathe, self._acknowledge)
+        self._recorder = Recorder(journal, self._breathe, self._acknowledge, self._board.rest)
         wiring = Wiring(self._recorder, self.settle, journal.nonce, spill, timing.block)
         self._stream = place.subscription.stream(journal.state.origin, wiring)
-        self._requests = Requests(self._recorder, self._stream, self.settle, place.source.visibility)
-        self._retention = Retention(place.replicator.spec, self._recorder, self._requests, self.settle)
-        self._meter = Meter(self._stream.distance, self._recorder, board)
+        self._requests = ChunkRequests(self._recorder, self._stream, self.settle, place.source.visibility)
+        self._retention = RetentionJob(place.replicator.spec, self._recorder, self._requests, self.settle)
+        self._meter = Meter(self._stream.distance, self._recorder, self._board)
         self._look_took = 0.0
         self._due: dict[str, float] = {}
         self._pending_since: float | None = None
@@ -108,6 +108,7 @@ class Capture:
         self._record()
         self._housekeeping()
         stream.keep_alive()
+        self._board.beat()
 
     _behind = False
     """The last read did not take all."""
@@ -134,7 +135,9 @@ class Capture:
             self._stream.nudge()
         moved = self._stream.position > self._recorder.durable and not self._stream.pending
         if moved and self._is_due("heartbeat", self._timing.heartbeat):
-            self._recorder.heartbeat(self._stream.position)
+            # A record that moves only the position, so that the source may forget its log.
+            self._recorder.add(Heartbeat())
+            self._cut()
 
     def _cut(self) -> None:
         applied = self._requests.take_applied()
@@ -157,6 +160,7 @@ class Capture:
         if self._is_due("idle", self._timing.idle_message) and self._recorder.durable >= stream.position:
             stream.nudge()
         if self._is_due("retention", 60.0):
+            self._board.rest()
             self._retention.run()
 
     def _is_due(self, what: str, every: float) -> bool:
@@ -174,3 +178,4 @@ class Capture:
     def _breathe(self) -> None:
         """Between long steps: the source must not take us for dead."""
         self._stream.keep_alive(listened=False)
+        self._board.beat()

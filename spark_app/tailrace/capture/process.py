@@ -8,12 +8,14 @@ storage, trimmed by nobody, so after an hour without one it ends in the same way
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tailrace import foreign, logs, privacy, sources
@@ -21,15 +23,18 @@ from tailrace.capture import startup
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.loop import Capture, Timing
 from tailrace.capture.renewal import Renewal
-from tailrace.capture.server import Server
+from tailrace.capture.server import CaptureServer
 from tailrace.contract import manifest
 from tailrace.contract.resources import Replicator
 from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
 from tailrace.faults import fault_of
-from tailrace.sources.api import Interrupted, Patience
+from tailrace.sources.api import Interrupted, Patience, Source
 from tailrace.storage.store import Storage
 
 log = logging.getLogger("tailrace.capture")
+STUCK = 300.0
+"""Seconds for which the loop may stand still; no look takes nearly so long, and no write counts."""
+FAULT = "capture-fault.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inbox, board = Inbox(), Board()
     run_dir: Path = options.run_dir
     run_dir.mkdir(parents=True, exist_ok=True)
-    fault = run_dir / "capture-fault.json"
+    fault = run_dir / FAULT
     fault.unlink(missing_ok=True)
 
     def stop(*_: object) -> None:
@@ -81,34 +86,55 @@ def capture(
     """From the manifest to the end of the process."""
     inbox, board = ends
     socket = options.socket or options.run_dir / "capture.sock"
-    server = Server(socket, inbox, board)
+    server = CaptureServer(socket, inbox, board)
     server.start()
     watch = (server, options.without_driver, stopping, inbox)
     threading.Thread(target=end_without_driver, args=watch, name="driver-watch", daemon=True).start()
+    stuck = (board, stopping, lambda: _end_stuck(options.run_dir))
+    threading.Thread(target=end_when_stuck, args=stuck, name="loop-watch", daemon=True).start()
     try:
         who = f"tailrace catalog {replicator.metadata.name}"
         source = sources.open(replicator.spec.source, who, options.secrets)
-        # What neither the storage nor this process's own parts say of themselves, the source's log brought.
-        with met_at("source"), source.subscription(replicator, replicator.spec.storage.location) as subscription:
-            storage = Storage.open(replicator.spec.storage)
-            place = startup.Place(replicator, source, subscription, storage)
-            ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
-            handed_over = Renewal.handed_over(options.resync)
-            journal = startup.start(place, ids, Patience(board.waiting_for, stopping), handed_over)
-            board.waiting_for(None)
-            timing = Timing(heartbeat=options.heartbeat)
-            try:
-                Capture(place, journal, options.run_dir / "spill", ends, timing).run(stopping)
-            except Retry:
-                # Who takes our place in the source has begun an epoch before: starting again, we would take it back,
-                # and so for ever.
-                journal.check_owned()
-                raise
+        handed_over = Renewal.handed_over(options.resync)
+        timing = Timing(heartbeat=options.heartbeat)
+        follow(Following(replicator, source, options.run_dir / "spill", timing, handed_over), ends, stopping)
     finally:
         server.stop()
 
 
-def end_without_driver(server: Server, patience: float, stopping: threading.Event, inbox: Inbox) -> None:
+@dataclass(frozen=True)
+class Following:
+    """What is captured, and how."""
+
+    replicator: Replicator
+    source: Source
+    scratch: Path
+    """Folder for what does not fit into memory."""
+    timing: Timing
+    handed_over: Renewal | None = None
+
+
+def follow(what: Following, ends: tuple[Inbox, Board], stopping: threading.Event) -> None:
+    """Start, and capture until `stopping` is set. Every error says where it was met."""
+    replicator, board = what.replicator, ends[1]
+    # What neither the storage nor this process's own parts say of themselves, the source's log brought.
+    with met_at("source"), what.source.subscription(replicator, replicator.spec.storage.location) as subscription:
+        storage = Storage.open(replicator.spec.storage)
+        place = startup.StartContext(replicator, what.source, subscription, storage)
+        ids = startup.Ids(log_id=str(uuid.uuid4()), nonce=uuid.uuid4().hex)
+        journal = startup.start(place, ids, Patience(board.waiting_for, stopping), what.handed_over)
+        board.waiting_for(None)
+        board.beat()  # from here on the loop is watched: its first look at the catalog may meet a source that hangs
+        try:
+            Capture(place, journal, what.scratch, ends, what.timing).run(stopping)
+        except Retry:
+            # Who takes our place in the source has begun an epoch before: starting again, we would take it back,
+            # and so for ever.
+            journal.check_owned()
+            raise
+
+
+def end_without_driver(server: CaptureServer, patience: float, stopping: threading.Event, inbox: Inbox) -> None:
     """Tell capture to end when no driver has asked for anything for `patience` seconds."""
     while not stopping.wait(min(patience / 4, 5.0)):
         silent = time.monotonic() - server.heard
@@ -118,6 +144,29 @@ def end_without_driver(server: Server, patience: float, stopping: threading.Even
             )
             stopping.set()
             inbox.wake()
+
+
+def end_when_stuck(
+    board: Board, stopping: threading.Event, end: Callable[[], None], patience: float = STUCK, tick: float = 5.0
+) -> None:
+    """Call `end` once the loop has stood still for `patience` seconds. A server that hangs, while its machine still
+    acknowledges what it is sent, ends no statement, and none that may wait for long can have a time limit."""
+    before = time.monotonic()
+    while not stopping.wait(tick):
+        now = time.monotonic()
+        # This very process may have been suspended: nobody had the time to come round.
+        if board.still() > patience and now - before < 2 * tick + 1:
+            return end()
+        before = now
+
+
+def _end_stuck(run_dir: Path) -> None:
+    """The loop's thread cannot be interrupted. The process may die anywhere, so here as well."""
+    error = Retry(f"the source has not answered for {STUCK:.0f} s", "Check whether the source's server responds.")
+    log.error("%s", error)
+    fault = fault_of(error, time.time(), "capture").model_dump_json()
+    (run_dir / FAULT).write_text(fault, encoding="utf-8")
+    os._exit(error.exit_code)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,6 +14,8 @@ from tailrace.changelog.records import (
     ChunkRegistered,
     Closed,
     Position,
+    RecordNumber,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
@@ -83,8 +85,8 @@ class ErrorAnswer(Closed):
 
 
 class StateAnswer(Closed):
-    record: int
-    """Newest durable record."""
+    record: RecordNumber
+    """Newest durable record, now; the rest is up to a second old. -1: the journal is not open yet."""
     epoch: int
     position: Position
     behind_bytes: int | None = None
@@ -96,8 +98,8 @@ class StateAnswer(Closed):
 
 
 class Recorded(Closed):
-    record: int
-    replay_point: int | None = None
+    record: RecordNumber
+    replay_point: Seq | None = None
     """Of a registered chunk."""
 
 

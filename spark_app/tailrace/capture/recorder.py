@@ -13,35 +13,37 @@ from tailrace.capture.protocol import Recorded
 from tailrace.changelog.records import (
     WRITTEN,
     Event,
-    Heartbeat,
     Position,
     Record,
+    ResumePoint,
     Segment,
+    Seq,
     TableFingerprint,
     Transactions,
 )
 from tailrace.changelog.segments import write_segment
 from tailrace.changelog.state import LogState
+from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.seams import seam
 from tailrace.sources.api import Changes
 
 
 @dataclass
-class Rows:
+class RecordRows:
     """What the transactions of the record being built bring."""
 
     segments: list[Segment] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    transactions: list[tuple[int, int]] = field(default_factory=list)
+    transactions: list[TransactionStart] = field(default_factory=list)
     commit_times: list[int] = field(default_factory=list)
-    last_seq: int | None = None
+    last_seq: Seq | None = None
     bytes: int = 0
     leaves: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
-class Counters:
+class CaptureCounters:
     """Since the start."""
 
     rows: int = 0
@@ -53,19 +55,24 @@ class Recorder:
     """The `Sink` of a source's stream that writes the change log."""
 
     def __init__(
-        self, journal: JournalWriter, breathe: Callable[[], None], recorded: Callable[[Position], None]
+        self,
+        journal: JournalWriter,
+        breathe: Callable[[], None],
+        recorded: Callable[[Position], None],
+        writing: Callable[[], None] = lambda: None,
     ) -> None:
         """`breathe` is called between long steps (signs of life for the source), `recorded` with each durable
-        position."""
+        position, `writing` before each segment: one of a huge row takes a slow line an hour."""
         self.journal = journal
         self._breathe = breathe
+        self._writing = writing
         self._recorded = recorded
-        self._rows = Rows()
+        self._rows = RecordRows()
         self._events: list[Event] = []
         """Our own."""
         self._requested: list[Event] = []
-        self._waiting: list[tuple[Future[Recorded | None], int | None]] = []
-        self.counters = Counters()
+        self._waiting: list[tuple[Future[Recorded | None], Seq | None]] = []
+        self.counters = CaptureCounters()
 
     @property
     def durable(self) -> Position:
@@ -77,9 +84,9 @@ class Recorder:
         return self.journal.state
 
     @property
-    def next_seq(self) -> int:
+    def next_seq(self) -> Seq:
         last = self._rows.last_seq
-        return (self.journal.state.last_seq if last is None else last) + 1
+        return Seq((self.journal.state.last_seq if last is None else last) + 1)
 
     @property
     def has_requests(self) -> bool:
@@ -87,7 +94,7 @@ class Recorder:
         return bool(self._events or self._requested)
 
     def add(
-        self, *events: Event, reply: Future[Recorded | None] | None = None, replay_point: int | None = None
+        self, *events: Event, reply: Future[Recorded | None] | None = None, replay_point: Seq | None = None
     ) -> None:
         """Put events into the next record; `reply` is answered when it is durable, or when the events do not fit."""
         if reply is None:
@@ -98,6 +105,7 @@ class Recorder:
 
     def rows(self, changes: Changes) -> None:
         for table in changes.tables:
+            self._writing()
             segment = write_segment(self.journal.storage, table.schema, table.rows)
             self._rows.segments.append(segment)
             self.counters.segments += 1
@@ -105,33 +113,37 @@ class Recorder:
             self._breathe()
         self._rows.events += changes.events
         self._rows.leaves += changes.leaves
-        known = {number for number, _ in self._rows.transactions[-1:]}
-        self._rows.transactions += [t for t in changes.transactions if t[0] not in known]
+        self._rows.transactions += changes.transactions[self._goes_on(changes.transactions) :]
         self._rows.commit_times += changes.commit_time or ()
         self._rows.last_seq = changes.last_seq
         self._breathe()
 
-    def cut(self, position: Position, rows: bool = True) -> None:
-        """Make a record up to `position`, unless there is nothing to say. `rows` False: those taken so far belong to a
+    def _goes_on(self, transactions: list[TransactionStart]) -> bool:
+        """Whether the first of them has taken sequences before."""
+        before = self._rows.transactions
+        return bool(before and transactions) and before[-1][:2] == transactions[0][:2]
+
+    def cut(self, point: ResumePoint, rows: bool = True) -> None:
+        """Make a record up to `point`, unless there is nothing to say. `rows` False: those taken so far belong to a
         transaction that is still open, so only events go in."""
-        taken = self._rows if rows else Rows()
+        taken = self._rows if rows else RecordRows()
         if not (taken.segments or taken.events or self.has_requests):
-            self._rows = Rows() if rows else self._rows
+            self._rows = RecordRows() if rows else self._rows
             return
         # Dying here leaves segments that no record names: they are written again under other names.
         seam("capture.after-segments")
-        position = max(position, self.durable)
+        point = max(point, self.state.resume_point, key=lambda p: p.position)
         try:
-            record = self._append(position, taken, (*self._events, *self._requested))
+            record = self._append(point, taken, (*self._events, *self._requested))
         except RecordRefused as error:
             if not self._requested:
                 raise
             # What somebody asked for does not fit the log: that is theirs to hear, our own changes go on.
             self._refuse(error)
-            self.cut(position, rows)
+            self.cut(point, rows)
             return
         if rows:
-            self._rows = Rows()
+            self._rows = RecordRows()
         self._events, self._requested = [], []
         self.counters.records += 1
         waiting, self._waiting = self._waiting, []
@@ -139,16 +151,15 @@ class Recorder:
             reply.set_result(Recorded(record=record.number, replay_point=replay_point))
         # Dying here is safe: the source sends again what the record holds, and capture asks from the record's position.
         seam("capture.before-ack")
-        self._recorded(position)
+        self._recorded(point.position)
 
-    def _append(self, position: Position, taken: Rows, events: tuple[Event, ...]) -> Record:
+    def _append(self, point: ResumePoint, taken: RecordRows, events: tuple[Event, ...]) -> Record:
         times = taken.commit_times
         return self.journal.append(
-            position,
+            point.position,
             taken.last_seq,
-            transactions=Transactions(
-                ids=tuple(x for x, _ in taken.transactions), first_seqs=tuple(s for _, s in taken.transactions)
-            ),
+            source_state=point.source_state,
+            transactions=Transactions.of(taken.transactions),
             segments=tuple(taken.segments),
             # Before the others: one of them may stop the table.
             events=(*self._written(taken.leaves), *taken.events, *events),
@@ -173,8 +184,3 @@ class Recorder:
         waiting, self._waiting, self._requested = self._waiting, [], []
         for reply, _ in waiting:
             reply.set_exception(error)
-
-    def heartbeat(self, position: Position) -> None:
-        """A record that moves only the position, so that the source may forget its log."""
-        self.add(Heartbeat())
-        self.cut(position, rows=False)

@@ -23,7 +23,7 @@ from tailrace.storage.store import NotFound, Storage
 class Renewal(Closed):
     id: str
     request: str | None = None
-    """Its name; None in notes from before."""
+    """Its name."""
     chunk_rows: int | None = None
     parallelism: int | None = None
 

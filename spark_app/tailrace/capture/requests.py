@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder
-from tailrace.changelog.records import Applied, Position
+from tailrace.changelog.records import Applied, Position, RecordNumber, Seq
 from tailrace.errors import Retry, TailraceError
 from tailrace.snapshot.replay import replay_point, seen_through
 from tailrace.sources.api import ChangeStream
@@ -33,7 +33,7 @@ class Waiting:
     looked: bool = False
 
 
-class Requests:
+class ChunkRequests:
     """Keeps chunks that wait for the stream, and the floors of chunks that are being read."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Requests:
         self._settle = settle
         self._visibility = visibility
         self._waiting: list[Waiting] = []
-        self._begun: dict[ChunkId, tuple[int, int]] = {}
+        self._begun: dict[ChunkId, tuple[int, Seq]] = {}
         """Chunk being read -> (connection, floor)."""
         self._applied: dict[int, Applied] = {}
         self.cut_off: frozenset[int] = frozenset()
@@ -61,14 +61,14 @@ class Requests:
         """The furthest position that a chunk waits for."""
         return max((w.request.chunk.high for w in self._waiting), default=None)
 
-    def floors(self) -> dict[int, int]:
+    def floors(self) -> dict[int, Seq]:
         """By table: the sequence from which chunks being read may have to be replayed."""
-        floors: dict[int, int] = {}
+        floors: dict[int, Seq] = {}
         for (_, table_id, _), (_, floor) in self._begun.items():
             floors[table_id] = min(floor, floors.get(table_id, floor))
         return floors
 
-    def point_now(self) -> int:
+    def point_now(self) -> Seq:
         """The replay point of a snapshot taken now."""
         return self._replay_point(self._visibility(self._stream.seen_now()))
 
@@ -150,7 +150,7 @@ class Requests:
         key = (chunk.snapshot_id, table_id, chunk.chunk)
         state = self._recorder.journal.state
         snapshot = state.snapshots.get(chunk.snapshot_id)
-        planned = 0 if snapshot is None else snapshot.record
+        planned = RecordNumber(0) if snapshot is None else snapshot.record
         if snapshot is not None and not snapshot.reads(state.tables[table_id]):
             raise ChunkTooOld(
                 f"table {table_id} was added again since the snapshot was planned", "The table has a new snapshot."
@@ -159,11 +159,10 @@ class Requests:
         visible = self._visibility(request.snapshot)
         if not visible.past(state.tables[table_id].edge):
             raise ChunkTooOld(
-                f"chunk {chunk.chunk} of {name} was read before transaction"
-                f" {state.tables[table_id].edge}, from which on the table is read again",
+                f"chunk {chunk.chunk} of {name} does not see all that came before the log has the table's changes",
                 "The chunk is read again.",
             )
-        point = max(self._replay_point(visible), seen + 1)
+        point = max(self._replay_point(visible), Seq(seen + 1))
         removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran
@@ -177,11 +176,11 @@ class Requests:
         self._begun.pop(key, None)
         return True
 
-    def _replay_point(self, snapshot: Visibility) -> int:
+    def _replay_point(self, snapshot: Visibility) -> Seq:
         """The open transaction, if any, has not committed before the chunk's `high`: it lies at or after the next
         one."""
         state = self._recorder.journal.state
-        return replay_point(snapshot, state.transactions, state.last_seq + 1)
+        return replay_point(snapshot, state.transactions, Seq(state.last_seq + 1))
 
     def refuse(self, error: TailraceError) -> None:
         for waiting in self._waiting:

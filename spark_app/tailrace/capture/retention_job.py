@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.requests import Requests
+from tailrace.capture.requests import ChunkRequests
+from tailrace.changelog.records import Position
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.contract.resources import ReplicatorSpec
@@ -27,7 +28,7 @@ LAST_PATIENCE = 5.0
 """Seconds that the end of a run waits for deletions: well below what the driver grants capture to end."""
 
 
-class Cleaner:
+class LogCleaner:
     """One thread that deletes, in order of what it is given."""
 
     def __init__(self) -> None:
@@ -58,13 +59,13 @@ class Cleaner:
                 self._refused = error
 
 
-class Retention:
+class RetentionJob:
     def __init__(
         self,
         spec: ReplicatorSpec,
         recorder: Recorder,
-        requests: Requests,
-        settle: Callable[[], int],
+        requests: ChunkRequests,
+        settle: Callable[[], Position],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._recorder = recorder
@@ -73,7 +74,7 @@ class Retention:
         self._retention = int(seconds(spec.retention.time) * MICROSECONDS)
         self._retry = int(seconds(spec.retry.time) * MICROSECONDS)
         self._clock = clock
-        self._cleaner = Cleaner()
+        self._cleaner = LogCleaner()
         self._last: dict[str, float] = {}
 
     def run(self) -> None:

@@ -18,7 +18,7 @@ MAX_LINE = 64 << 20
 """Bytes of one request; a chunk by 10,000 keys is far below."""
 
 
-class Server:
+class CaptureServer:
     """Listens from `start` to `stop`."""
 
     def __init__(self, path: Path, inbox: Inbox, board: Board) -> None:

@@ -38,7 +38,7 @@ class Ids:
 
 
 @dataclass(frozen=True)
-class Place:
+class StartContext:
     """Where capture works."""
 
     replicator: Replicator
@@ -47,7 +47,7 @@ class Place:
     storage: Storage
 
 
-def start(place: Place, ids: Ids, patience: Patience, handed_over: Renewal | None = None) -> JournalWriter:
+def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewal | None = None) -> JournalWriter:
     """`handed_over`: what the operator asks for."""
     noted = Renewal.read(place.storage)
 
@@ -59,7 +59,7 @@ def start(place: Place, ids: Ids, patience: Patience, handed_over: Renewal | Non
             check_owner(place.replicator, place.storage.root, state.owner)
         origin = _origin(state)
         check_product(place.replicator, origin)
-        place.subscription.admit(origin, state.position, renewing=due(state) is not None)
+        place.subscription.admit(origin, state.resume_point, renewing=due(state) is not None)
 
     try:
         started = EpochStarted(owner=ownership.owner(place.replicator))
@@ -75,7 +75,7 @@ def start(place: Place, ids: Ids, patience: Patience, handed_over: Renewal | Non
     if noted is not None:
         Renewal.forget(place.storage)
     state = journal.state
-    place.subscription.resume(_origin(state), state.position)
+    place.subscription.resume(_origin(state), state.resume_point)
     log.info("continuing after record %d at %s", state.number, place.source.text(state.position))
     return journal
 
@@ -89,22 +89,22 @@ def _origin(state: LogState) -> Origin:
     return state.origin
 
 
-def _renew(place: Place, journal: JournalWriter, asked: Renewal, patience: Patience) -> None:
+def _renew(place: StartContext, journal: JournalWriter, asked: Renewal, patience: Patience) -> None:
     """Begin the stream again at another position, as the first start did; the tables follow with the first look."""
     try:
-        identity, position = place.subscription.renew(_origin(journal.state), patience)
+        identity, point = place.subscription.renew(_origin(journal.state), patience)
     except Beaten as error:
         raise error.refusal from None
     rows, parallelism = asked.chunk_rows, asked.parallelism
     event = SourceRenewed(
         id=asked.id, identity=identity, request=asked.request, chunk_rows=rows, parallelism=parallelism
     )
-    journal.append(position, events=(event,))
-    at = place.source.text(position)
+    journal.append(point.position, source_state=point.source_state, events=(event,))
+    at = place.source.text(point.position)
     log.warning("the stream starts over at %s (%s): every table is read again", at, asked.id)
 
 
-def _first_start(place: Place, ids: Ids, patience: Patience) -> JournalWriter:
+def _first_start(place: StartContext, ids: Ids, patience: Patience) -> JournalWriter:
     place.storage.require_exclusive(f"probe-{ids.nonce}")
     noted = first_start.read(place.storage)
     if noted is not None:
@@ -113,16 +113,15 @@ def _first_start(place: Place, ids: Ids, patience: Patience) -> JournalWriter:
     origin = place.subscription.prepare(noted.log_id if noted is not None else ids.log_id, noted)
     first_start.write(place.storage, origin)
     try:
-        position = place.subscription.begin(origin, patience)
+        point = place.subscription.begin(origin, patience)
     except Beaten as error:
         first_start.forget(place.storage)
         raise error.refusal from None
     # A first start reads every table anyway; left until after record 0, the note would begin the stream again.
     Renewal.forget(place.storage)
-    log.info(
-        "new change log %s from %s: created %s", origin.log_id, place.source.text(position), ", ".join(origin.made)
-    )
-    journal = JournalWriter.create(place.storage, origin, position, ids.nonce)
+    at = place.source.text(point.position)
+    log.info("new change log %s from %s: created %s", origin.log_id, at, ", ".join(origin.made))
+    journal = JournalWriter.create(place.storage, origin, point.position, ids.nonce, source_state=point.source_state)
     # Dying here leaves a log without tables: the first look after any start adds those that are missing.
     seam("capture.after-origin")
     first_start.forget(place.storage)

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tailrace.changelog.logged import KEPT_SNAPSHOTS, LogState, SnapshotState, TableLog, TransactionLog
-from tailrace.changelog.records import Record
+from tailrace.changelog.records import Record, RecordNumber, Seq
 from tailrace.errors import CorruptLog
 
-NOTHING_PENDING = 1 << 62
+NOTHING_PENDING = RecordNumber(1 << 62)
 
 
 class Folding:
@@ -52,7 +52,7 @@ class Folding:
     def update(self, table: TableLog, **changes: Any) -> None:
         self.tables[table.table_id] = table.model_copy(update=changes)
 
-    def in_record(self, seq: int, what: str) -> None:
+    def in_record(self, seq: Seq, what: str) -> None:
         if not self.record.first_seq <= seq <= self.record.last_seq:
             self.corrupt(f"{what} at sequence {seq}, outside {self.record.first_seq}..{self.record.last_seq}")
 
@@ -81,12 +81,10 @@ class Folding:
 
 def _with_transactions(known: TransactionLog, record: Record) -> TransactionLog:
     new = record.transactions
-    if not new.ids:
-        return known
-    return known.added(new.ids, new.first_seqs)
+    return known.added(new) if new.numbers else known
 
 
-def _first_pending(table: TableLog) -> int:
+def _first_pending(table: TableLog) -> RecordNumber:
     """The first record above the table's applied record that brings rows for it (`NOTHING_PENDING`: none)."""
     first = table.segments.record_after(table.applied_record)
     records = [t.record for t in table.truncates if t.record > table.applied_record][:1]

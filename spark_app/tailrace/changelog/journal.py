@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Origin, Record, check_format
+from tailrace.changelog.paths import JOURNAL, number_of, record_path
+from tailrace.changelog.records import Origin, Record, RecordNumber, check_format
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import fold
 from tailrace.errors import CorruptLog
@@ -27,12 +27,12 @@ STALE_SECONDS = 60.0
 of records."""
 
 
-def read_record(storage: Storage, number: int) -> Record:
+def read_record(storage: Storage, number: RecordNumber) -> Record:
     """Record `number`, or `NotFound`."""
     return parse_record(storage.get(record_path(number)), number)
 
 
-def parse_record(data: bytes, number: int) -> Record:
+def parse_record(data: bytes, number: RecordNumber) -> Record:
     if number == 0:
         _check_format(data)
     try:
@@ -60,7 +60,7 @@ def read_origin(storage: Storage) -> Origin | None:
     if rolled_up.origin is not None:
         return rolled_up.origin
     try:
-        return next((e for e in read_record(storage, 0).events if isinstance(e, Origin)), None)
+        return next((e for e in read_record(storage, RecordNumber(0)).events if isinstance(e, Origin)), None)
     except NotFound:
         return None
 
@@ -88,14 +88,22 @@ class JournalReader:
         while True:
             while reader.next() is not None:
                 pass
-            if not reader._passed_by():
+            if reader._passed_by():
+                continue
+            behind = reader._behind_a_gap()
+            if behind is None:
                 return reader
+            if reader.next() is None and not reader._passed_by():
+                raise CorruptLog(
+                    f"journal record {reader.state.number + 1} is missing, and record {behind} is there",
+                    "Put the journal's records back, or start a new change log and take a snapshot.",
+                )
 
     def next(self) -> Record | None:
         """The next record, folded into `state`; None: there is none yet."""
         if abs(self._clock() - self._proven) > STALE_SECONDS:
             self._passed_by()
-        number = self.state.number + 1
+        number = RecordNumber(self.state.number + 1)
         try:
             data = self.storage.get(record_path(number))
         except NotFound:
@@ -112,6 +120,14 @@ class JournalReader:
         while len(records) < limit and (record := self.next()) is not None:
             records.append(record)
         return records
+
+    def _behind_a_gap(self) -> RecordNumber | None:
+        """The first record after the one that would come next. A start must not take a gap for the journal's end: it
+        would write into it, and give up what the source still holds for the records behind it."""
+        following = record_path(self.state.number + 1)
+        numbers = (number_of(path) for path, _ in self.storage.list(JOURNAL, after=following) if path.count("/") == 1)
+        # Others' files (a backup's, an editor's) have no number.
+        return next((number for number in numbers if number is not None), None)
 
     def _passed_by(self) -> bool:
         """Whether retention took the next record before it was read; then `state` is now that of a roll-up. Whoever

@@ -6,51 +6,55 @@ copies what a record touches. Import the names from `tailrace.changelog.state`.
 
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from numpy.typing import NDArray
+from pydantic import Field
 from typing_extensions import override
 
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.packed import Rows
+from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import (
     ChunkRegistered,
     Closed,
     Origin,
     Parts,
     Position,
+    RecordNumber,
+    ResumePoint,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SourceRenewed,
     TableSchema,
     TableStopped,
+    Transactions,
 )
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
+from tailrace.changelog.transactions import TransactionIds, TransactionStart
 
 __all__ = ["LoggedSegment", "SegmentList"]
 
 
 class LoggedChunk(Closed):
-    record: int
+    record: RecordNumber
     chunk: ChunkRegistered
 
 
 class LoggedTruncate(Closed):
-    record: int
-    seq: int
-    transaction: int | None = None
-    """None: written by a version that did not keep it."""
-    written_at: int = 0
+    record: RecordNumber
+    seq: Seq
+    transaction: str
+    written_at: int
 
 
 class LoggedSchema(Closed):
     """`table` holds for rows after `after_seq`."""
 
-    record: int
-    after_seq: int
+    record: RecordNumber
+    after_seq: Seq
     table: TableSchema
     reread: bool = False
 
@@ -58,10 +62,10 @@ class LoggedSchema(Closed):
 class LoggedFinish(Closed):
     """A snapshot of the table was fully registered in this record; `replay_point` is the smallest of its chunks'."""
 
-    record: int
+    record: RecordNumber
     snapshot_id: str
     complete: bool
-    replay_point: int
+    replay_point: Seq
     chunks: tuple[LoggedChunk, ...]
 
 
@@ -69,17 +73,17 @@ class TableLog(Closed):
     """All that the log holds of one table."""
 
     table_id: int
-    added_record: int
-    generation: int = 0
+    added_record: RecordNumber
+    generation: RecordNumber = RecordNumber(0)
     """The record from which on the target under this name holds this table, in this form: a target of another
-    generation is replaced (`targets.lake.model.Generation`). 0: from before generations were counted."""
-    begin_seq: int = 0
+    generation is replaced (`targets.lake.model.Generation`)."""
+    begin_seq: Seq = Seq(0)
     """The last sequence before the generation."""
     resync: str | None = None
     """The snapshot that had the table added."""
     serves: tuple[str, ...] = ()
     """The resyncs that were waiting for the table to be added: `resync` and those that it was added for as well."""
-    edge: int
+    edge: str
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]
     """In order of versions; never empty."""
@@ -87,19 +91,20 @@ class TableLog(Closed):
     truncates: tuple[LoggedTruncate, ...] = ()
     chunks: Grown[LoggedChunk] = Grown()
     finishes: tuple[LoggedFinish, ...] = ()
-    applied_seq: int = 0
-    applied_record: int = 0
+    applied_seq: Seq = Seq(0)
+    applied_record: RecordNumber = RecordNumber(0)
     """Advisory."""
-    removed_through: int = 0
+    removed_through: Seq = Seq(0)
     """Changes up to this sequence are no longer in the log."""
-    forgotten_record: int = -1
+    forgotten_record: RecordNumber = RecordNumber(-1)
     """Chunks up to this record were in the target and are no longer in the state."""
+    reread_record: RecordNumber = RecordNumber(-1)
+    """Where the log last said that the table must be read again: since then rows may be there that no change tells of,
+    and a snapshot whose first chunk is not younger does not know them all."""
     unread: str | None = None
     """The error of the last snapshot of the whole table; None: it was read, or none has been asked for."""
-    files: str | None = None
-    """Digest of the source's files, in logs of versions without fingerprints."""
-    files_seq: int = 0
-    """The sequence when `files` or `fingerprint` was recorded."""
+    looked_seq: Seq = Seq(0)
+    """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None
     """As last recorded; None: not yet."""
     stopped: TableStopped | None = None
@@ -120,10 +125,10 @@ class SnapshotTable(Closed):
     started: bool = False
     chunks: Grown[ChunkRegistered] = Grown()
     """Registered so far, in order of registration; emptied when the table is finished."""
-    chunk_records: Grown[int] = Grown()
+    chunk_records: Grown[RecordNumber] = Grown()
     """The record of each."""
-    next_chunk: int | None = None
-    """Above all ordinals of `chunks`; None: not yet told, as in roll-ups of versions that did not keep it."""
+    next_chunk: int = 0
+    """Above all ordinals of `chunks`."""
     missing: tuple[int, ...] = ()
     """The few below it that are not registered: chunks are read side by side."""
     chunks_done: int = 0
@@ -132,12 +137,8 @@ class SnapshotTable(Closed):
 
     def ordinals_with(self, chunk: int) -> tuple[int, tuple[int, ...]] | None:
         """`next_chunk` and `missing` with one more chunk; None: it is registered. Without a look at all chunks, of
-        which there may be many thousands, except for the first after such a roll-up."""
+        which there may be many thousands."""
         following, missing = self.next_chunk, self.missing
-        if following is None:
-            known = {c.chunk for c in self.chunks}
-            following = max(known, default=-1) + 1
-            missing = tuple(n for n in range(following) if n not in known)
         if chunk >= following:
             return chunk + 1, (*missing, *range(following, chunk))
         return (following, tuple(n for n in missing if n != chunk)) if chunk in missing else None
@@ -145,13 +146,12 @@ class SnapshotTable(Closed):
 
 class SnapshotState(Closed):
     plan: SnapshotPlanned
-    record: int
+    record: RecordNumber
     suspended: bool = False
     tables: dict[int, SnapshotTable]
     ended: SnapshotEnded | None = None
     keys_digest: str | None = None
-    """Of the plan's keys, which an ended snapshot no longer lists; None: it goes on, or has no keys, or ended before
-    keys were left out."""
+    """Of the plan's keys, which an ended snapshot no longer lists; None: it goes on, or has no keys."""
 
     def awaits(self, table: TableLog) -> bool:
         """Whether the table has still to be taken in again for this resync."""
@@ -176,55 +176,63 @@ def keys_digest(keys: Iterable[Iterable[str]]) -> str:
 
 
 class TransactionLog(Closed):
-    """Known transactions in log order: the source's number of each, and its first sequence."""
+    """Known transactions in log order: the id of each, and its first sequence."""
 
-    rows: Rows = Rows(2)
-    removed_through: int = 0
+    prefixes: tuple[str, ...] = ()
+    """Of ids, in the order in which they first came."""
+    rows: PackedRows = PackedRows(3)
+    """(number, first sequence, place of the prefix)"""
+    removed_through: Seq = Seq(0)
     """Transactions that began at or before this sequence are no longer known: every snapshot sees them."""
 
-    @classmethod
-    def of(cls, ids: Iterable[int], first_seqs: Iterable[int], removed_through: int = 0) -> "TransactionLog":
-        return cls(removed_through=removed_through).added(ids, first_seqs)
+    def added(self, new: Transactions) -> "TransactionLog":
+        prefixes = tuple(dict.fromkeys((*self.prefixes, *new.prefixes)))
+        lines = np.zeros((len(new.numbers), 3), np.int64)
+        lines[:, NUMBER], lines[:, FIRST_SEQ] = new.numbers, new.first_seqs
+        if len(prefixes) > 1 and new.numbers:
+            places = np.array([prefixes.index(prefix) for prefix in new.prefixes], np.int64)
+            lines[:, PREFIX] = places[list(new.prefix)] if new.prefix else places[0]
+        return self.model_copy(update={"prefixes": prefixes, "rows": self.rows.append(lines)})
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_lists(cls, value: Any) -> Any:
-        """As roll-ups had them before they were packed."""
-        if isinstance(value, dict) and "ids" in value:
-            lists = {"rows": pairs(value["ids"], value["first_seqs"])}
-            return lists | {k: v for k, v in value.items() if k not in ("ids", "first_seqs")}
-        return value
-
-    def added(self, ids: Iterable[int], first_seqs: Iterable[int]) -> "TransactionLog":
-        return self.model_copy(update={"rows": self.rows.append(pairs(ids, first_seqs).lines())})
-
-    def removed(self, through_seq: int) -> "TransactionLog":
+    def removed(self, through_seq: Seq) -> "TransactionLog":
         """Without those that began at or below the sequence."""
-        rows = self.rows.drop(self.rows.find(1, through_seq + 1))
-        return self.model_copy(update={"rows": rows, "removed_through": through_seq})
+        rows = self.rows.drop(self.begun_through(through_seq))
+        prefixes = self.prefixes if len(rows) else ()
+        return self.model_copy(update={"prefixes": prefixes, "rows": rows, "removed_through": through_seq})
+
+    def begun_through(self, seq: Seq) -> int:
+        """How many began at or below the sequence."""
+        return self.rows.find(FIRST_SEQ, seq + 1)
+
+    def first_after(self, seq: Seq) -> Seq | None:
+        """The first sequence of the first transaction that began above the sequence."""
+        index = self.begun_through(seq)
+        return Seq(int(self.rows.line(index)[FIRST_SEQ])) if index < len(self.rows) else None
+
+    def pieces(self) -> Iterator[tuple[TransactionIds, NDArray[np.int64]]]:
+        """Ids and first sequences, some at a time."""
+        for lines in self.rows.pieces():
+            yield TransactionIds(self.prefixes, lines[:, PREFIX], lines[:, NUMBER]), lines[:, FIRST_SEQ]
 
     @property
-    def ids(self) -> tuple[int, ...]:
-        return tuple(self.rows.lines()[:, 0].tolist())
-
-    @property
-    def first_seqs(self) -> tuple[int, ...]:
-        return tuple(self.rows.lines()[:, 1].tolist())
+    def starts(self) -> list[TransactionStart]:
+        lines = self.rows.lines().tolist()
+        return [TransactionStart(self.prefixes[line[PREFIX]], line[NUMBER], line[FIRST_SEQ]) for line in lines]
 
 
-def pairs(one: Iterable[int], other: Iterable[int]) -> Rows:
-    """`ValueError` when they are not equally many."""
-    return Rows.of(np.array(list(zip(one, other, strict=True)), np.int64).reshape(-1, 2))
+NUMBER, FIRST_SEQ, PREFIX = range(3)
 
 
 class LogState(Closed):
     """The whole state. `number` is the last folded record (-1: none)."""
 
-    number: int = -1
+    number: RecordNumber = RecordNumber(-1)
     epoch: int = -1
     nonce: str = ""
-    last_seq: int = 0
+    last_seq: Seq = Seq(0)
     position: Position = Position(0)
+    source_state: str | None = None
+    """Beside `position` (`ResumePoint`)."""
     newest_commit: int | None = None
     """Microseconds since the Unix epoch."""
     origin: Origin | None = None
@@ -244,17 +252,15 @@ class LogState(Closed):
     forgotten_tables: tuple[tuple[str, str], ...] = ()
     """Schema and name under which targets stand that were written for tables since forgotten, renamed or begun anew:
     all that deletion needs."""
-    forgotten_plan: int = -1
+    forgotten_plan: RecordNumber = RecordNumber(-1)
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""
-    commit_times: Rows = Rows(2)
+    commit_times: PackedRows = PackedRows(2)
     """(record, oldest commit time in it) of records that some running table may still have to apply: for lags."""
 
-    @field_validator("commit_times", mode="before")
-    @classmethod
-    def _from_pairs(cls, value: Any) -> Any:
-        """As roll-ups had them before they were packed."""
-        return pairs([v[0] for v in value], [v[1] for v in value]) if isinstance(value, list | tuple) else value
+    @property
+    def resume_point(self) -> ResumePoint:
+        return ResumePoint(self.position, self.source_state)
 
     def has_done(self, request: str) -> bool:
         """Whether the request to begin anew was carried out, or was a resync of the running process before."""

@@ -1,9 +1,10 @@
 """Rows of integers that only grow at the end and only shrink at the front, in a few bytes each. Pure.
 
-The state keeps a line for every segment and every transaction that the log may still need: millions of them. `Rows`
-holds such lines as columns of int64. Every `BLOCK` lines become an immutable block of compressed differences; the rest
-is the tail. A `Rows` is a value: `append` and `drop` return another one that shares the blocks. Lines and blocks keep
-their numbers when others before them are dropped, so that roll-ups can store each block once (`changelog.rollup`).
+The state keeps a line for every segment and every transaction that the log may still need: millions of them.
+`PackedRows` holds such lines as columns of int64. Every `BLOCK` lines become an immutable block of compressed
+differences; the rest is the tail. A `PackedRows` is a value: `append` and `drop` return another one that shares the
+blocks. Lines and blocks keep their numbers when others before them are dropped, so that roll-ups can store each block
+once (`changelog.rollup`).
 """
 
 import zlib
@@ -30,7 +31,7 @@ DECODED = 64
 """Decoded blocks that are kept: whoever looks at a table's lines looks at neighbours next."""
 
 
-class Block(NamedTuple):
+class PackedBlock(NamedTuple):
     """`BLOCK` lines: the first and the last as they are, all differences compressed."""
 
     first: bytes
@@ -42,7 +43,7 @@ class Block(NamedTuple):
 
 
 @lru_cache(DECODED)
-def decode(block: Block) -> Matrix:
+def decode(block: PackedBlock) -> Matrix:
     first = np.frombuffer(block.first, np.int64)
     planes = np.frombuffer(zlib.decompress(block.rest), np.uint8).reshape(len(first), 8, -1)
     # Differences wrap around like their sum does, so any int64 comes back.
@@ -55,26 +56,26 @@ def decode(block: Block) -> Matrix:
     return lines
 
 
-def encode(lines: Matrix) -> Block:
+def encode(lines: Matrix) -> PackedBlock:
     """Differences of neighbours, by column and by byte: nearly all of these bytes are zero."""
     steps = np.ascontiguousarray(np.diff(lines, axis=0).T)
     planes = steps.view(np.uint8).reshape(lines.shape[1], -1, 8).transpose(0, 2, 1)
-    return Block(lines[0].tobytes(), lines[-1].tobytes(), zlib.compress(planes.tobytes(), 6))
+    return PackedBlock(lines[0].tobytes(), lines[-1].tobytes(), zlib.compress(planes.tobytes(), 6))
 
 
-class Rows:
+class PackedRows:
     """Lines `offset` to `end`, each of `width` integers."""
 
     __slots__ = ("_blocks", "_tail", "offset", "width")
 
-    def __init__(self, width: int, offset: int = 0, blocks: tuple[Block, ...] = (), tail: bytes = b"") -> None:
+    def __init__(self, width: int, offset: int = 0, blocks: tuple[PackedBlock, ...] = (), tail: bytes = b"") -> None:
         self.width = width
         self.offset = offset
         self._blocks = blocks
         self._tail = tail
 
     @classmethod
-    def of(cls, lines: Matrix) -> "Rows":
+    def of(cls, lines: Matrix) -> "PackedRows":
         return cls(lines.shape[1]).append(lines)
 
     @property
@@ -83,7 +84,7 @@ class Rows:
         return self.offset // BLOCK
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[PackedBlock, ...]:
         return self._blocks
 
     @property
@@ -96,11 +97,13 @@ class Rows:
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rows) and self.width == other.width and np.array_equal(self.lines(), other.lines())
+        return (
+            isinstance(other, PackedRows) and self.width == other.width and np.array_equal(self.lines(), other.lines())
+        )
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, never a key
 
-    def append(self, lines: Matrix) -> "Rows":
+    def append(self, lines: Matrix) -> "PackedRows":
         if not len(lines):
             return self
         tail = self._tail + np.ascontiguousarray(lines, np.int64).tobytes()
@@ -108,13 +111,13 @@ class Rows:
         while len(tail) >= size:
             blocks.append(encode(np.frombuffer(tail[:size], np.int64).reshape(-1, self.width)))
             tail = tail[size:]
-        return Rows(self.width, self.offset, tuple(blocks), tail)
+        return PackedRows(self.width, self.offset, tuple(blocks), tail)
 
-    def drop(self, count: int) -> "Rows":
+    def drop(self, count: int) -> "PackedRows":
         """Without the first `count` lines."""
         offset = self.offset + count
         gone = offset // BLOCK - self.first_block
-        return Rows(self.width, offset, self._blocks[gone:], self._tail)
+        return PackedRows(self.width, offset, self._blocks[gone:], self._tail)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Matrix:
         """The lines from `start` to `stop`, counted from the first that is kept."""
@@ -157,7 +160,7 @@ class Rows:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            lambda value: value if isinstance(value, Rows) else cls.from_document(value),
+            lambda value: value if isinstance(value, PackedRows) else cls.from_document(value),
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda rows, info: rows.head() if info.context == WITHOUT_BLOCKS else rows.document(), info_arg=True
             ),
@@ -173,10 +176,10 @@ class Rows:
         return {**self.head(), "blocks": [block_text(block) for block in self._blocks]}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Rows":
+    def from_document(cls, document: Mapping[str, Any]) -> "PackedRows":
         """`blocks`: as texts, or as they are when they come from elsewhere."""
         width, offset = int(document["width"]), int(document["offset"])
-        blocks = [b if isinstance(b, Block) else block_of(b, width) for b in document["blocks"]]
+        blocks = [b if isinstance(b, PackedBlock) else block_of(b, width) for b in document["blocks"]]
         tail = np.frombuffer(zlib.decompress(b64decode(document["tail"])), np.int64).reshape(width, -1)
         made = cls(width, offset, tuple(blocks), np.ascontiguousarray(tail.T).tobytes())
         if made.end != document["end"]:
@@ -184,10 +187,10 @@ class Rows:
         return made
 
 
-def block_text(block: Block) -> str:
+def block_text(block: PackedBlock) -> str:
     return b64encode(b"".join(block)).decode()
 
 
-def block_of(text: str, width: int) -> Block:
+def block_of(text: str, width: int) -> PackedBlock:
     data, size = b64decode(text), 8 * width
-    return Block(data[:size], data[size : 2 * size], data[2 * size :])
+    return PackedBlock(data[:size], data[size : 2 * size], data[2 * size :])

@@ -2,7 +2,7 @@
 
 import re
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records import RecordNumber, Seq, TableSchema
 from tailrace.storage.path_names import encode
 
 JOURNAL = "journal/"
@@ -34,22 +34,22 @@ def part_path(number: int) -> str:
     return f"{PARTS}{number:020d}.json"
 
 
-def number_of(path: str) -> int | None:
+def number_of(path: str) -> RecordNumber | None:
     """The number in a record's or a roll-up's path."""
     match = _NUMBERED.fullmatch(path.rpartition("/")[2])
-    return None if match is None else int(match[1])
+    return None if match is None else RecordNumber(int(match[1]))
 
 
-def segment_path(table: TableSchema, first_seq: int, last_seq: int, token: str) -> str:
+def segment_path(table: TableSchema, first_seq: Seq, last_seq: Seq, token: str) -> str:
     """`token` is random: a writer that starts again never meets the file it left behind."""
     name = f"{encode(table.schema_name)}.{encode(table.table_name)}"[:MAX_NAME]
     return f"{SEGMENTS}{name}-{table.table_id}/{first_seq}-{last_seq}-{token}.parquet"
 
 
-def segment_range(path: str) -> tuple[int, int] | None:
+def segment_range(path: str) -> tuple[Seq, Seq] | None:
     """The sequence range in a segment's path."""
     match = _SEGMENT.fullmatch(path)
-    return None if match is None else (int(match[2]), int(match[3]))
+    return None if match is None else (Seq(int(match[2])), Seq(int(match[3])))
 
 
 def segment_table(path: str) -> int | None:

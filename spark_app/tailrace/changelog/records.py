@@ -5,22 +5,37 @@ from 1. A record ends at a transaction boundary and is a consistent cut across t
 record's range of sequences (`last_seq = first_seq - 1` when it brings none).
 """
 
-from typing import Annotated, Literal, NewType
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple, NewType
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import CorruptLog
 
 Seq = NewType("Seq", int)
 Position = NewType("Position", int)
 RecordNumber = NewType("RecordNumber", int)
 
-FORMAT_VERSION = 2
-"""1: before the words of the records were any source's. It is refused."""
+Key = tuple[str, ...]
+"""A row's key: the text of its key columns, in key order (`changelog.keys`)."""
+
+FORMAT_VERSION = 3
+"""1: before the words of the records were any source's. 2: with integers for transaction ids and edges.
+Both are refused."""
 
 
 class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ResumePoint(NamedTuple):
+    """From where on the source's log is read."""
+
+    position: Position
+    source_state: str | None = None
+    """What the source must know beside the position to continue, such as the set of executed transactions; only the
+    source reads it. None: nothing."""
 
 
 class Column(Closed):
@@ -71,8 +86,8 @@ class Segment(Closed):
     rows: int
     size: int
     """Bytes."""
-    first_seq: int
-    last_seq: int
+    first_seq: Seq
+    last_seq: Seq
     unchanged: bool = False
     """Some row has columns that the log did not carry."""
     moves: bool = False
@@ -84,11 +99,22 @@ class Segment(Closed):
 
 
 class Transactions(Closed):
-    """The record's source transactions in commit order that changed captured tables, as parallel arrays."""
+    """The record's source transactions in commit order that changed captured tables, as parallel arrays. An id is a
+    prefix and a number (`changelog.transactions`)."""
 
-    ids: tuple[int, ...] = ()
-    """64-bit, epoch included; top-level."""
+    prefixes: tuple[str, ...] = ()
+    """Those that occur, once each."""
+    prefix: tuple[int, ...] = ()
+    """Of each transaction, its place in `prefixes`; empty: all have the only one."""
+    numbers: tuple[int, ...] = ()
     first_seqs: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, starts: Sequence[TransactionStart]) -> "Transactions":
+        of_each, numbers, first_seqs = zip(*starts, strict=True) if starts else ((), (), ())
+        prefixes = tuple(dict.fromkeys(of_each))
+        prefix = tuple(map(prefixes.index, of_each)) if len(prefixes) > 1 else ()
+        return cls(prefixes=prefixes, prefix=prefix, numbers=numbers, first_seqs=first_seqs)
 
 
 class TableAdded(Closed):
@@ -96,8 +122,8 @@ class TableAdded(Closed):
 
     kind: Literal["table-added"] = "table-added"
     table: TableSchema
-    edge: int
-    """Only the source makes it and compares with it; a later one is greater."""
+    edge: str
+    """Only the source makes and reads it."""
     snapshot: bool = True
     """The initial snapshot is wanted (`spec.snapshot.initial`)."""
     resync: str | None = None
@@ -117,20 +143,11 @@ class SchemaChanged(Closed):
 
     kind: Literal["schema-changed"] = "schema-changed"
     table: TableSchema
-    seq: int
+    seq: Seq
     """The last sequence before the change."""
     reread: bool = False
-    edge: int | None = None
+    edge: str | None = None
     """The table's edge from here on; None: what held before."""
-
-
-class TableStored(Closed):
-    """The files that the source keeps the table in, as a digest. Written by versions that knew no fingerprint; read as
-    a fingerprint that has no other part."""
-
-    kind: Literal["table-stored"] = "table-stored"
-    table_id: int
-    files: str
 
 
 Parts = dict[str, dict[str, str]]
@@ -154,8 +171,9 @@ class Truncated(Closed):
 
     kind: Literal["truncated"] = "truncated"
     table_id: int
-    seq: int
-    transaction: int
+    seq: Seq
+    transaction: str
+    """The id's text."""
 
 
 class TableStopped(Closed):
@@ -163,7 +181,7 @@ class TableStopped(Closed):
 
     kind: Literal["table-stopped"] = "table-stopped"
     table_id: int
-    seq: int
+    seq: Seq
     error: str
     message: str
     fix: str
@@ -179,8 +197,8 @@ class SnapshotPlanned(Closed):
     reason: Literal["initial", "request", "schema", "repair"] = "request"
     tables: tuple[int, ...]
     where: str | None = None
-    keys: tuple[tuple[str, ...], ...] | None = None
-    """Only these keys (text of the key columns, in key order)."""
+    keys: tuple[Key, ...] | None = None
+    """Only these keys, as whoever asked for them wrote them."""
     makes_up_for: tuple[tuple[str, int], ...] = ()
     """A re-read of one table, because of these chunks (snapshot, ordinal) whose files were lost before their adoption.
     Tables pass over them, and over the replacement that their snapshots would have ended with."""
@@ -196,7 +214,7 @@ class SnapshotTableStarted(Closed):
     kind: Literal["snapshot-table-started"] = "snapshot-table-started"
     snapshot_id: str
     table_id: int
-    max_key: tuple[str, ...] | None
+    max_key: Key | None
     estimated_rows: int
 
 
@@ -211,20 +229,20 @@ class ChunkRegistered(Closed):
     table_id: int
     chunk: int
     """Ordinal inside the snapshot's table, from 0, unique."""
-    lower: tuple[str, ...] | None
-    upper: tuple[str, ...] | None
-    keys: tuple[tuple[str, ...], ...] | None = None
-    """The keys that were asked for, as the log writes them, when the chunk is a list of keys."""
+    lower: Key | None
+    upper: Key | None
+    keys: tuple[Key, ...] | None = None
+    """The keys that were asked for when the chunk is a list of keys."""
     path: str | None
     """The chunk file, absolute URI in the target's location; None: no row was found."""
     rows: int
     size: int
     schema_version: int
-    replay_point: int
+    replay_point: Seq
     high: Position
     layout: str = ""
     """Digest of the physical names and field ids of the file's columns: a target that has others, because it was
-    replaced or re-created since, does not adopt it. Empty: not recorded (as before there were generations)."""
+    replaced or re-created since, does not adopt it."""
 
 
 class SnapshotTableFinished(Closed):
@@ -261,8 +279,8 @@ class Applied(Closed):
 
     kind: Literal["applied"] = "applied"
     table_id: int
-    applied_seq: int
-    applied_record: int
+    applied_seq: Seq
+    applied_record: RecordNumber
 
 
 class SegmentsRemoved(Closed):
@@ -270,7 +288,7 @@ class SegmentsRemoved(Closed):
 
     kind: Literal["segments-removed"] = "segments-removed"
     table_id: int
-    through_seq: int
+    through_seq: Seq
 
 
 class TransactionsRemoved(Closed):
@@ -278,7 +296,7 @@ class TransactionsRemoved(Closed):
     registered, so no replay point can lie there."""
 
     kind: Literal["transactions-removed"] = "transactions-removed"
-    through_seq: int
+    through_seq: Seq
 
 
 class TableForgotten(Closed):
@@ -321,8 +339,8 @@ class SourceRenewed(Closed):
     identity: dict[str, str]
     """The origin's from now on."""
     request: str | None = None
-    """The request's name: the tables that the next look finds are read by one snapshot, with the request's id. None, as
-    in journals from before: each has an initial one of its own."""
+    """The request's name: the tables that the next look finds are read by one snapshot, with the request's id. None:
+    each has an initial one of its own."""
     chunk_rows: int | None = None
     parallelism: int | None = None
     """As in `SnapshotPlanned`."""
@@ -342,7 +360,6 @@ Event = Annotated[
     TableAdded
     | TableRemoved
     | SchemaChanged
-    | TableStored
     | TableFingerprint
     | Truncated
     | TableStopped
@@ -376,14 +393,16 @@ def check_format(version: object) -> None:
 class Record(Closed):
     """One numbered record of the journal."""
 
-    number: int
+    number: RecordNumber
     epoch: int
     nonce: str
     """Random per writer process: tells our own record from another writer's."""
-    first_seq: int
-    last_seq: int
+    first_seq: Seq
+    last_seq: Seq
     position: Position
     """Everything the source committed up to here is in records up to this one."""
+    source_state: str | None = None
+    """What the source must know beside `position` to continue (`ResumePoint`); None: what held before."""
     commit_time: tuple[int, int] | None = None
     """Oldest and newest commit, microseconds since the Unix epoch; None: no transaction."""
     written_at: int

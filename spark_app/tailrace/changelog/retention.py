@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 
-from tailrace.changelog.records import SegmentsRemoved, TableForgotten, TransactionsRemoved
+from tailrace.changelog.records import SegmentsRemoved, Seq, TableForgotten, TransactionsRemoved
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 
 
@@ -25,9 +25,9 @@ from tailrace.changelog.state import LogState, SnapshotState, TableLog
 class Pins:
     """What capture knows and the journal does not."""
 
-    now: int
+    now: Seq
     """The replay point of a snapshot taken just now, on the primary: no later chunk gets a smaller one."""
-    reading: Mapping[int, int] = field(default_factory=dict)
+    reading: Mapping[int, Seq] = field(default_factory=dict)
     """By table id: the smallest `now` that was known when a chunk that is still being read was begun."""
     cut_off: frozenset[int] = frozenset()
     """Tables whose target has failed for longer than the retry time."""
@@ -43,7 +43,7 @@ class Ages:
 
 
 @dataclass(frozen=True)
-class Removal:
+class LogRemoval:
     """`events` must be durable before `paths` are deleted."""
 
     events: tuple[SegmentsRemoved | TransactionsRemoved | TableForgotten, ...]
@@ -52,7 +52,7 @@ class Removal:
     """Bytes."""
 
 
-def removal(state: LogState, pins: Pins, ages: Ages) -> Removal:
+def removal(state: LogState, pins: Pins, ages: Ages) -> LogRemoval:
     """What may go from the log as it is."""
     events: list[SegmentsRemoved | TransactionsRemoved | TableForgotten] = []
     paths: list[str] = []
@@ -66,10 +66,10 @@ def removal(state: LogState, pins: Pins, ages: Ages) -> Removal:
         paths += [logged.segment.path for logged in going]
         size += sum(logged.segment.size for logged in going)
     events += forgotten(state, ages)
-    below = transactions_floor(state, pins) - 1
-    if state.transactions.rows.find(1, below + 1):
+    below = Seq(transactions_floor(state, pins) - 1)
+    if state.transactions.begun_through(below):
         events.append(TransactionsRemoved(through_seq=below))
-    return Removal(tuple(events), tuple(paths), size)
+    return LogRemoval(tuple(events), tuple(paths), size)
 
 
 def forgotten(state: LogState, ages: Ages) -> Iterator[TableForgotten]:
@@ -82,25 +82,25 @@ def forgotten(state: LogState, ages: Ages) -> Iterator[TableForgotten]:
             yield TableForgotten(table_id=table.table_id)
 
 
-def floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> int:
+def floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> Seq:
     """The first sequence from which the table's changes must be kept."""
     if table.ended_at is not None and ages.now - table.ended_at > ages.retry:
-        return state.last_seq + 1
+        return Seq(state.last_seq + 1)
     pinned = [pins.now, pins.reading.get(table.table_id, pins.now), *_unfinished(state.snapshots, table.table_id)]
     if table.table_id not in pins.cut_off:
-        pinned.append(table.applied_seq + 1)
+        pinned.append(Seq(table.applied_seq + 1))
         pinned += [c.chunk.replay_point for c in table.chunks]
         pinned += [f.replay_point for f in table.finishes]
     return min(pinned)
 
 
-def _unfinished(snapshots: Mapping[str, SnapshotState], table_id: int) -> list[int]:
+def _unfinished(snapshots: Mapping[str, SnapshotState], table_id: int) -> list[Seq]:
     """Replay points of registered chunks of snapshots that go on. (Ended and finished ones hold no chunks.)"""
     found = (s.tables[table_id] for s in snapshots.values() if s.ended is None and table_id in s.tables)
     return [chunk.replay_point for table in found for chunk in table.chunks]
 
 
-def removable_through(table: TableLog, below: int, ages: Ages) -> int | None:
+def removable_through(table: TableLog, below: Seq, ages: Ages) -> Seq | None:
     """The last sequence that may go: the end of the longest run of old segments and TRUNCATEs under the floor."""
     ends = merge(table.segments.ends(), ((t.seq, t.written_at) for t in table.truncates))
     going = None
@@ -111,6 +111,6 @@ def removable_through(table: TableLog, below: int, ages: Ages) -> int | None:
     return going
 
 
-def transactions_floor(state: LogState, pins: Pins) -> int:
+def transactions_floor(state: LogState, pins: Pins) -> Seq:
     """The first sequence from which transactions must stay known."""
-    return min(pins.now, state.last_seq + 1, *pins.reading.values())
+    return min(pins.now, Seq(state.last_seq + 1), *pins.reading.values())

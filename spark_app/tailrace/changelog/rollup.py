@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tailrace import privacy
-from tailrace.changelog.packed import BLOCK, WITHOUT_BLOCKS, Rows, block_of, block_text
+from tailrace.changelog.packed import BLOCK, WITHOUT_BLOCKS, PackedRows, block_of, block_text
 from tailrace.changelog.paths import PARTS, ROLLUPS, number_of, part_path, rollup_path
-from tailrace.changelog.records import check_format
+from tailrace.changelog.records import RecordNumber, check_format
 from tailrace.changelog.state import LogState
 from tailrace.errors import CorruptLog, Retry
 from tailrace.storage.store import NotFound, Storage
@@ -30,7 +30,9 @@ TRANSACTIONS, COMMIT_TIMES = "transactions", "commit-times"
 class Rollups:
     """What the newest roll-up holds, as its loader or its writer knows it. `number` -1: there is none."""
 
-    def __init__(self, number: int = -1, parts: Mapping[int, Mapping[str, int]] | None = None) -> None:
+    def __init__(
+        self, number: RecordNumber = RecordNumber(-1), parts: Mapping[RecordNumber, Mapping[str, int]] | None = None
+    ) -> None:
         self.number = number
         self._parts = dict(parts or {})
         """By part: of each packed rows in it, the number of the block after its last."""
@@ -55,8 +57,8 @@ class Rollups:
         raise Retry(f"roll-ups of the journal go faster than they are read: {gone.message}") from gone
 
     @classmethod
-    def _read(cls, storage: Storage, number: int) -> tuple["Rollups", LogState]:
-        parts: dict[int, dict[str, int]] = {}
+    def _read(cls, storage: Storage, number: RecordNumber) -> tuple["Rollups", LogState]:
+        parts: dict[RecordNumber, dict[str, int]] = {}
         try:
             head = json.loads(storage.get(rollup_path(number)))
             document = head.get("state", head)
@@ -106,7 +108,7 @@ class Rollups:
 def trim_rollups(storage: Storage, keep: int) -> None:
     """Remove all roll-ups but the newest `keep`, then the parts that none of these names."""
     known = numbers(storage, ROLLUPS)
-    named: set[int] = set()
+    named: set[RecordNumber] = set()
     for number in known[-keep:]:
         named |= set(json.loads(storage.get(rollup_path(number))).get("parts", ()))
     for number in known[:-keep]:
@@ -117,11 +119,11 @@ def trim_rollups(storage: Storage, keep: int) -> None:
             storage.delete(part_path(number))
 
 
-def numbers(storage: Storage, folder: str) -> list[int]:
+def numbers(storage: Storage, folder: str) -> list[RecordNumber]:
     return sorted(n for path, _ in storage.list(folder) if (n := number_of(path)) is not None)
 
 
-def _packed(state: LogState) -> Iterator[tuple[str, Rows]]:
+def _packed(state: LogState) -> Iterator[tuple[str, PackedRows]]:
     """All packed rows of the state by a name that never comes again: a table that comes back has another record."""
     yield TRANSACTIONS, state.transactions.rows
     yield COMMIT_TIMES, state.commit_times
@@ -150,5 +152,5 @@ def _collect(
     return ends
 
 
-def _needed(ends: Mapping[str, int], kept: Mapping[str, Rows]) -> bool:
+def _needed(ends: Mapping[str, int], kept: Mapping[str, PackedRows]) -> bool:
     return any(key in kept and end > kept[key].first_block for key, end in ends.items())

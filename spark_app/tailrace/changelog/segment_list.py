@@ -14,8 +14,8 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 from typing_extensions import override
 
-from tailrace.changelog.packed import WITHOUT_BLOCKS, Rows
-from tailrace.changelog.records import Closed, Segment
+from tailrace.changelog.packed import WITHOUT_BLOCKS, PackedRows
+from tailrace.changelog.records import Closed, RecordNumber, Segment, Seq
 
 RECORD, LAST_SEQ, FIRST_SEQ, WRITTEN_AT, ROWS, SIZE, INSERTS, UPDATES, DELETES, VERSION, FLAGS, TOKEN, NAME = range(13)
 WIDTH = 13
@@ -26,7 +26,7 @@ _PATH = re.compile(r"(.+)/(\d+)-(\d+)-([0-9a-f]{1,16})\.parquet")
 
 
 class LoggedSegment(Closed):
-    record: int
+    record: RecordNumber
     segment: Segment
     written_at: int = 0
     """The record's, by which retention counts age."""
@@ -37,11 +37,11 @@ class SegmentList(Sequence[LoggedSegment]):
 
     __slots__ = ("_names", "_rows", "table_id")
 
-    def __init__(self, table_id: int = 0, names: tuple[str, ...] = (), rows: Rows | None = None) -> None:
+    def __init__(self, table_id: int = 0, names: tuple[str, ...] = (), rows: PackedRows | None = None) -> None:
         self.table_id = table_id
         self._names = names
         """Folders, or whole paths that are not made of a folder, sequences and a token."""
-        self._rows = Rows(WIDTH) if rows is None else rows
+        self._rows = PackedRows(WIDTH) if rows is None else rows
 
     @classmethod
     def of(cls, segments: Iterable[LoggedSegment]) -> "SegmentList":
@@ -51,7 +51,7 @@ class SegmentList(Sequence[LoggedSegment]):
         return made
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> PackedRows:
         return self._rows
 
     def append(self, logged: LoggedSegment) -> "SegmentList":
@@ -101,28 +101,28 @@ class SegmentList(Sequence[LoggedSegment]):
 
     # ---- ranges ----
 
-    def after_record(self, record: int) -> Iterator[LoggedSegment]:
+    def after_record(self, record: RecordNumber) -> Iterator[LoggedSegment]:
         return self._from(self._rows.find(RECORD, record + 1))
 
-    def ending_from(self, seq: int) -> Iterator[LoggedSegment]:
+    def ending_from(self, seq: Seq) -> Iterator[LoggedSegment]:
         """Those whose last sequence is not below `seq`."""
         return self._from(self._rows.find(LAST_SEQ, seq))
 
-    def ended_through(self, seq: int) -> int:
+    def ended_through(self, seq: Seq) -> int:
         """How many end at or below `seq`."""
         return self._rows.find(LAST_SEQ, seq + 1)
 
-    def record_after(self, record: int) -> int | None:
+    def record_after(self, record: RecordNumber) -> RecordNumber | None:
         """The first record above this one that brings a segment."""
         index = self._rows.find(RECORD, record + 1)
-        return int(self._rows.line(index)[RECORD]) if index < len(self) else None
+        return RecordNumber(int(self._rows.line(index)[RECORD])) if index < len(self) else None
 
-    def last_seq_through(self, record: int) -> int | None:
+    def last_seq_through(self, record: RecordNumber) -> Seq | None:
         """The last sequence of the segments up to this record."""
         count = self._rows.find(RECORD, record + 1)
-        return int(self._rows.line(count - 1)[LAST_SEQ]) if count else None
+        return Seq(int(self._rows.line(count - 1)[LAST_SEQ])) if count else None
 
-    def ends(self) -> Iterator[tuple[int, int]]:
+    def ends(self) -> Iterator[tuple[Seq, int]]:
         """(last sequence, written at) of each."""
         for piece in self._rows.pieces():
             yield from ((line[0], line[1]) for line in piece[:, [LAST_SEQ, WRITTEN_AT]].tolist())
@@ -167,12 +167,9 @@ class SegmentList(Sequence[LoggedSegment]):
 
     @classmethod
     def _validated(cls, value: Any) -> "SegmentList":
-        """A list holds the segments one by one: so did roll-ups before they were packed."""
         if isinstance(value, SegmentList):
             return value
-        if isinstance(value, dict):
-            return cls(int(value["table_id"]), tuple(value["names"]), Rows.from_document(value["rows"]))
-        return cls.of(LoggedSegment.model_validate(one) for one in value)
+        return cls(int(value["table_id"]), tuple(value["names"]), PackedRows.from_document(value["rows"]))
 
     def document(self, blocks: bool) -> dict[str, Any]:
         rows = self._rows.document() if blocks else self._rows.head()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tailrace import privacy
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Segment, TableSchema
+from tailrace.changelog.records import Segment, Seq, TableSchema
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
 from tailrace.storage.store import Storage
 from tailrace.types import arrow_type
@@ -90,13 +90,13 @@ def write_segment(
     )
 
 
-def _range(data: pa.Table, table: TableSchema) -> tuple[int, int]:
+def _range(data: pa.Table, table: TableSchema) -> tuple[Seq, Seq]:
     if data.num_rows == 0:
         raise ValueError(f"a segment of {table.name} needs a row")
     seqs = data[SEQ].combine_chunks()
     if not pc.all(pc.greater(seqs[1:], seqs[:-1]), min_count=0).as_py():
         raise ValueError(f"sequences of {table.name} do not rise")
-    return seqs[0].as_py(), seqs[-1].as_py()
+    return Seq(seqs[0].as_py()), Seq(seqs[-1].as_py())
 
 
 @contextmanager

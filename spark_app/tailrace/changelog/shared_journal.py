@@ -1,27 +1,54 @@
 """The driver's one view of the journal, shared by the threads of apply, planner and status."""
 
+import time
+from collections.abc import Callable
 from threading import RLock
 
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import RecordNumber
 from tailrace.changelog.state import LogState
+
+LOOK_SECONDS = 60.0
+"""Between two looks at the storage that nothing calls for: capture's word says nothing of another writer."""
 
 
 class SharedJournal:
     """`state` is the newest fold that any thread has made; values are frozen, so readers need no lock."""
 
-    def __init__(self, reader: JournalReader) -> None:
+    def __init__(
+        self,
+        reader: JournalReader,
+        newest: Callable[[], RecordNumber | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`newest`: the number of the newest record, as capture knows it, which writes them all; None: it does not
+        say."""
         self._reader = reader
+        self._newest, self._clock = newest, clock
         self._lock = RLock()
         self._state = reader.state
+        self._looked = clock()
 
     @property
     def state(self) -> LogState:
         return self._state
 
     def refresh(self) -> LogState:
-        """Read what was recorded since."""
+        """Read what was recorded since. The storage is asked where there is something to read, where capture does not
+        say, and once a minute."""
+        newest = self._newest()
+        with self._lock:
+            if newest is None or self._clock() - self._looked >= LOOK_SECONDS:
+                return self.look()
+            while self._reader.state.number < newest and self._reader.next() is not None:
+                pass
+            self._state = self._reader.state
+        return self._state
+
+    def look(self) -> LogState:
+        """Read to the journal's end, whoever has written it."""
         with self._lock:
             while self._reader.poll():
                 pass
-            self._state = self._reader.state
+            self._state, self._looked = self._reader.state, self._clock()
         return self._state

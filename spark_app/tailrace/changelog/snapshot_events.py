@@ -20,6 +20,7 @@ from tailrace.changelog.logged import (
 )
 from tailrace.changelog.records import (
     ChunkRegistered,
+    RecordNumber,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
@@ -144,18 +145,19 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
             )
         log = work.captured(event.table_id)
         if ours:
-            work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table)))
+            work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table, log)))
     _update(work, snapshot, table, finished=event, chunks=Grown(), chunk_records=Grown())
 
 
-def _finish(number: int, event: SnapshotTableFinished, table: SnapshotTable) -> LoggedFinish:
-    """Built from the snapshot's chunks: the table's own are gone as soon as its target holds them."""
+def _finish(number: RecordNumber, event: SnapshotTableFinished, table: SnapshotTable, log: TableLog) -> LoggedFinish:
+    """Built from the snapshot's chunks: the table's own are gone as soon as its target holds them. What is read again
+    since its first chunk is left to the snapshot that reads it: this one's end would remove rows that it never saw."""
     pairs = zip(table.chunk_records, table.chunks, strict=True)
     chunks = tuple(LoggedChunk(record=record, chunk=chunk) for record, chunk in pairs)
     return LoggedFinish(
         record=number,
         snapshot_id=event.snapshot_id,
-        complete=event.complete,
+        complete=event.complete and table.chunk_records[0] > log.reread_record,
         replay_point=min(c.replay_point for c in table.chunks),
         chunks=chunks,
     )

@@ -30,7 +30,7 @@ from tailrace.changelog.logged import (
     TableLog,
     TransactionLog,
 )
-from tailrace.changelog.records import EpochStarted, Origin, Record, Segment, SourceRenewed, check_format
+from tailrace.changelog.records import EpochStarted, Origin, Record, Segment, Seq, SourceRenewed, check_format
 from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
 from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog
@@ -94,9 +94,8 @@ def _check_range(state: LogState, record: Record) -> None:
         raise _corrupt(record, f"sequences {record.first_seq}..{record.last_seq} after {state.last_seq}")
     if record.position < state.position and not any(isinstance(e, SourceRenewed) for e in record.events):
         raise _corrupt(record, f"position {record.position} below {state.position}")
+    _check_ids(record)
     firsts = record.transactions.first_seqs
-    if len(firsts) != len(record.transactions.ids):
-        raise _corrupt(record, "transactions without a first sequence, or the reverse")
     if (record.last_seq >= record.first_seq) != bool(firsts):
         raise _corrupt(record, "changes without a transaction, or the reverse")
     if firsts:
@@ -105,6 +104,16 @@ def _check_range(state: LogState, record: Record) -> None:
             raise _corrupt(record, "its transactions do not cover its sequences")
     if record.commit_time is not None and record.commit_time[0] > record.commit_time[1]:
         raise _corrupt(record, "its oldest commit is newer than its newest")
+
+
+def _check_ids(record: Record) -> None:
+    ids = record.transactions
+    if len(ids.first_seqs) != len(ids.numbers):
+        raise _corrupt(record, "transactions without a first sequence, or the reverse")
+    places = range(len(ids.prefixes))
+    named = len(ids.prefix) == len(ids.numbers) and all(place in places for place in ids.prefix)
+    if not (named if ids.prefix else len(places) == 1 or not ids.numbers):
+        raise _corrupt(record, "transactions whose ids have no prefix")
 
 
 def _add_segment(work: Folding, segment: Segment) -> None:
@@ -127,7 +136,7 @@ def _add_segment(work: Folding, segment: Segment) -> None:
     work.update(table, segments=table.segments.append(logged))
 
 
-def _version_range(table: TableLog, version: int, record: Record) -> tuple[int, int | None]:
+def _version_range(table: TableLog, version: int, record: Record) -> tuple[Seq, Seq | None]:
     """The version holds for rows after the first and up to the second sequence (None: it is the newest)."""
     for index in range(len(table.schemas) - 1, -1, -1):
         if table.schemas[index].table.version == version:
@@ -143,6 +152,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "nonce": record.nonce,
         "last_seq": record.last_seq,
         "position": record.position,
+        "source_state": state.source_state if record.source_state is None else record.source_state,
         "origin": work.origin,
         "renewed": work.renewed,
         "renewals": work.renewals,

@@ -13,8 +13,10 @@ from tailrace.changelog.records import (
     EpochStarted,
     Heartbeat,
     Origin,
+    RecordNumber,
     SchemaChanged,
     SegmentsRemoved,
+    Seq,
     SourceRenewed,
     TableAdded,
     TableFingerprint,
@@ -22,7 +24,6 @@ from tailrace.changelog.records import (
     TableRemoved,
     TableSchema,
     TableStopped,
-    TableStored,
     TransactionsRemoved,
     Truncated,
 )
@@ -64,7 +65,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
     version = 1 if before is None else before.schema.version + 1
     if event.table.version != version:
         work.corrupt(f"table {event.table.name} comes with schema version {event.table.version}, not {version}")
-    start = work.record.first_seq - 1
+    start = Seq(work.record.first_seq - 1)
     schema = LoggedSchema(record=work.record.number, after_seq=start, table=event.table)
     kept = before if before is not None and _goes_on(before, event) else None
     if before is not None:
@@ -79,9 +80,9 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         edge=event.edge,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
-        removed_through=0 if before is None else start,
-        applied_seq=0 if kept is None else kept.applied_seq,
-        applied_record=0 if kept is None else kept.applied_record,
+        removed_through=Seq(0) if before is None else start,
+        applied_seq=Seq(0) if kept is None else kept.applied_seq,
+        applied_record=RecordNumber(0) if kept is None else kept.applied_record,
     )
 
 
@@ -127,17 +128,14 @@ def _schema_changed(work: Folding, event: SchemaChanged) -> None:
     if not max(work.record.first_seq - 1, table.schemas[-1].after_seq) <= event.seq <= work.record.last_seq:
         work.corrupt(f"table {event.table.name}: schema changed at sequence {event.seq}")
     schema = LoggedSchema(record=work.record.number, after_seq=event.seq, table=event.table, reread=event.reread)
-    edge = table.edge if event.edge is None else max(table.edge, event.edge)
-    work.update(table, schemas=(*table.schemas, schema), edge=edge)
-
-
-def _table_stored(work: Folding, event: TableStored) -> None:
-    work.update(work.captured(event.table_id), files=event.files, files_seq=work.record.first_seq - 1)
+    edge = table.edge if event.edge is None else event.edge
+    reread = work.record.number if event.reread else table.reread_record
+    work.update(table, schemas=(*table.schemas, schema), edge=edge, reread_record=reread)
 
 
 def _table_fingerprint(work: Folding, event: TableFingerprint) -> None:
-    seq = work.record.first_seq - 1
-    work.update(work.captured(event.table_id), files=None, files_seq=seq, fingerprint=event.parts)
+    seq = Seq(work.record.first_seq - 1)
+    work.update(work.captured(event.table_id), looked_seq=seq, fingerprint=event.parts)
 
 
 def _truncated(work: Folding, event: Truncated) -> None:
@@ -235,7 +233,6 @@ TABLE_HANDLERS: Mapping[type, Handler] = {
     TableAdded: _table_added,
     TableRemoved: _table_removed,
     TableStopped: _table_stopped,
-    TableStored: _table_stored,
     TableFingerprint: _table_fingerprint,
     SchemaChanged: _schema_changed,
     Truncated: _truncated,

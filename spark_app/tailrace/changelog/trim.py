@@ -17,7 +17,8 @@ from tailrace.changelog.paths import (
     segment_range,
     segment_table,
 )
-from tailrace.changelog.retention import Ages, Pins, Removal, removal
+from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.retention import Ages, LogRemoval, Pins, removal
 from tailrace.changelog.rollup import numbers, trim_rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
@@ -29,7 +30,7 @@ SHORTEST_JOURNAL = 3_600_000_000
 KEPT_ROLLUPS = 2
 
 
-def trim(writer: JournalWriter, pins: Pins, ages: Ages) -> Removal:
+def trim(writer: JournalWriter, pins: Pins, ages: Ages) -> LogRemoval:
     """Forget what nobody needs; the caller deletes the `paths`. Readers see the event before a file is missing."""
     going = removal(writer.state, pins, ages)
     if going.events:
@@ -81,7 +82,7 @@ def trim_journal(storage: Storage, now: int, retention: int) -> int:
     return len(going)
 
 
-def _older(storage: Storage, numbers: list[int], limit: int) -> int:
+def _older(storage: Storage, numbers: list[RecordNumber], limit: int) -> int:
     """How many of the records, in order, were written before `limit`, found by halving."""
     low, high = 0, len(numbers)
     while low < high:

@@ -14,7 +14,17 @@ from tailrace.changelog.journal import (
     parse_record,
 )
 from tailrace.changelog.paths import ROLLUPS, record_path
-from tailrace.changelog.records import EpochStarted, Event, Origin, Position, Record, Segment, Transactions
+from tailrace.changelog.records import (
+    EpochStarted,
+    Event,
+    Origin,
+    Position,
+    Record,
+    RecordNumber,
+    Segment,
+    Seq,
+    Transactions,
+)
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
@@ -65,12 +75,20 @@ class JournalWriter:
 
     @classmethod
     def create(
-        cls, storage: Storage, origin: Origin, position: Position, nonce: str, **timing: object
+        cls,
+        storage: Storage,
+        origin: Origin,
+        position: Position,
+        nonce: str,
+        *,
+        source_state: str | None = None,
+        **timing: object,
     ) -> "JournalWriter":
         """Begin a change log: record 0 holds its origin. `AlreadyExists`: there is one."""
         writer = cls(storage, LogState(), nonce, **timing)  # type: ignore[arg-type]  # the constructor's own keywords
         try:
-            writer._write(writer._record(0, position, 0, events=(origin,)))
+            record = writer._record(0, position, Seq(0), events=(origin,))
+            writer._write(record.model_copy(update={"source_state": source_state}))
         except Fenced as error:
             raise AlreadyExists(f"{storage.uri(record_path(0))} exists") from error
         return writer
@@ -114,31 +132,38 @@ class JournalWriter:
     def append(
         self,
         position: Position,
-        last_seq: int | None = None,
+        last_seq: Seq | None = None,
         *,
+        source_state: str | None = None,
         transactions: Transactions | None = None,
         segments: tuple[Segment, ...] = (),
         events: tuple[Event, ...] = (),
         commit_time: tuple[int, int] | None = None,
     ) -> Record:
         """Write the next record; when this returns, it is durable and folded. `last_seq` None: no changes.
+        `source_state` None: what held before.
 
         `Fenced`: another writer owns the journal. `RecordRefused`: it does not fit and was not written. `Retry`:
         its outcome stays unknown; this writer is then of no more use, claim again.
         """
         last = self.state.last_seq if last_seq is None else last_seq
         record = self._record(self.state.epoch, position, last, events=events)
-        changes = {"transactions": transactions or Transactions(), "segments": segments, "commit_time": commit_time}
+        changes = {
+            "source_state": None if source_state == self.state.source_state else source_state,
+            "transactions": transactions or Transactions(),
+            "segments": segments,
+            "commit_time": commit_time,
+        }
         record = record.model_copy(update=changes)
         self._write(record)
         return record
 
-    def _record(self, epoch: int, position: Position, last_seq: int, events: tuple[Event, ...]) -> Record:
+    def _record(self, epoch: int, position: Position, last_seq: Seq, events: tuple[Event, ...]) -> Record:
         return Record(
-            number=self.state.number + 1,
+            number=RecordNumber(self.state.number + 1),
             epoch=epoch,
             nonce=self.nonce,
-            first_seq=self.state.last_seq + 1,
+            first_seq=Seq(self.state.last_seq + 1),
             last_seq=last_seq,
             position=position,
             written_at=int(self._clock() * 1_000_000),
@@ -215,7 +240,7 @@ class JournalWriter:
     def check_owned(self) -> None:
         """`Fenced` when another writer has gone on after our last record."""
         try:
-            number = self.state.number + 1
+            number = RecordNumber(self.state.number + 1)
             other = parse_record(self.storage.get(record_path(number)), number)
         except NotFound:
             return

@@ -34,14 +34,21 @@ class DriverRefused(TailraceError):
     """The running driver did not do what was asked."""
 
 
+class DriverSilent(DriverRefused):
+    """It runs, or nobody would have taken the connection; what was asked for may still happen."""
+
+    usual_fix = "The source or the storage may hang: `tailrace status` says what is waited for. Then ask again."
+
+
 class DriverClient:
     def __init__(self, url: str, token_file: Path) -> None:
         self._url = url
         self._token_file = token_file
 
     @classmethod
-    def of(cls, folder: RunFolder) -> "DriverClient":
-        return cls(*folder.server())
+    def of(cls, folder: RunFolder, storage: str | None = None) -> "DriverClient":
+        """`storage`: the location of the change log that the driver must have; None: whatever it has."""
+        return cls(*folder.server(storage))
 
     def status(self) -> Status:
         answer = self._call("GET", STATUS)
@@ -77,7 +84,11 @@ class DriverClient:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             raise _problem(error.code, error.read()) from error
+        except TimeoutError as error:
+            raise _silent(self._url) from error
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(getattr(error, "reason", None), TimeoutError):
+                raise _silent(self._url) from error
             raise NotRunning(f"the driver at {self._url} does not answer: {error}", "Start `tailrace run`.") from error
 
     def _token(self) -> str:
@@ -87,6 +98,10 @@ class DriverClient:
             raise NotRunning(
                 f"cannot read the token {self._token_file}: {error}", "Run the command as the driver's user."
             ) from error
+
+
+def _silent(url: str) -> DriverSilent:
+    return DriverSilent(f"the driver at {url} has not answered within {TIMEOUT:.0f} s")
 
 
 def _problem(code: int, body: bytes) -> TailraceError:

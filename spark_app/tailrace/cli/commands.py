@@ -24,7 +24,7 @@ from tailrace.driver import display
 from tailrace.driver.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.snapshot.planner import request_id
-from tailrace.storage.access import SECRETS_VARIABLE
+from tailrace.storage.secret_files import SECRETS_VARIABLE
 
 log = logging.getLogger(__name__)
 DROP_PAUSE = 5.0
@@ -49,7 +49,13 @@ def name_of(options: argparse.Namespace, manifest: Manifest) -> str:
 
 
 def _client(options: argparse.Namespace) -> DriverClient:
-    return DriverClient.of(RunFolder.of(name_of(options, manifest_of(options)), options.run_dir))
+    return _client_of(options, manifest_of(options))
+
+
+def _client_of(options: argparse.Namespace, manifest: Manifest) -> DriverClient:
+    name = name_of(options, manifest)
+    meant = [r.spec.storage.location for r in manifest.replicators if r.metadata.name == name]
+    return DriverClient.of(RunFolder.of(name, options.run_dir), meant[0] if meant else None)
 
 
 def secrets_folder() -> Path | None:
@@ -71,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
         raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT", "Write 127.0.0.1:8080.")
-    settings = launch.Settings(
+    settings = launch.DriverSettings(
         replicator=replicator,
         requests=manifest.requests_of(replicator.metadata.name),
         folder=RunFolder.of(replicator.metadata.name, options.run_dir),
@@ -123,7 +129,7 @@ def snapshot(options: argparse.Namespace) -> int:
     requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
     if not requests:
         raise InvalidManifest(f"the files hold no SnapshotRequest for {name}", "Add one, or use --tables.")
-    client = DriverClient.of(RunFolder.of(name, options.run_dir))
+    client = _client_of(options, manifest)
     for request in requests:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
         print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
@@ -137,7 +143,7 @@ def resync(options: argparse.Namespace) -> int:
     if (options.tables is None) != options.all:
         raise InvalidManifest("resync needs --tables or --all", "Add one of them.")
     try:
-        client = DriverClient.of(RunFolder.of(name, options.run_dir))
+        client = _client_of(options, manifest)
         request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
     except NotRunning:
@@ -165,6 +171,8 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
     if not state.released:
         check_manifest(replicator, storage.root, state.owner)
     name = options.id or _unique()
+    if state.has_done(name):
+        raise InvalidManifest(f"the change log has done resync {name!r} already", "Give another --id, or none.")
     made = Renewal(id=name, request=name, chunk_rows=options.chunk_rows, parallelism=options.parallelism)
     made.write(storage)
     ours = ", ".join(state.origin.made)
@@ -203,6 +211,14 @@ def _unique() -> str:
     return f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
 
 
+def _not_one(asked: str | None, found: Sequence[str]) -> tuple[str, str]:
+    """Message and fix for a verb that needs one snapshot."""
+    if found:
+        return f"several snapshots are under way: {', '.join(found)}", "Name one by its id."
+    none = "no snapshot is under way" if asked is None else f"there is no snapshot {asked!r}"
+    return none, "Request one with `tailrace snapshot`; `tailrace status --json` shows the ids of all."
+
+
 def change_snapshot(options: argparse.Namespace) -> int:
     """pause, resume, stop."""
     client = _client(options)
@@ -212,10 +228,7 @@ def change_snapshot(options: argparse.Namespace) -> int:
     chosen = under_way if asked is None else [s for s in known if asked in (s.id, s.name)]
     chosen = [s for s in chosen if s in under_way] or chosen[-1:]
     if len(chosen) != 1:
-        names = ", ".join(s.id for s in (chosen or under_way)) or "none"
-        raise InvalidManifest(
-            f"several snapshots match, or none: {names}", "Name one by its id; `tailrace status` shows the ids."
-        )
+        raise InvalidManifest(*_not_one(asked, [s.id for s in chosen]))
     if chosen[0] not in under_way and options.verb != "stop":
         raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
     if options.verb == "stop":
@@ -228,13 +241,13 @@ def change_snapshot(options: argparse.Namespace) -> int:
 
 def drop(options: argparse.Namespace) -> int:
     from tailrace.removal import drop as dropping  # brings the database client
-    from tailrace.sources.api import Step
+    from tailrace.sources.api import RemovalStep
 
     replicator = manifest_of(options).replicator(options.name)
     folder = RunFolder.of(replicator.metadata.name, options.run_dir)
     folder.take()  # the slot of a Replicator that runs here is in use
     until = time.monotonic() + seconds(options.wait)
-    steps: list[Step] = []
+    steps: list[RemovalStep] = []
     try:
         while True:
             try:

@@ -17,10 +17,9 @@ from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Origin, Position
+from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
-from tailrace.contract.resources import Replicator
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, Retry, Stop, TailraceError
 from tailrace.sources.api import ColumnSupport, Subscription
 from tailrace.sources.patterns import idle
@@ -132,11 +131,11 @@ class _Log:
     def renewing(self) -> bool:
         return self.asked is not None and self.reader is not None and not self.reader.state.has_done(self.asked.id)
 
-    def newest_position(self) -> Position:
+    def resume_point(self) -> ResumePoint:
         assert self.reader is not None
         while self.reader.poll():
             pass
-        return self.reader.state.position
+        return self.reader.state.resume_point
 
 
 def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -> Iterator[Line]:
@@ -156,14 +155,14 @@ def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -
         subscription.check_free(log.noted)
         return
     check_product(replicator, state.origin)
-    subscription.check(state.origin, log.newest_position, log.renewing)
+    subscription.check(state.origin, log.resume_point, log.renewing)
     if log.renewing:
         yield Line("warn", LOG, "the next start begins the stream again and reads every table again (`resync --all`)")
         return
     yield Line("ok", LOG, f"{root} continues after record {log.reader.state.number}")
 
 
-def _place(subject: str, config: StorageConfig) -> Iterator[Line]:
+def _place(subject: str, config: StorageSpec | TargetSpec) -> Iterator[Line]:
     try:
         same = places.examine(config)
     except TailraceError as error:

@@ -13,15 +13,26 @@ GROUP = "tailrace.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+_NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
+_TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
+FORMS = {
+    _NAME: "use lower-case letters, digits, - and ., with a letter or digit at both ends",
+    _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
+    _TABLE: "write schema.table",
+    _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
+    _MEMORY: "write a size such as 512Mi or 2Gi",
+}
+"""What to write where a pattern does not match; for messages."""
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_NAME)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-Identifier = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z_][a-z0-9_]*$")]
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=_IDENTIFIER)]
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=r"^[^.]+\..+$")]
+TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_TABLE)]
 """`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
-Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", max_length=32)]
+Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""
-MemorySize = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi)$", max_length=16)]
+MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
 
 

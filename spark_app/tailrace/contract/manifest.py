@@ -1,7 +1,8 @@
 """Reads the manifests that `tailrace` is given: YAML documents of the two resources, as `kubectl apply` takes them.
 
-Called by the command line and by the driver. Out come validated models, or `InvalidManifest` with the path of the
-field, the value that was found and what to write instead.
+Called by the command line and by the driver. Documents of other APIs (a Secret, a Namespace) may stand beside them, as
+in any file for `kubectl apply`; they are passed over. Out come validated models, or `InvalidManifest` with the path of
+the field, the value that was found and what to write instead.
 """
 
 import re
@@ -14,7 +15,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
-from tailrace.contract.resources import API_VERSION, Replicator, SnapshotRequest
+from tailrace.contract.base import FORMS
+from tailrace.contract.resources import API_VERSION, GROUP, Replicator, SnapshotRequest
 from tailrace.errors import InvalidManifest
 
 _KINDS: dict[str, type[BaseModel]] = {"Replicator": Replicator, "SnapshotRequest": SnapshotRequest}
@@ -77,8 +79,10 @@ def load(path: Path) -> Manifest:
     """Read the file; raises `InvalidManifest`."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidManifest(f"cannot read {path}: {error}", "Give a readable YAML file with -f.") from error
+    except OSError as error:
+        raise InvalidManifest(f"cannot read {path}: {error.strerror}", "Give a readable YAML file with -f.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidManifest(f"{path} is not a text in UTF-8", "Give a YAML file with -f.") from error
     return parse(text, str(path))
 
 
@@ -86,12 +90,24 @@ def parse(text: str, origin: str) -> Manifest:
     """The documents in `text`; `origin` names them in messages."""
     try:
         documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
+    except InvalidManifest as error:
+        raise InvalidManifest(f"{origin}, {error.message}", error.fix) from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: looks like a date and is none
         raise InvalidManifest(f"{origin} is not YAML: {_one_line(str(error))}", "Correct the syntax.") from error
     if not documents:
         raise InvalidManifest(f"{origin} holds no document", "Write a Replicator into it.")
-    models = [_model(document, f"{origin}, document {n}") for n, document in enumerate(documents, 1)]
-    return Manifest.of(models, origin)
+    own = [(n, document) for n, document in enumerate(documents, 1) if not _of_another_api(document)]
+    if not own:
+        found = ", ".join(str(document["kind"]) for document in documents)
+        raise InvalidManifest(f"{origin} holds no Replicator or SnapshotRequest (found: {found})", "Add one.")
+    return Manifest.of([_model(document, f"{origin}, document {n}") for n, document in own], origin)
+
+
+def _of_another_api(document: object) -> bool:
+    if not isinstance(document, dict) or document.get("kind") in _KINDS:
+        return False
+    api = document.get("apiVersion")
+    return isinstance(api, str) and isinstance(document.get("kind"), str) and api.partition("/")[0] != GROUP
 
 
 def _model(document: object, origin: str) -> BaseModel:
@@ -132,6 +148,10 @@ def _fault(item: Any) -> str:
         case "value_error":
             reason = str(item["msg"]).removeprefix("Value error, ")
             return f"{path}: {reason}" if item["loc"] else reason
+        case "tuple_type":
+            return f"{path} is {_shown(value)}: input should be a list"
+        case "string_pattern_mismatch" if item["ctx"]["pattern"] in FORMS:
+            return f"{path} is {_shown(value)}: {FORMS[item['ctx']['pattern']]}"
         case _:
             return f"{path} is {_shown(value)}: {_one_line(str(item['msg'])).lower()}"
 

@@ -58,7 +58,8 @@ def _fixed(field: str) -> tuple[str, str]:
     return rule, f"source.{field} is immutable: {ANEW}"
 
 
-PORTS = {"postgresql": 5432}
+_DATABASE = "give database with type postgresql, and only there"
+PORTS = {"postgresql": 5432, "mysql": 3306}
 """By type of source: where its servers listen unless told otherwise."""
 
 
@@ -73,28 +74,43 @@ class PostgreSql(Model):
     publication named here is used as it is. Immutable."""
 
 
-class Source(Model):
+class MySql(Model):
+    """Settings that only MySQL and MariaDB have."""
+
+    server_id: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
+    """Number under which Tailrace reads the binary log; no server or other reader of the log may have it. Unset: made
+    from the change log's id, above 2147483648. Immutable."""
+
+
+class SourceSpec(Model):
     """The database that is read. Settings of one product only are in that product's block."""
 
     model_config = rules(
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("self.type == oldSelf.type", f"source.type is immutable: {ANEW}"),
-        ("self.database == oldSelf.database", f"source.database is immutable: {ANEW}"),
+        (
+            "has(self.database) == has(oldSelf.database) && (!has(self.database) || self.database == oldSelf.database)",
+            f"source.database is immutable: {ANEW}",
+        ),
+        ("has(self.database) == (self.type == 'postgresql')", _DATABASE),
         ("!has(self.postgresql) || self.type == 'postgresql'", "the block postgresql goes with type postgresql only"),
+        ("!has(self.mysql) || self.type == 'mysql'", "the block mysql goes with type mysql only"),
         _fixed("postgresql.slot"),
         _fixed("postgresql.publication"),
+        _fixed("mysql.serverId"),
     )
 
-    type: Literal["postgresql"]
-    """Kind of database. Immutable."""
+    type: Literal["postgresql", "mysql"]
+    """Kind of database; `mysql` is MariaDB, too. Immutable."""
     host: Text
     """Host name or address of the primary server."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """TCP port; unset: the product's default (PostgreSQL: 5432)."""
-    database: Text
-    """Name of the database. Immutable."""
+    """TCP port; unset: the product's default (PostgreSQL: 5432, MySQL: 3306)."""
+    database: Text | None = None
+    """PostgreSQL: name of the database, required. MySQL: leave it out; the first part of the patterns in `tables` names
+    databases there. Immutable."""
     username: Text
-    """Role to connect as; it needs REPLICATION and SELECT."""
+    """User to connect as; it needs the rights to replicate and to read the tables."""
     credentials: Credentials | None = None
     """Where to find the password. Unset: no password is sent (trust, peer or certificate authentication)."""
     password_file: Text | None = None
@@ -103,6 +119,8 @@ class Source(Model):
     """Transport security."""
     postgresql: PostgreSql = Field(default_factory=PostgreSql)
     """Settings that only PostgreSQL has."""
+    mysql: MySql = Field(default_factory=MySql)
+    """Settings that only MySQL and MariaDB have."""
 
     @property
     def tcp_port(self) -> int:
@@ -111,8 +129,8 @@ class Source(Model):
 
     @property
     def address(self) -> str:
-        """For people: `host:port/database`."""
-        return f"{self.host}:{self.tcp_port}/{self.database}"
+        """For people: `host:port/database`, or without a database."""
+        return f"{self.host}:{self.tcp_port}" + (f"/{self.database}" if self.database is not None else "")
 
     @model_validator(mode="before")
     @classmethod
@@ -125,20 +143,28 @@ class Source(Model):
         return given
 
     @model_validator(mode="after")
-    def _one_password(self) -> "Source":
+    def _one_password(self) -> "SourceSpec":
         if self.credentials is not None and self.password_file is not None:
             raise ValueError("give credentials or passwordFile, not both")
         return self
 
+    @model_validator(mode="after")
+    def _of_the_product(self) -> "SourceSpec":
+        if (self.database is not None) != (self.type == "postgresql"):
+            raise ValueError(_DATABASE)
+        blocks = {"postgresql": self.postgresql != PostgreSql(), "mysql": self.mysql != MySql()}
+        wrong = [block for block, given in blocks.items() if given and block != self.type]
+        if wrong:
+            raise ValueError(f"the block {wrong[0]} goes with type {wrong[0]} only")
+        return self
 
-class Storage(Model):
-    """A place on a file system or an object store."""
 
-    location: Annotated[
-        str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")
-    ]
-    """Root: `s3://bucket/prefix`, `file:///path`, or, for the change log alone, `gs://…` and `az://…`. A path must be
-    on a volume that driver and executors mount."""
+Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")]
+
+
+class StoreAccess(Model):
+    """How an object store is reached."""
+
     endpoint: Text | None = None
     """URL of an S3-compatible service; unset: the provider's default."""
     region: Text | None = None
@@ -150,7 +176,15 @@ class Storage(Model):
     """Keys of the object store. Unset: taken from the environment (instance role, workload identity)."""
 
 
-class LogStorage(Storage):
+class StorageLocation(StoreAccess):
+    """A folder, on a file system or in an object store."""
+
+    location: Location
+    """Root: `s3://bucket/prefix`, `file:///path`, `gs://…` or `az://…`. A path must be on a volume that driver and
+    executors mount."""
+
+
+class StorageSpec(StorageLocation):
     """Where the change log is kept."""
 
     adopt: Text | None = None
@@ -171,16 +205,19 @@ class Catalog(Model):
     """Credentials of the catalog."""
 
 
+_NO_LOCATION = "location is required with type delta and with type iceberg"
+_NO_CATALOG = "catalog goes with type iceberg only"
 _FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"
 
 
-class Target(Storage):
+class TargetSpec(StoreAccess):
     """Where the tables are written: `<location>/<schema>/<table>`."""
 
     model_config = rules(
-        ("self.type != 'delta' || !has(self.catalog)", "catalog goes with type iceberg only"),
+        ("has(self.location)", _NO_LOCATION),
+        ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
         (
-            "self.type != 'iceberg' || self.location.startsWith('file:///')"
+            "self.type != 'iceberg' || !has(self.location) || self.location.startsWith('file:///')"
             " || (has(self.catalog) && self.catalog.type != 'folder')",
             _FOLDER,
         ),
@@ -189,13 +226,26 @@ class Target(Storage):
 
     type: Literal["delta", "iceberg"]
     """Table format. Immutable."""
+    location: Location | None = None
+    """Root of the tables: `s3://bucket/prefix` or `file:///path`; required. A path must be on a volume that driver and
+    executors mount."""
     catalog: Catalog | None = None
     """Iceberg only; unset: a folder catalog at `location` (local files only)."""
 
+    @property
+    def lake(self) -> StorageLocation:
+        """Root of the tables, and how it is reached. Each type of today is a lake, and its rule asks for a location."""
+        assert self.location is not None
+        return StorageLocation(
+            location=self.location, **{name: getattr(self, name) for name in StoreAccess.model_fields}
+        )
+
     @model_validator(mode="after")
-    def _catalog(self) -> "Target":
+    def _lake(self) -> "TargetSpec":
+        if self.location is None:
+            raise ValueError(_NO_LOCATION)
         if self.type == "delta" and self.catalog is not None:
-            raise ValueError("catalog goes with type iceberg only")
+            raise ValueError(_NO_CATALOG)
         folder = self.type == "iceberg" and (self.catalog is None or self.catalog.type == "folder")
         if folder and not self.location.startswith("file:///"):
             raise ValueError(_FOLDER)

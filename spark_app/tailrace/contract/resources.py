@@ -21,14 +21,23 @@ from tailrace.contract.base import (
     Text,
     rules,
 )
-from tailrace.contract.places import ANEW, Catalog, Credentials, LogStorage, Source, Storage, Target, Tls
+from tailrace.contract.places import (
+    ANEW,
+    Catalog,
+    Credentials,
+    SourceSpec,
+    StorageLocation,
+    StorageSpec,
+    TargetSpec,
+    Tls,
+)
 from tailrace.contract.pods import Executors, Pod
 
 __all__ = [
-    "API_VERSION", "GROUP", "VERSION", "Apply", "Catalog", "Credentials", "Duration", "Executors", "Identifier",
-    "LogStorage", "Metadata", "Model", "Name", "Pod", "Replicator", "ReplicatorSpec", "Retention", "Retry", "Snapshot",
-    "SnapshotRequest", "SnapshotRequestSpec", "Source", "Storage", "TableOptions", "TablePattern", "Tables", "Target",
-    "Text", "Tls",
+    "API_VERSION", "GROUP", "VERSION", "ApplySpec", "Catalog", "Credentials", "Duration", "Executors", "Identifier",
+    "Metadata", "Model", "Name", "Pod", "Replicator", "ReplicatorSpec", "RetentionSpec", "RetrySpec",
+    "SnapshotRequest", "SnapshotRequestSpec", "SnapshotSpec", "SourceSpec", "StorageLocation", "StorageSpec",
+    "TableOptions", "TablePattern", "TablesSpec", "TargetSpec", "Text", "Tls",
 ]  # fmt: skip
 
 
@@ -43,7 +52,7 @@ class Metadata(BaseModel):
     generation: int | None = None
 
 
-class Tables(Model):
+class TablesSpec(Model):
     """Which tables: any include pattern and no exclude pattern."""
 
     include: Annotated[tuple[TablePattern, ...], Field(min_length=1, max_length=1000)]
@@ -53,7 +62,7 @@ class Tables(Model):
     """Patterns of tables to leave out."""
 
 
-class Snapshot(Model):
+class SnapshotSpec(Model):
     """Defaults of every snapshot."""
 
     initial: bool = True
@@ -67,7 +76,7 @@ class Snapshot(Model):
     """Number of chunks read at the same time, over all tables."""
 
 
-class Apply(Model):
+class ApplySpec(Model):
     """How changes are applied to the target."""
 
     suspend: bool = False
@@ -76,7 +85,7 @@ class Apply(Model):
     """Minimum time between two batches (`500ms`, `10s`)."""
 
 
-class Retry(Model):
+class RetrySpec(Model):
     """What happens to a table that fails."""
 
     time: Duration = "1h"
@@ -84,7 +93,7 @@ class Retry(Model):
     it needs a snapshot."""
 
 
-class Retention(Model):
+class RetentionSpec(Model):
     """How long the change log is kept."""
 
     time: Duration = "1h"
@@ -109,13 +118,13 @@ class ReplicatorSpec(Model):
         ("self.storage.location == oldSelf.storage.location", f"storage.location is immutable: {ANEW}"),
     )
 
-    source: Source
+    source: SourceSpec
     """The database that is read."""
-    tables: Tables
+    tables: TablesSpec
     """Which of its tables to copy."""
-    target: Target
+    target: TargetSpec
     """Where the copies are written."""
-    storage: LogStorage
+    storage: StorageSpec
     """Root of the change log; no other Replicator may use it. Its location is immutable."""
     suspend: bool = False
     """Stop everything. The source then keeps its log, so a long stop fills its disk."""
@@ -127,13 +136,13 @@ class ReplicatorSpec(Model):
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     """Whether target tables and change log are deleted with the Replicator. A slot or publication that Tailrace created
     is dropped in either case."""
-    snapshot: Snapshot = Snapshot()
+    snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
-    apply: Apply = Apply()
+    apply: ApplySpec = ApplySpec()
     """How changes are applied."""
-    retry: Retry = Retry()
+    retry: RetrySpec = RetrySpec()
     """What happens to a table that fails."""
-    retention: Retention = Retention()
+    retention: RetentionSpec = RetentionSpec()
     """How long the change log is kept."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""

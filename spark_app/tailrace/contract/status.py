@@ -42,7 +42,7 @@ class CaptureStatus(Model):
     """What capture or a snapshot's start waits for: an old transaction with its pid and age."""
 
 
-class Counters(Model):
+class TableCounters(Model):
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
@@ -65,7 +65,7 @@ class TableStatus(Model):
     """Age of the oldest commit that is captured and not applied; 0: none."""
     rows_per_second: float = 0.0
     holes: int = 0
-    counters: Counters = Counters()
+    counters: TableCounters = TableCounters()
     fault: Fault | None = None
 
 

@@ -175,7 +175,7 @@ class DriverControl:
         return self.journal, self.client
 
 
-class Requests:
+class ManifestRequests:
     """SnapshotRequests that came with the manifest: asked until accepted; a refused one is told and dropped."""
 
     def __init__(self, requests: Sequence[SnapshotRequest], clock: Callable[[], float] = time.monotonic) -> None:

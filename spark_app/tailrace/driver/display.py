@@ -128,14 +128,25 @@ def line(status: Status) -> str:
         f"{count.deletes:,} deletes",
     ]
     under_way = running(status)
-    parts += [f"snapshot {_name(s)} {percent(s)} ({s.rows_done:,} rows)" for s in under_way[:MAX_SNAPSHOTS]]
+    parts += [_one_snapshot(s) for s in under_way[:MAX_SNAPSHOTS]]
     if len(under_way) > MAX_SNAPSHOTS:
         parts.append(f"{len(under_way) - MAX_SNAPSHOTS} more snapshots")
+    parts += [f"snapshot {_name(s)} failed" for s in failed(status)[-1:]]
     return ", ".join(parts) + (f" | {status.message}" if status.message else "")
+
+
+def _one_snapshot(snapshot: SnapshotStatus) -> str:
+    state = "paused, " if snapshot.state == "Paused" else ""
+    return f"snapshot {_name(snapshot)} {percent(snapshot)} ({state}{snapshot.rows_done:,} rows)"
 
 
 def running(status: Status) -> list[SnapshotStatus]:
     return [s for s in status.snapshots if s.state in ("Pending", "Running", "Paused")]
+
+
+def failed(status: Status) -> list[SnapshotStatus]:
+    """Whoever asked for them must hear of it."""
+    return [s for s in status.snapshots if s.state == "Failed"]
 
 
 def percent(snapshot: SnapshotStatus) -> str:
@@ -158,6 +169,13 @@ def _name(snapshot: SnapshotStatus) -> str:
     return snapshot.name or (snapshot.tables[0].name if len(snapshot.tables) == 1 else snapshot.id)
 
 
+def _named(snapshot: SnapshotStatus, among: Sequence[SnapshotStatus]) -> str:
+    """Of two with one name, `pause`, `resume` and `stop` take the id."""
+    name = _name(snapshot)
+    alone = sum(_name(s) == name for s in among) == 1
+    return name if alone else f"{name} ({snapshot.id})"
+
+
 def render(status: Status) -> RenderableType:
     """The whole view of one status."""
     parts: list[RenderableType] = [_head(status)]
@@ -172,6 +190,7 @@ def render(status: Status) -> RenderableType:
 def _faults(status: Status) -> list[RenderableType]:
     """What is wrong and what to do about it, in full."""
     found = [(status.name, status.fault), *((table.name, table.fault) for table in status.tables)]
+    found += [(f"snapshot {_name(snapshot)} failed", snapshot.fault) for snapshot in failed(status)]
     failing = [(name, fault) for name, fault in found if fault is not None]
     lines: list[RenderableType] = [_fault(name, fault) for name, fault in failing[:MAX_FAULTS]]
     return [*lines, f"… and {len(failing) - MAX_FAULTS} more faults"] if len(failing) > MAX_FAULTS else lines
@@ -230,15 +249,15 @@ class Fitted:
 
 def _snapshots(status: Status) -> Fitted:
     under_way = running(status)
-    rows = [_snapshot_cells(snapshot) for snapshot in under_way[:MAX_SNAPSHOTS]]
+    rows = [_snapshot_cells(snapshot, under_way) for snapshot in under_way[:MAX_SNAPSHOTS]]
     more = len(under_way) - len(rows)
     return Fitted(SNAPSHOT_COLUMNS, SNAPSHOT_COLUMNS, SNAPSHOT_SPARED, rows, header=False, more=more)
 
 
-def _snapshot_cells(snapshot: SnapshotStatus) -> list[RenderableType]:
+def _snapshot_cells(snapshot: SnapshotStatus, among: Sequence[SnapshotStatus]) -> list[RenderableType]:
     chunks = [r for t in snapshot.tables for r in t.running]
     return [
-        f"snapshot {_name(snapshot)}",
+        f"snapshot {_named(snapshot, among)}",
         ProgressBar(total=1.0, completed=_share(snapshot), width=24),
         percent(snapshot),
         f"{snapshot.rows_done:,} of about {snapshot.rows_estimated:,} rows",

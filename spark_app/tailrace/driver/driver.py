@@ -19,16 +19,16 @@ from pyspark.sql import SparkSession
 from tailrace import privacy, sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
-from tailrace.driver import display, launch
+from tailrace.driver import display, launch, tail
 from tailrace.driver.applied_report import Reporter
-from tailrace.driver.control import DriverControl, Requests
+from tailrace.driver.control import DriverControl, ManifestRequests
 from tailrace.driver.farewell import Farewell
-from tailrace.driver.launch import Parts, Settings
+from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.shutdown import Ending
 from tailrace.driver.supervise import CaptureProcess
@@ -49,7 +49,7 @@ SHORTEST_TAIL = 0.05
 """Between two looks for a new record, however short the apply interval is."""
 
 
-def run(settings: Settings) -> int:
+def run(settings: DriverSettings) -> int:
     """From start to end."""
     if settings.replicator.spec.suspend:
         log.warning("spec.suspend is true: nothing is started, and the source keeps its log meanwhile")
@@ -61,7 +61,7 @@ def run(settings: Settings) -> int:
 
 
 class Driver:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DriverSettings) -> None:
         self._settings = settings
         self._spec = settings.replicator.spec
         self._folder = settings.folder
@@ -70,6 +70,7 @@ class Driver:
         control.suspended = self._spec.apply.suspend
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
+        self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
         self._reporter = Reporter(control.watch, control.progress, seconds(self._spec.retry.time))
         self._ending = Ending()
         self._failing: list[TableStatus] = []
@@ -153,7 +154,7 @@ class Driver:
             try:
                 reader = JournalReader.open(storage)
                 if reader.state.origin is not None:
-                    return SharedJournal(reader)
+                    return SharedJournal(reader, tail.newest_record(self._tail_client))
             except Retry as error:
                 log.warning("%s", error)
             view.show()
@@ -166,7 +167,7 @@ class Driver:
             capture.works()
         self._control.capture_fault = capture.fault
 
-    def _take_down(self, parts: Parts, view: display.Paced) -> None:
+    def _take_down(self, parts: DriverParts, view: display.Paced) -> None:
         """Commits under way end; nothing is waited for when that was asked twice."""
         self._ending.set()
         if self._farewell.namespace_ends:
@@ -190,8 +191,8 @@ class Driver:
 
     # ---- running ----
 
-    def _loop(self, parts: Parts, view: display.Paced, once: OnceCheck | None) -> int:
-        control, requests = self._control, Requests(self._settings.requests)
+    def _loop(self, parts: DriverParts, view: display.Paced, once: OnceCheck | None) -> int:
+        control, requests = self._control, ManifestRequests(self._settings.requests)
         self.turned = time.monotonic()
         control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
         waits_for = ""
@@ -226,7 +227,7 @@ class Driver:
                 waits_for = verdict.waits_for
         return 0
 
-    def _keep_applying(self, parts: Parts, number: int) -> None:
+    def _keep_applying(self, parts: DriverParts, number: RecordNumber) -> None:
         """The stream brings new records; tables whose pause is over are offered here, and all while the stream is
         being started again."""
         parts.applier.offer(parts.applier.through if parts.stream.running else number)
@@ -238,10 +239,10 @@ class Driver:
         if not verdict.failed:
             log.info("everything up to the source's position at start is applied")
             return 0
-        log.error("incomplete tables: %s", ", ".join(verdict.failed))
+        log.error("incomplete: %s", ", ".join(verdict.failed))
         return 1
 
-    def _tail(self, parts: Parts) -> Callable[[], None]:
+    def _tail(self, parts: DriverParts) -> Callable[[], None]:
         """Twice per apply interval: new records must not wait for the main loop's slower turn."""
         pause = max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
 

@@ -20,7 +20,7 @@ from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
 from tailrace.errors import TailraceError
 from tailrace.removal import drop
-from tailrace.sources.api import Step
+from tailrace.sources.api import RemovalStep
 
 log = logging.getLogger(__name__)
 PAUSE_SECONDS = 5.0
@@ -79,7 +79,7 @@ class Farewell:
             self._asked = self._data_too()
         if self._asked is None:
             return
-        steps: list[Step] = []
+        steps: list[RemovalStep] = []
         while True:
             try:
                 for step in drop.drop(self._replicator, self._secrets, self._folder.path, data=self._asked):

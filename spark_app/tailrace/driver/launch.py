@@ -25,7 +25,7 @@ from tailrace.driver import display
 from tailrace.driver.control import DriverControl
 from tailrace.driver.ownership import Ownership
 from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.server import Server
+from tailrace.driver.server import StatusServer
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.reading.runner import SnapshotRunner
@@ -43,7 +43,7 @@ ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class DriverSettings:
     replicator: Replicator
     requests: tuple[SnapshotRequest, ...]
     folder: RunFolder
@@ -63,7 +63,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Parts:
+class DriverParts:
     """What turns while the driver runs."""
 
     capture: CaptureProcess
@@ -74,19 +74,19 @@ class Parts:
     spark: SparkSession
 
 
-def server(settings: Settings, control: DriverControl) -> Server:
+def server(settings: DriverSettings, control: DriverControl) -> StatusServer:
     """Listens, and is announced in the run directory."""
     given = settings.token_file
     token = settings.folder.make_token() if given is None else _token(given)
     try:
-        made = Server(control, settings.host, settings.port, token)
+        made = StatusServer(control, settings.host, settings.port, token)
     except OSError as error:
         raise InvalidManifest(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
             "Choose an address of this machine and a free port with --listen.",
         ) from error
     made.start()
-    settings.folder.announce(made.url, given)
+    settings.folder.announce(made.url, given, settings.replicator.spec.storage.location)
     log.info("status at %s/status", made.url)
     return made
 
@@ -101,7 +101,7 @@ def _token(path: Path) -> str:
     return token
 
 
-def capture_process(settings: Settings) -> CaptureProcess:
+def capture_process(settings: DriverSettings) -> CaptureProcess:
     """Capture as a child, with a copy of the manifest in the run directory."""
     folder = settings.folder
     copy = folder.path / "replicator.json"
@@ -141,14 +141,14 @@ def _claimed(socket: Path) -> int:
 
 
 def parts(
-    settings: Settings,
+    settings: DriverSettings,
     progress: Progress,
     source: Source,
     *,
     capture: CaptureProcess,
     spark: SparkSession,
     journal: SharedJournal,
-) -> Parts:
+) -> DriverParts:
     """All that needs the session and the journal."""
     spec, folder = settings.replicator.spec, settings.folder
     ownership = Ownership(journal, lambda: _claimed(folder.socket))
@@ -180,7 +180,7 @@ def parts(
         apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
     )
     runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=retry)
-    return Parts(capture, applier, runner, stream, journal, spark)
+    return DriverParts(capture, applier, runner, stream, journal, spark)
 
 
 def _writer(applier: Applier, table_id: int, schema: TableSchema) -> ChunkWriter | None:

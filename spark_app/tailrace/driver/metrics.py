@@ -7,7 +7,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from tailrace.contract.status import Counters, Status
+from tailrace.contract.status import Status, TableCounters
 
 
 def render(status: Status) -> bytes:
@@ -49,7 +49,7 @@ def _tables(status: Status) -> Iterable[Metric]:
     failing = GaugeMetricFamily("tailrace_table_failing", "1 while the table fails or is stopped", labels=("table",))
     holes = GaugeMetricFamily("tailrace_table_holes", "Rows withheld until they are read again", labels=("table",))
     for table in status.tables:
-        for op in Counters.model_fields:
+        for op in TableCounters.model_fields:
             rows.add_metric([table.name, op], getattr(table.counters, op))
         if table.lag_seconds is not None:
             lags.add_metric([table.name], table.lag_seconds)

@@ -5,15 +5,14 @@ ended, every table has covered the record at which all of that was first true, a
 has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
 make new ones for ever); they are counted, and the next run reads them. Tables that are stopped (and were tried with all
 of that: a snapshot may have healed them), or whose last snapshot failed (in an earlier run, too), do not hold the end
-up either; they make it a failure, and so do failed snapshots.
+up either; they make it a failure, and so do snapshots that failed or that somebody has paused.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Position, SnapshotPlanned
+from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.driver.status import unread
 from tailrace.snapshot import planner
@@ -36,11 +35,11 @@ class OnceCheck:
 
     def __init__(self, position: Position) -> None:
         self._position = position
-        self._record: int | None = None
-        self._since: int | None = None
+        self._record: RecordNumber | None = None
+        self._since: RecordNumber | None = None
         self._owed: dict[int, frozenset[Key]] | None = None
         """By table: what was withheld when all tables had covered the record, and has not been seen since."""
-        self._repaired: dict[str, int] = {}
+        self._repaired: dict[str, RecordNumber] = {}
         """Repairs that ended since, with the record at which that was noticed."""
 
     def look(self, state: LogState, progress: Mapping[int, TableProgress], open_requests: int) -> Verdict:
@@ -65,10 +64,11 @@ class OnceCheck:
         if owed:
             return Verdict(False, f"{len(owed)} tables have rows that are still to be read again")
         names = [t.schema.name for t in failed] + [f"snapshot {name}" for name in self._failed_snapshots(state)]
+        names += [f"snapshot {s.plan.request or s.plan.snapshot_id} (paused)" for s in _under_way(state) if s.suspended]
         withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
         return Verdict(True, failed=tuple(names), withheld=withheld)
 
-    def _waits(self, state: LogState, open_requests: int, refused: Mapping[int, int]) -> str:
+    def _waits(self, state: LogState, open_requests: int, refused: Mapping[int, RecordNumber]) -> str:
         if state.position < self._position:
             return "capture has not reached the source's position at start"
         if not state.tables:
@@ -77,8 +77,7 @@ class OnceCheck:
             return "snapshot requests are not accepted yet"
         if planner.due_snapshots(state, {}):
             return "a snapshot is to be planned"
-        under_way = [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
-        running = [s.plan for s in under_way if not _stuck(s, refused)]
+        running = [s.plan for s in _under_way(state) if not s.suspended and not _stuck(s, refused)]
         return f"snapshot {running[0].snapshot_id} is under way" if running else ""
 
     def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
@@ -105,11 +104,15 @@ class OnceCheck:
         ]
 
 
+def _under_way(state: LogState) -> list[SnapshotState]:
+    return [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
+
+
 def _live(state: LogState) -> list[TableLog]:
     return [t for t in state.tables.values() if not t.removed]
 
 
-def _stuck(snapshot: SnapshotState, refused: Mapping[int, int]) -> bool:
+def _stuck(snapshot: SnapshotState, refused: Mapping[int, RecordNumber]) -> bool:
     """Only tables are left to be read that failed with this snapshot in the log: no chunk of theirs is begun."""
     left = [table_id for table_id, part in snapshot.tables.items() if part.finished is None]
     return bool(left) and all(refused.get(table_id, -1) >= snapshot.record for table_id in left)
@@ -119,13 +122,13 @@ def _fills_holes(plan: SnapshotPlanned) -> bool:
     return plan.reason == "repair" and plan.keys is not None
 
 
-def _tried(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> int:
+def _tried(table: TableLog, state: LogState, progress: Mapping[int, TableProgress]) -> RecordNumber:
     """The record with which a failed table failed."""
     at = progress.get(table.table_id, NO_PROGRESS)
     return at.refused_record if at.stopped and table.stopped is None else state.number
 
 
-def _untried(table: TableLog, progress: Mapping[int, TableProgress], record: int) -> bool:
+def _untried(table: TableLog, progress: Mapping[int, TableProgress], record: RecordNumber) -> bool:
     at = progress.get(table.table_id, NO_PROGRESS)
     return table.stopped is None and at.stopped and max(at.applied_record, at.refused_record) < record
 

@@ -39,7 +39,7 @@ class Ownership:
 
     def check(self) -> None:
         """`Fenced`: another driver has begun an epoch. `Retry`: this driver's capture has not begun one yet."""
-        epoch = self._journal.refresh().epoch
+        epoch = self._journal.look().epoch
         if epoch != self._ours:
             with self._lock:
                 self._learn()
@@ -49,7 +49,7 @@ class Ownership:
         end = self._clock() + PATIENCE
         while True:
             # In this order: a capture that still answers with a lower epoch after a higher one was seen is overtaken.
-            epoch, claimed = self._journal.refresh().epoch, self._claimed()
+            epoch, claimed = self._journal.look().epoch, self._claimed()
             if claimed == epoch:
                 self._ours = epoch
                 return

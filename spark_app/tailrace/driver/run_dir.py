@@ -10,11 +10,18 @@ import hashlib
 import json
 import os
 import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tailrace.errors import InvalidManifest, TailraceError
+from tailrace import foreign
+from tailrace.errors import MAKE_ROOM, InvalidManifest, StorageFull, TailraceError
 
+LOCK_TRIES, LOCK_PAUSE = 3, 0.1
+"""Seconds between two tries."""
+ONE_EACH = "Stop it first. Only another Replicator needs another --run-dir."
 MAX_SOCKET_PATH = 100
 """Unix socket addresses end at 107 bytes."""
 
@@ -67,13 +74,17 @@ class RunFolder:
             raise InvalidManifest(
                 f"cannot use the run directory {self.path}: {error}", "Choose another --run-dir."
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise AlreadyRunning(
-                f"another `tailrace run` uses {self.path}", "Stop it, or choose another --run-dir."
-            ) from error
+        # A command that looks whether somebody runs holds the lock for a moment.
+        for tries_left in reversed(range(LOCK_TRIES)):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if not tries_left:
+                    self.release()
+                    message = f"another `tailrace run` uses {self.path}"
+                    raise AlreadyRunning(message, ONE_EACH) from error
+            time.sleep(LOCK_PAUSE)
 
     def release(self) -> None:
         """Let another process have the folder."""
@@ -81,29 +92,62 @@ class RunFolder:
             self._lock.close()
             self._lock = None
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"{error.filename or self.path}: {error.strerror}"
+            if foreign.full(error):
+                raise StorageFull(message, MAKE_ROOM) from error
+            raise InvalidManifest(message, "Choose another --run-dir.") from error
+
     def make_token(self) -> str:
         """A new bearer token, readable by this user only."""
         token = secrets.token_urlsafe(32)
         path = self.path / "token"
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as sink:
-            sink.write(token)
+        with self._writing():
+            path.unlink(missing_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as sink:
+                sink.write(token)
         return token
 
-    def announce(self, url: str, token_file: Path | None) -> None:
-        """Tell the other commands where the server is."""
-        document = {"url": url, "tokenFile": str(token_file or self.path / "token"), "pid": os.getpid()}
+    def announce(self, url: str, token_file: Path | None, storage: str = "") -> None:
+        """Tell the other commands where the server is, and whose. `storage`: the change log's location."""
+        token = str(token_file or self.path / "token")
+        document = {"url": url, "tokenFile": token, "pid": os.getpid(), "storage": storage}
         fresh = self.path / "server.json.new"
-        fresh.write_text(json.dumps(document))
-        fresh.replace(self.path / "server.json")
+        with self._writing():
+            fresh.write_text(json.dumps(document))
+            fresh.replace(self.path / "server.json")
 
     def retract(self) -> None:
         (self.path / "server.json").unlink(missing_ok=True)
 
-    def server(self) -> tuple[str, Path]:
-        """URL and token file of the running driver; `NotRunning` when there is none."""
+    def server(self, storage: str | None = None) -> tuple[str, Path]:
+        """URL and token file of the running driver; `NotRunning` when there is none. `storage`: the change log that it
+        must have, for two manifests may share a name. A driver that was killed has
+        retracted nothing, and by now somebody else may listen where it did: the lock tells whether it lives."""
         try:
+            if not self._taken():
+                raise OSError("nobody holds its lock")
             document = json.loads((self.path / "server.json").read_text())
-            return str(document["url"]), Path(document["tokenFile"])
+            url, token, theirs = str(document["url"]), Path(document["tokenFile"]), str(document["storage"])
         except (OSError, ValueError, KeyError) as error:
             raise NotRunning(f"no driver runs in {self.path}", "Start `tailrace run`, or add its --run-dir.") from error
+        if storage is not None and theirs and theirs != storage:
+            raise InvalidManifest(
+                f"the driver that runs in {self.path} has storage.location {theirs}, this manifest has {storage}",
+                "Use that driver's manifest. Two Replicators of one name on one machine each need a --run-dir.",
+            )
+        return url, token
+
+    def _taken(self) -> bool:
+        if self._lock is not None:
+            return True
+        with (self.path / "lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False

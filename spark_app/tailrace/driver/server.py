@@ -62,7 +62,7 @@ class Control(Protocol):
         ...
 
 
-class Server:
+class StatusServer:
     """Listens from `start` to `close`; `url` has the port that was really taken."""
 
     def __init__(self, control: Control, host: str, port: int, token: str) -> None:

@@ -9,17 +9,17 @@ from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
     CaptureStatus,
-    Counters,
     Fault,
     SnapshotStatus,
     SnapshotTableProgress,
     State,
     Status,
+    TableCounters,
     TableState,
     TableStatus,
 )
@@ -105,6 +105,8 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
         return "Suspended", "apply is suspended; the source is captured, the target stands still"
     if at.capture is None or at.log.origin is None:
         return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waits for capture"
+    if not tables:
+        return "Running", at.capture.waiting_for or "no table matches tables.include"
     return "Running", at.capture.waiting_for or ""
 
 
@@ -194,7 +196,7 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
     return "WAITING" if progress.applied_record < log.added_record else "REPLICATING"
 
 
-def lag(state: LogState, log: TableLog, applied_record: int, now: float) -> float | None:
+def lag(state: LogState, log: TableLog, applied_record: RecordNumber, now: float) -> float | None:
     """Age of the oldest commit that is in the log for this table and not applied; 0: none."""
     first = log.segments.record_after(applied_record)
     if first is None:
@@ -215,7 +217,7 @@ def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
         name=snapshot.plan.request,
         reason=snapshot.plan.reason,
         state=word,
-        tables_done=sum(t.finished for t in tables),
+        tables_done=sum(t.finished and t.fault is None for t in tables),
         tables_total=len(tables),
         rows_done=rows,
         rows_estimated=max(estimated, rows),
@@ -253,7 +255,7 @@ def _snapshot_table(at: Moment, snapshot: SnapshotState, table_id: int) -> Snaps
     )
 
 
-def total(status: Status) -> Counters:
+def total(status: Status) -> TableCounters:
     """Over all tables."""
-    names = Counters.model_fields
-    return Counters(**{name: sum(getattr(t.counters, name) for t in status.tables) for name in names})
+    names = TableCounters.model_fields
+    return TableCounters(**{name: sum(getattr(t.counters, name) for t in status.tables) for name in names})

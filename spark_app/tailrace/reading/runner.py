@@ -16,7 +16,7 @@ from tailrace.apply.progress import Progress
 from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.contract.resources import Snapshot
+from tailrace.contract.resources import SnapshotSpec
 from tailrace.errors import Locked, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.reading import steps
@@ -24,7 +24,7 @@ from tailrace.reading.messages import ChunkDone, ChunkFailed, EdgeLooked, Messag
 from tailrace.reading.steps import Tools
 from tailrace.seams import seam
 from tailrace.snapshot import chunks, planner
-from tailrace.snapshot.edge import Edge, EdgeLook
+from tailrace.snapshot.edge import EdgeLook, Edges
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.api import Table
 
@@ -67,7 +67,7 @@ class SnapshotRunner:
         self,
         tools: Tools,
         progress: Progress,
-        defaults: Snapshot,
+        defaults: SnapshotSpec,
         *,
         retry_seconds: float,
         clock: Callable[[], float] = time.time,
@@ -91,7 +91,7 @@ class SnapshotRunner:
         self._reading: Counter[str] = Counter()
         """Chunks being read, by snapshot."""
         self._ready = 0
-        self._edge = Edge()
+        self._edges = Edges()
         self._stopping = False
         self.turned = time.monotonic()
 
@@ -141,7 +141,8 @@ class SnapshotRunner:
         if ends:
             self._client.append(ends)
             for end in ends:
-                log.info("snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
+                level = logging.WARNING if end.outcome == "failed" else logging.INFO
+                log.log(level, "snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
             state = self._tools.journal.refresh()
         return state
 
@@ -187,10 +188,10 @@ class SnapshotRunner:
                 self._begin_read(key, entry, work.range)
             elif entry.busy or (isinstance(work, chunks.FindMaxKey) and self._ready >= self._most):
                 return
-            elif isinstance(work, chunks.CheckEdge) and log_table.edge <= self._edge.passed:
+            elif isinstance(work, chunks.CheckEdge) and self._edges.passed(log_table.edge):
                 entry.run, entry.waits_for = chunks.step(entry.run, chunks.EdgePassed()), None
-            elif isinstance(work, chunks.CheckEdge) and self._edge.rests(log_table.edge, self._monotonic()):
-                entry.waits_for = self._edge.waits_for
+            elif isinstance(work, chunks.CheckEdge) and self._edges.rests(log_table.edge, self._monotonic()):
+                entry.waits_for = self._edges.waits_for(log_table.edge)
                 return
             else:
                 self._begin_step(state, key, entry, work)
@@ -199,10 +200,10 @@ class SnapshotRunner:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
         transactions are over would be refused at its registration."""
         edge = state.tables[key[1]].edge
-        if edge <= self._edge.passed:
+        if self._edges.passed(edge):
             return True
-        if self._edge.rests(edge, self._monotonic()):
-            entry.waits_for = self._edge.waits_for
+        if self._edges.rests(edge, self._monotonic()):
+            entry.waits_for = self._edges.waits_for(edge)
         elif not entry.busy:
             self._begin_step(state, key, entry, chunks.CheckEdge())
         return False
@@ -249,7 +250,7 @@ class SnapshotRunner:
         run, log_table, tools = entry.run, state.tables[key[1]], self._tools
         table, rows = entry.table, entry.chunk_rows
         if isinstance(work, chunks.CheckEdge):
-            self._edge.looks(log_table.edge, self._monotonic())
+            self._edges.looks(log_table.edge, self._monotonic())
         if isinstance(work, chunks.CutNext):
             entry.run = chunks.step(entry.run, chunks.CutBegun())
 
@@ -326,9 +327,9 @@ class SnapshotRunner:
             self._stepped(entry, chunks.EdgePassed(), None)
 
     def _saw(self, look: EdgeLook) -> None:
-        if look.waits_for is not None and self._edge.waits_for is None:
+        if look.waits_for is not None and self._edges.waits_for(look.edge) is None:
             log.info("chunks wait for %s", look.waits_for)
-        self._edge.saw(look)
+        self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
     def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, rows: int) -> None:
         seconds = self._monotonic() - entry.begun.pop(ordinal, self._monotonic())

@@ -11,8 +11,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import ChunkRegistered, SnapshotTableFinished, SnapshotTableStarted, TableSchema
+from tailrace.changelog.records import (
+    ChunkRegistered,
+    Key,
+    Seq,
+    SnapshotTableFinished,
+    SnapshotTableStarted,
+    TableSchema,
+)
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
@@ -162,7 +168,7 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
         rows=file.rows,
         size=file.size,
         schema_version=writer.schema.version,
-        replay_point=0,
+        replay_point=Seq(0),
         high=file.high,
         layout=writer.form,
     )

@@ -6,7 +6,7 @@ folder, its entry says so, and without one the files do only if a deletion of th
 location only its own folders go, so that what others keep at the same places stays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -23,13 +23,14 @@ from tailrace.removal import claims
 from tailrace.removal.claims import Known
 from tailrace.storage.probe import PROBES
 from tailrace.storage.store import NotFound, Storage
-from tailrace.targets.api import Removal, TableName
+from tailrace.targets.api import TableName, TargetRemoval
 
 OURS = (paths.SEGMENTS, PROBES, paths.ROLLUPS, paths.PARTS, paths.JOURNAL)
 """What lies at a change log's location. The journal goes after everything that it alone names; a roll-up before the
 parts that it names. In each of them the newest goes first, so that what is left is an older journal, or none."""
 NOTES = (paths.FIRST_START, paths.RENEWAL, paths.DROPPED)
 """The one that makes the deletion repeatable goes last."""
+STARTED = "a process has started with it since"
 Line = tuple[str, Literal["dropped", "kept", "absent"], str]
 
 
@@ -40,56 +41,94 @@ class Proven(Closed):
     owner: str
     log_id: str
     """Of the change log that is being deleted: the note says nothing about another one."""
+    epoch: int
+    """The log's newest: the note is void for whoever has started with the log since."""
     tables: tuple[TableName, ...]
     """Schema and name."""
 
 
-def drop(known: Known, storage: Storage, run_dir: Path) -> Iterator[Line]:
+def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Known]) -> Iterator[Line]:
+    """`by_now` reads the change log once more: what somebody has started to fill since `known` was read stays."""
     target = targets.open(known.replicator.spec.target)
     before = _of_this_log(noted(storage), known)
-    # Who began it owned the log. What is left of its journal may name the one before, or nobody.
-    why = claims.foreign(known) if before is None else None
-    if before is not None and before.owner != known.owner:
-        why = f"{before.owner} began to delete it"
+    why = _not_ours(known, before)
     if why is not None:
         yield f"change log {storage.root}", "kept", why
         yield f"tables at {target.place}", "kept", why
         return
-    origin = known.log.origin if known.log is not None else None
-    if origin is None and before is None:
+    if before is None and (known.log is None or known.log.origin is None):
         yield f"change log {storage.root}", "absent", ""
         return
     spark = _SparkOnDemand(known.replicator.spec, run_dir)
     tables = target.removal(spark.session)
     try:
-        begun = before.tables if before is not None else ()
-        proven: dict[TableName, None] = {}
-        log_id = origin.log_id if origin is not None else before.log_id if before is not None else ""
-        if log_id:
-            for name in dict.fromkeys([*begun, *_places(known)]):
-                kept = _unproven(tables, name, log_id, begun=name in begun)
-                if kept is None:
-                    proven[name] = None
-                elif tables.holds(name):
-                    yield tables.what(name), "kept", kept
-        # Dying from here on leaves the note, and the next call goes on from it.
-        note = Proven(owner=known.owner, log_id=log_id, tables=tuple(proven))
+        note = yield from _prove(known, before, tables)
+        # Dying from here on leaves the note, and the next call goes on from it. A start begins its epoch first and
+        # removes the note then: one that this look does not find yet will be told by the note's absence.
         storage.put(paths.DROPPED, note.model_dump_json().encode())
-        for name in proven:
-            tables.drop(name)
-            yield tables.what(name), "dropped", ""
+        why = _begun_since(note, by_now())
+        if why is None:
+            why = yield from _drop_tables(note, storage, tables)
     finally:
         spark.close()
+    if why is not None:
+        storage.delete(paths.DROPPED)
+        yield f"change log {storage.root}", "kept", why
+        return
+    _drop_log(storage)
+    # Where another Replicator has its tables or its change log beside ours, the folder is not empty.
+    tables.finish()
+    storage.prune_root()
+    yield f"change log {storage.root}", "dropped", ""
+
+
+def _not_ours(known: Known, before: Proven | None) -> str | None:
+    # Who began it owned the log. What is left of its journal may name the one before, or nobody.
+    if before is None:
+        return claims.foreign(known)
+    return None if before.owner == known.owner else f"{before.owner} began to delete it"
+
+
+def _prove(known: Known, before: Proven | None, tables: TargetRemoval) -> Generator[Line, None, Proven]:
+    """What is to go; tells what stays."""
+    begun, origin = () if before is None else before.tables, None if known.log is None else known.log.origin
+    log_id = origin.log_id if origin is not None else "" if before is None else before.log_id
+    proven: dict[TableName, None] = {}
+    for name in dict.fromkeys([*begun, *_places(known)]):
+        kept = _unproven(tables, name, log_id, begun=name in begun)
+        if kept is None:
+            proven[name] = None
+        elif tables.holds(name):
+            yield tables.what(name), "kept", kept
+    epoch = max(-1 if known.log is None else known.log.epoch, -1 if before is None else before.epoch)
+    return Proven(owner=known.owner, log_id=log_id, epoch=epoch, tables=tuple(proven))
+
+
+def _begun_since(note: Proven, now: Known) -> str | None:
+    """Who has started with this change log since it was read; None: nobody."""
+    log = now.log
+    if log is None or log.origin is None or (log.origin.log_id == note.log_id and log.epoch <= note.epoch):
+        return None
+    return claims.foreign(now) or STARTED
+
+
+def _drop_tables(note: Proven, storage: Storage, tables: TargetRemoval) -> Generator[Line, None, str | None]:
+    """Why the rest stays; None: all of them are gone, and the change log may go."""
+    for name in note.tables:
+        if noted(storage) != note:
+            return STARTED
+        tables.drop(name)
+        yield tables.what(name), "dropped", ""
+    return None if noted(storage) == note else STARTED
+
+
+def _drop_log(storage: Storage) -> None:
     for folder in OURS:
         for path in sorted((path for path, _ in storage.list(folder)), reverse=True):
             storage.delete(path)
         storage.prune(folder)
     for path in NOTES:
         storage.delete(path)
-    # Where another Replicator has its tables or its change log beside ours, the folder is not empty.
-    tables.finish()
-    storage.prune_root()
-    yield f"change log {storage.root}", "dropped", ""
 
 
 def noted(storage: Storage) -> Proven | None:
@@ -103,11 +142,11 @@ def noted(storage: Storage) -> Proven | None:
 
 
 def _of_this_log(note: Proven | None, known: Known) -> Proven | None:
-    origin = known.log.origin if known.log is not None else None
-    return note if note is None or origin is None or origin.log_id == note.log_id else None
+    void = note is not None and _begun_since(note, known) is not None
+    return None if void else note
 
 
-def _unproven(tables: Removal, name: TableName, log_id: str, *, begun: bool) -> str | None:
+def _unproven(tables: TargetRemoval, name: TableName, log_id: str, *, begun: bool) -> str | None:
     """Why the table is not this change log's; None: it is. `begun`: an earlier call may have deleted half of it."""
     if not begun and not tables.lists(name):
         # Its files may be in use under another name: renaming a table in a catalog leaves them where they are.

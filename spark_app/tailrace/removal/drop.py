@@ -25,7 +25,7 @@ from tailrace.removal import claims
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
 from tailrace.seams import seam
-from tailrace.sources.api import GIVEN, Proof, Step
+from tailrace.sources.api import GIVEN, RemovalProof, RemovalStep
 from tailrace.storage.store import Storage
 
 
@@ -33,7 +33,7 @@ class _TakenOver(Exception):
     """Another Replicator owns the change log by now."""
 
 
-def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[Step]:
+def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[RemovalStep]:
     """Does it and tells each step. The source first: a log that nobody reads any more fills its disk."""
     storage = Storage.open(replicator.spec.storage)
     found = _read(storage, replicator)
@@ -43,12 +43,15 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
             # Another may have taken the log over, and what it has in the source: only the log says so. Tried again
             # later.
             unread = f"the change log cannot be read ({found.message})"
-            yield from (step for step in subscription.remove(lambda: Proof(None, unread)) if step.outcome != "absent")
+            yield from (
+                step for step in subscription.remove(lambda: RemovalProof(None, unread)) if step.outcome != "absent"
+            )
             raise found
         known = found
-        yield from subscription.remove(lambda: _proof(_read(storage, replicator)))
+        yield from subscription.remove(lambda: _proof(_known(_read(storage, replicator))))
     if data:
-        yield from (Step(*step) for step in drop_data.drop(known, storage, run_dir))
+        lines = drop_data.drop(known, storage, run_dir, lambda: _known(_read(storage, replicator)))
+        yield from (RemovalStep(*line) for line in lines)
     elif known.log is not None and claims.foreign(known) is None and not known.log.released:
         seam("drop.before-release")
         yield from _release(storage, known)
@@ -57,7 +60,7 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
         first_start.forget(storage)
 
 
-def report_of(replicator: Replicator, steps: list[Step], complete: bool) -> DropReport:
+def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) -> DropReport:
     """`steps` of one attempt or several. That a thing stays which the user named is no news."""
     dropped = dict.fromkeys(step.what for step in steps if step.outcome == "dropped")
     left = [step for step in steps if step.outcome == "kept" and step.why != GIVEN]
@@ -79,10 +82,14 @@ def _read(storage: Storage, replicator: Replicator) -> Known | TailraceError:
         return error
 
 
-def _proof(found: Known | TailraceError) -> Proof:
+def _known(found: Known | TailraceError) -> Known:
     if isinstance(found, TailraceError):
         raise found
-    return Proof(found.origin, claims.foreign(found))
+    return found
+
+
+def _proof(found: Known) -> RemovalProof:
+    return RemovalProof(found.origin, claims.foreign(found))
 
 
 def _state(storage: Storage, owner: str) -> LogState | None:
@@ -96,7 +103,7 @@ def _state(storage: Storage, owner: str) -> LogState | None:
     return state if state.origin is not None else None
 
 
-def _release(storage: Storage, known: Known) -> Iterator[Step]:
+def _release(storage: Storage, known: Known) -> Iterator[RemovalStep]:
     """The log has no owner any more, so the same manifest, applied again, may go on with it. Whoever has taken it over
     since it was read is not fenced out of it."""
 
@@ -108,4 +115,4 @@ def _release(storage: Storage, known: Known) -> Iterator[Step]:
     try:
         JournalWriter.claim(storage, uuid.uuid4().hex, admit, started=EpochStarted(owner=known.owner, released=True))
     except _TakenOver as error:
-        yield Step(f"change log {storage.root}", "kept", str(error))
+        yield RemovalStep(f"change log {storage.root}", "kept", str(error))

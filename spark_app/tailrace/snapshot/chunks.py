@@ -14,8 +14,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records import ChunkRegistered, Key
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot.ranges import Gap, IllegalEvent, Range, gaps_of, key_lists

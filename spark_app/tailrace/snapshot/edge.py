@@ -1,40 +1,51 @@
 """What looks at older transactions have shown, for all tables together. Pure; owned by the snapshot runner.
 
-A table's chunks must see what began before its capture (docs/dev/design.md#the-edge). The oldest transaction that runs
-never becomes an older one, so one look answers for every table with the same or a smaller edge.
+A table's chunks must see what began before its capture (docs/dev/design.md#the-edge). Only the source can compare
+edges; tables that were added together have the same one, so one look answers for all of them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 SECONDS = 1.0
-"""Between two looks at what is in the way."""
+"""Between two looks at what is in the way, whatever the number of edges."""
 
 
 @dataclass(frozen=True)
 class EdgeLook:
-    edge: int
+    edge: str
     waits_for: str | None
     """Who is in the way; None: the edge has passed."""
 
 
 @dataclass
-class Edge:
-    passed: int = -1
-    """The largest edge that was found passed."""
-    waits_for: str | None = None
-    """What the last look found."""
-    _looked_at: int = -1
-    _due: float = 0.0
+class Edges:
+    _passed: set[str] = field(default_factory=set)
+    _waits_for: dict[str, str] = field(default_factory=dict)
+    """What the last look at each found in the way."""
+    _due: dict[str, float] = field(default_factory=dict)
 
-    def rests(self, edge: int, now: float) -> bool:
+    def passed(self, edge: str) -> bool:
+        return edge in self._passed
+
+    def waits_for(self, edge: str) -> str | None:
+        """None: nobody, or no look has told yet."""
+        return self._waits_for.get(edge)
+
+    def rests(self, edge: str, now: float) -> bool:
         """Whether to wait with a look at this edge: one is under way, or has just found somebody in the way."""
-        return edge >= self._looked_at and now < self._due
+        return now < self._due.get(edge, 0.0)
 
-    def looks(self, edge: int, now: float) -> None:
+    def looks(self, edge: str, now: float) -> None:
         """A look begins."""
-        self._looked_at, self._due = edge, now + SECONDS
+        self._due[edge] = now + SECONDS * len({*self._waits_for, edge})
 
-    def saw(self, look: EdgeLook) -> None:
-        self.waits_for = look.waits_for
+    def saw(self, look: EdgeLook, present: AbstractSet[str]) -> None:
+        """`present`: the edges of all tables; others are forgotten."""
         if look.waits_for is None:
-            self.passed, self._due = max(self.passed, look.edge), 0.0
+            self._passed = (self._passed | {look.edge}) & present
+            self._waits_for.pop(look.edge, None)
+            self._due.clear()  # what has ended may have been in the way of the others, too
+        else:
+            self._waits_for = {e: who for e, who in self._waits_for.items() if e in present}
+            self._waits_for[look.edge] = look.waits_for

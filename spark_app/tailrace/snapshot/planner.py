@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailrace import privacy
-from tailrace.changelog.keys import Key
 from tailrace.changelog.logged import keys_digest
-from tailrace.changelog.records import ChunkRegistered, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
-from tailrace.errors import InvalidManifest
+from tailrace.errors import RESYNC, InvalidManifest
 from tailrace.sources.patterns import matches
 
 MAX_REPAIR_KEYS = 10_000
@@ -35,7 +34,7 @@ NAMED = 20
 class Holes:
     """What a table lacked after it had applied record `applied_record`."""
 
-    applied_record: int
+    applied_record: RecordNumber
     keys: frozenset[Key]
 
 
@@ -47,7 +46,7 @@ def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[Snapshot
     since = state.forgotten_plan
     owed = [
         SnapshotPlanned(snapshot_id=snapshot_id, reason=reason, tables=(table_id,))
-        for snapshot_id, reason, table_id in _calls(live, since, state.snapshots)
+        for snapshot_id, reason, table_id in _calls(live, since)
         if snapshot_id not in state.snapshots
     ]
     repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
@@ -101,21 +100,16 @@ def _unapplied(table: TableLog) -> set[tuple[str, int]]:
     return {(logged.chunk.snapshot_id, logged.chunk.chunk) for logged in needed}
 
 
-def _calls(
-    tables: Iterable[TableLog], since: int, known: Mapping[str, SnapshotState]
-) -> Iterator[tuple[str, Literal["initial", "schema"], int]]:
+def _calls(tables: Iterable[TableLog], since: RecordNumber) -> Iterator[tuple[str, Literal["initial", "schema"], int]]:
     """Tables that call for a snapshot for good: its id, why, and the table's id."""
     for table in tables:
         if table.initial_snapshot and table.added_record >= since:
             yield f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id
         newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
         if newest is not None:
-            # Versions begin anew with a table that was forgotten: only the record tells two changes apart. Journals of
-            # versions without it in the id hold plans of the first form.
-            first_form = f"schema-{table.table_id}-{newest.table.version}"
-            answer = known.get(first_form)
-            if answer is None or answer.record < newest.record:
-                yield f"{first_form}-{newest.record}", "schema", table.table_id
+            # Versions begin anew with a table that was forgotten: only the record tells two changes apart.
+            version = newest.table.version
+            yield f"schema-{table.table_id}-{version}-{newest.record}", "schema", table.table_id
 
 
 def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
@@ -158,7 +152,7 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
         names = ", ".join(sorted(t.schema.name for t in tables)[:NAMED])
         raise InvalidManifest(
             f"{names} stopped: a snapshot cannot bring its changes back",
-            "Remove the cause, see the status; then ask for a resync (`tailrace resync`, or spec.resync: true).",
+            f"Remove the cause, see the status; then {RESYNC}.",
         )
     if body.spec.keys is not None:
         _check_keys(tables, body.spec.keys)

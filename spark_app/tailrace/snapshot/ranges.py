@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from tailrace import privacy
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records import ChunkRegistered, Key
 
 KEYS_PER_CHUNK = 1000
 """A list of keys goes to the source as parameters of one statement."""

@@ -8,25 +8,26 @@ journal still holds: the greater of `replay_point` and what follows `seen_throug
 
 from collections.abc import Collection
 
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.sources.visibility import Visibility
 
 
-def replay_point(snapshot: Visibility, transactions: TransactionLog, next_seq: int) -> int:
+def replay_point(snapshot: Visibility, transactions: TransactionLog, next_seq: Seq) -> Seq:
     """First sequence of the first logged transaction that the snapshot does not see; none: the next sequence.
 
     `transactions` is all that the journal holds, in log order, not only what came since a restart. Later transactions
     that the snapshot does see are replayed as well: that is right (a key's visible changes are a prefix of its
     history), only slower.
     """
-    for lines in transactions.rows.pieces():
-        unseen = ~snapshot.sees(lines[:, 0])
+    for ids, first_seqs in transactions.pieces():
+        unseen = ~snapshot.sees(ids)
         if unseen.any():
-            return int(lines[int(unseen.argmax()), 1])
+            return Seq(int(first_seqs[int(unseen.argmax())]))
     return next_seq
 
 
-def seen_through(table: TableLog, columns: Collection[str], planned: int) -> int:
+def seen_through(table: TableLog, columns: Collection[str], planned: RecordNumber) -> Seq:
     """The last sequence up to which a chunk sees every change of its table, because it saw a change of the schema.
 
     An ALTER waits for the table's writers and a chunk for the ALTER; so a chunk that has a version's columns, or whose
@@ -34,5 +35,5 @@ def seen_through(table: TableLog, columns: Collection[str], planned: int) -> int
     replayed: the ALTER changed them without row events (`ADD COLUMN … DEFAULT`), and the chunk has them as they became.
     """
     versions = [s.after_seq for s in table.schemas if s.record < planned]
-    own = next((s.after_seq for s in table.schemas if {c.name for c in s.table.columns} == set(columns)), 0)
+    own = next((s.after_seq for s in table.schemas if {c.name for c in s.table.columns} == set(columns)), Seq(0))
     return max([own, *versions])

@@ -6,9 +6,15 @@ from tailrace.contract import resources
 from tailrace.sources.api import Source
 
 
-def open(spec: resources.Source, who: str, secrets: Path | None = None) -> Source:
+def open(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> Source:
     """The source that the manifest names. `who`: what the database shows our connections as. `secrets`: folder in which
     Secret `name` is mounted as `name/<key>`."""
-    from tailrace.sources.postgresql.source import PostgresSource  # brings the database client
+    match spec.type:  # each brings its database client
+        case "postgresql":
+            from tailrace.sources.postgresql.source import PostgresSource
 
-    return PostgresSource.of(spec, who, secrets)
+            return PostgresSource.of(spec, who, secrets)
+        case "mysql":
+            from tailrace.sources.mysql.source import MysqlSource
+
+            return MysqlSource.of(spec, who, secrets)

@@ -6,10 +6,10 @@
        └───── subscription() ─> Subscription  what one change log has in the source: proven, made, continued, removed
                  └── stream() ─> ChangeStream the source's log, read by capture's one thread ──> Sink
 
-`tailrace.sources.open` finds the product of a manifest; no other room knows one. Four things are opaque outside of a
-source's folder: what a chunk saw (text), the edge of a table, the identity in an origin, and a position in the source's
-log, an integer of which only the order counts. A key is the source's text of the key columns, in key order, as the
-change log has it.
+`tailrace.sources.open` finds the product of a manifest; no other room knows one. Opaque outside of a source's folder
+are what a chunk saw, the edge of a table and the source's state beside a position (texts), the identity in an origin,
+and a position in the source's log, an integer of which only the order counts. A key is
+the change log's text of the key columns (`changelog.keys`), into which a source translates its own and back.
 
 Every error is one of `tailrace.errors`: `Retry` where trying again may help, `TableStop` for what concerns one table,
 `SourceRefused` or another `Stop` for what a person must put right. No error of a driver library leaves the folder.
@@ -25,10 +25,10 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from typing_extensions import override
 
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Event, Origin, Position, TableSchema
+from tailrace.changelog.records import Event, Key, Origin, Position, ResumePoint, Seq, TableSchema
 from tailrace.changelog.state import LogState
-from tailrace.contract.resources import Replicator, TableOptions, Tables
+from tailrace.changelog.transactions import TransactionStart
+from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import Retry, SourceRefused, TableStop
 from tailrace.sources.visibility import Visibility
 
@@ -107,9 +107,9 @@ class Changes:
     tables: list[TableRows]
     events: list[Event]
     """In log order: TRUNCATE, schema changes, tables that stop."""
-    last_seq: int
-    transactions: list[tuple[int, int]]
-    """(transaction, first sequence) of each transaction that took a sequence here."""
+    last_seq: Seq
+    transactions: list[TransactionStart]
+    """Each transaction that took a sequence here."""
     commit_time: tuple[int, int] | None
     """Oldest and newest commit among those transactions."""
     leaves: list[tuple[int, int]]
@@ -120,7 +120,7 @@ class Sink(Protocol):
     """Where a source's changes go; `tailrace.capture.recorder.Recorder` makes segments and journal records of them."""
 
     @property
-    def next_seq(self) -> int:
+    def next_seq(self) -> Seq:
         """The sequence of the next change."""
 
     @property
@@ -133,9 +133,9 @@ class Sink(Protocol):
     def rows(self, changes: Changes) -> None:
         """They belong to the record being built."""
 
-    def cut(self, position: Position, rows: bool = True) -> None:
-        """Make a record up to this position. `rows`: all taken so far are of whole transactions; else they are of one
-        that is still open, and only other events may go into the record."""
+    def cut(self, point: ResumePoint, rows: bool = True) -> None:
+        """Make a record up to this place in the log. `rows`: all taken so far are of whole transactions; else they are
+        of one that is still open, and only other events may go into the record."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ GIVEN = "it is named in the manifest"
 
 
 @dataclass(frozen=True)
-class Step:
+class RemovalStep:
     """One thing that a removal came to, and what became of it."""
 
     what: str
@@ -305,7 +305,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Proof:
+class RemovalProof:
     """What may be dropped, as the change log says now."""
 
     origin: Origin | None
@@ -320,23 +320,23 @@ class Subscription(Protocol):
     A first start calls prepare, begin, resume is not needed; every later one admit, resume; one that a resync asked for
     admit, renew, resume. Then stream. Dying between any two is repaired by the next start."""
 
-    def admit(self, origin: Origin, position: Position, renewing: bool) -> None:
+    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
         """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
-        `PositionLost` unless it is in a state that still leads on from the position (`renewing`: that is given up)."""
+        `PositionLost` unless it is in a state that still leads on from the point (`renewing`: that is given up)."""
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         """The origin of a change log to be, `made` saying what `begin` will make. `SourceRefused`: the source is not
         fit, or somebody else has what would be made. `noted`: a start of this change log was interrupted in `begin`;
         what it left is removed."""
 
-    def begin(self, origin: Origin, patience: Patience) -> Position:
-        """Make what the origin says; the position from which on the log is kept for us. `Beaten`."""
+    def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
+        """Make what the origin says; the place from which on the log is kept for us. `Beaten`."""
 
-    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], Position]:
-        """Begin again with a log whose position is lost or given up: the new identity, and the position."""
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
+        """Begin again with a log whose position is lost or given up: the new identity, and the place."""
 
-    def resume(self, origin: Origin, position: Position) -> None:
-        """Before `stream`: `PositionLost` unless the source holds everything after the position. A predecessor of this
+    def resume(self, origin: Origin, point: ResumePoint) -> None:
+        """Before `stream`: `PositionLost` unless the source holds everything after the point. A predecessor of this
         very change log that is still connected is ended; anybody else is refused."""
 
     def stream(self, origin: Origin, wiring: Wiring) -> ChangeStream: ...
@@ -344,14 +344,14 @@ class Subscription(Protocol):
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         """Everything that a start would look at, without changing anything. `origin`: as far as there is one."""
 
-    def check(self, origin: Origin, position: Callable[[], Position], renewing: bool) -> None:
-        """What `admit` and `resume` would refuse, beside a capture that may be at work: `position` reads the journal's
+    def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
+        """What `admit` and `resume` would refuse, beside a capture that may be at work: `point` reads the journal's
         newest, and is asked after the source."""
 
     def check_free(self, noted: Origin | None) -> None:
         """What `prepare` would refuse because somebody else has it."""
 
-    def remove(self, proof: Callable[[], Proof]) -> Iterator[Step]:
+    def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         """Drop what is proven to be made by this change log in this very source; the log's reader first, for a log that
         is read by nobody fills the source's disk. The proof is asked for again right before each thing is dropped:
         whatever was waited for took seconds, in which another Replicator may have taken the log over."""
@@ -363,13 +363,13 @@ class Session(Protocol):
     def log_end(self) -> Position:
         """The end of the source's log now. `SourceRefused`: this server writes no log that can be followed."""
 
-    def tables(self, patterns: Tables, options: Sequence[TableOptions]) -> Sequence[Table]:
+    def tables(self, patterns: TablesSpec, options: Sequence[TableOptions]) -> Sequence[Table]:
         """The tables that the patterns select now, ordered by name; what cannot be captured carries its `stop`."""
 
     def table(self, table_id: int, options: Sequence[TableOptions]) -> Table | None:
         """The table of the change log; None: the source no longer has it."""
 
-    def obstacle(self, edge: int) -> str | None:
+    def obstacle(self, edge: str) -> str | None:
         """Who is in the way of a table's first chunk; None: all that began before `edge` has ended, so that a chunk
         sees what the log does not hold."""
 
@@ -386,7 +386,8 @@ class Session(Protocol):
         """The key that ends the chunk of so many rows after `after`; None: fewer are left."""
 
     def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
-        """The keys as the log writes them, whatever a person wrote; `ReadRefused` where one is no key of the table."""
+        """The keys as the change log has them, whatever a person wrote: its own text, or what the source takes as well.
+        `ReadRefused` where one is no key of the table."""
 
 
 class Source(Protocol):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from tailrace.contract.resources import TableOptions, Tables
+from tailrace.contract.resources import TableOptions, TablesSpec
 
 
 @cache
@@ -26,13 +26,13 @@ def matches(pattern: str, schema: str, table: str) -> bool:
     return bool(_regex(schema_pattern).fullmatch(schema) and _regex(table_pattern).fullmatch(table))
 
 
-def selected(tables: Tables, schema: str, table: str) -> bool:
+def selected(tables: TablesSpec, schema: str, table: str) -> bool:
     """True for any include pattern and no exclude pattern."""
     included = any(matches(p, schema, table) for p in tables.include)
     return included and not any(matches(p, schema, table) for p in tables.exclude)
 
 
-def idle(tables: Tables, options: Iterable[TableOptions], found: Collection[tuple[str, str]]) -> list[str]:
+def idle(tables: TablesSpec, options: Iterable[TableOptions], found: Collection[tuple[str, str]]) -> list[str]:
     """Sentences about patterns that match none of the tables (schema, table) found: right where such tables will be
     created later, and a slip of the pen elsewhere."""
     given = [("tables.include", pattern) for pattern in tables.include]

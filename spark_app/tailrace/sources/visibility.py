@@ -5,12 +5,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tailrace.changelog.transactions import TransactionIds
+
 
 class Visibility(Protocol):
     """What the transaction of one chunk saw: made by the source of what `ChunkRead.snapshot` says."""
 
-    def sees(self, transactions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
         """For each of these committed transactions of the change log: whether the chunk contains its changes."""
 
-    def past(self, edge: int) -> bool:
+    def past(self, edge: str) -> bool:
         """Whether everything that began before a table's edge had ended."""

@@ -1,4 +1,4 @@
-"""Who may reach a place and how: one resolver of `Storage` blocks for obstore, Arrow and Hadoop.
+"""Who may reach a place and how: one resolver of `StorageLocation`s for obstore, Arrow and Hadoop.
 
 `resolve` reads the credentials; the functions below turn the result into what each library wants. A result travels to
 executors inside pickles, so it holds the key itself; its text never shows it.
@@ -9,22 +9,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import unquote
 
-from tailrace.contract.resources import Credentials
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import InvalidManifest, Stop
+from tailrace.storage import secret_files
 
-SECRETS_VARIABLE = "TAILRACE_SECRETS"
-"""Environment variable: the folder with a folder per Secret that a `secretName` names."""
-DEFAULT_SECRETS = "/etc/tailrace/secrets"
 KEY_NAMES = ("accessKeyId", "secretAccessKey")
 OPTIONAL_NAMES = ("sessionToken",)
 
 
 class StorageRefused(Stop):
-    """The object store or file system refuses us: credentials, rights, or the bucket does not exist."""
+    """The object store or file system refuses access: credentials, rights, or the bucket does not exist."""
 
     exit_code = 10
 
@@ -84,7 +80,7 @@ def place(location: str) -> tuple[str, str, str]:
     return scheme, bucket, prefix
 
 
-def resolve(config: StorageConfig, environment: Mapping[str, str]) -> Access:
+def resolve(config: StorageLocation, environment: Mapping[str, str]) -> Access:
     """Read the credentials that `config` names. No credentials: the libraries look in the environment themselves."""
     scheme, bucket, prefix = place(config.location)
     if scheme == "file":
@@ -127,7 +123,7 @@ _REGION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _SENDABLE = re.compile(r"[!-~]*")
 
 
-def _check_bucket(config: StorageConfig, bucket: str) -> None:
+def _check_bucket(config: StorageLocation, bucket: str) -> None:
     """Clients put what stands here into a host name or a path without a look: they panic, or meet another bucket."""
     if not _BUCKET.fullmatch(bucket):
         raise InvalidManifest(
@@ -142,7 +138,7 @@ def _check_bucket(config: StorageConfig, bucket: str) -> None:
         )
 
 
-def _check_endpoint(config: StorageConfig, bucket: str) -> None:
+def _check_endpoint(config: StorageLocation, bucket: str) -> None:
     if config.endpoint is None:
         return
     found = _ENDPOINT.fullmatch(config.endpoint)
@@ -171,39 +167,18 @@ def _address(host: str) -> bool | None:
 
 
 def _read_keys(credentials: Credentials, environment: Mapping[str, str]) -> dict[str, str]:
-    if credentials.file is not None:
-        path = Path(credentials.file)
-    else:
-        path = Path(environment.get(SECRETS_VARIABLE, DEFAULT_SECRETS)) / str(credentials.secret_name)
-    try:
-        found = _read_folder(path) if path.is_dir() else _read_lines(path)
-    except OSError as error:
-        raise StorageRefused(
-            f"credentials {path} cannot be read ({error.strerror})", "Check path and rights."
-        ) from error
-    except ValueError:  # no UTF-8, whose text the error repeats; or a path with a null byte
-        raise StorageRefused(f"credentials {str(path)!r} is not a text file", "Check path and content.") from None
+    found = secret_files.read(credentials, KEY_NAMES + OPTIONAL_NAMES, environment, StorageRefused)
+    said = f"credentials of {credentials.file or f'Secret {credentials.secret_name}'}"
     missing = [name for name in KEY_NAMES if not found.get(name)]
     if missing:
-        raise StorageRefused(f"credentials {path} lack {' and '.join(missing)}", f"Give {' and '.join(KEY_NAMES)}.")
+        raise StorageRefused(f"{said} lack {' and '.join(missing)}", f"Give {' and '.join(KEY_NAMES)}.")
     odd = [name for name, value in found.items() if not _SENDABLE.fullmatch(value)]
     if odd:
         raise StorageRefused(
-            f"credentials {path}: {' and '.join(odd)} holds a space or a character that is not ASCII",
+            f"{said}: {' and '.join(odd)} holds a space or a character that is not ASCII",
             "Write the key as the provider gave it.",
         )
     return found
-
-
-def _read_folder(path: Path) -> dict[str, str]:
-    """A mounted Secret: one file per key."""
-    names = [name for name in KEY_NAMES + OPTIONAL_NAMES if (path / name).is_file()]
-    return {name: (path / name).read_text(encoding="utf-8").strip() for name in names}
-
-
-def _read_lines(path: Path) -> dict[str, str]:
-    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if "=" in line)
-    return {name.strip(): value.strip() for name, _, value in pairs if name.strip() in KEY_NAMES + OPTIONAL_NAMES}
 
 
 def obstore_options(access: Access) -> dict[str, str]:
@@ -226,7 +201,7 @@ def _s3_names(access: Access) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def hadoop_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[str, str]:
+def hadoop_options(config: StorageLocation, environment: Mapping[str, str]) -> dict[str, str]:
     """Hadoop's options for this bucket alone (`fs.s3a.bucket.…`), so that two places may differ. Empty if local."""
     access = resolve(config, environment)
     if access.scheme not in ("file", "s3"):

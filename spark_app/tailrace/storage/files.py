@@ -7,7 +7,7 @@ the object its name, so that a writer that dies half-way leaves no half object b
 import io
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,8 @@ class LocalOutput(Output):
 
     @override
     def abort(self) -> None:
-        self._handle.close()
+        with suppress(OSError):  # it would write out what is given up, perhaps to a full disk
+            self._handle.close()
         self._aside.unlink(missing_ok=True)
 
 

@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import IO
 
 TEMPORARY = ".tailrace-tmp-"
-"""Files whose name begins so are unfinished: listings pass over them, the change log's sweep removes its own."""
+"""Files whose name begins so are unfinished: listings of objects pass over them, sweeps remove those that stay."""
 ABANDONED = 3600.0
 """Seconds after which an unfinished file's writer is dead."""
 
@@ -66,15 +66,16 @@ def publish(aside: Path, path: Path, *, exclusive: bool) -> None:
     sync_folder(path.parent)
 
 
-def walk(root: Path, prefix: str) -> Iterator[tuple[str, int]]:
-    """(path relative to `root`, size) of every finished file whose relative path begins with `prefix`, sorted."""
+def walk(root: Path, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+    """(path relative to `root`, size) of every finished file whose relative path begins with `prefix` and comes after
+    `after`, sorted."""
     start = root / prefix.rpartition("/")[0]
     for folder, folders, names in os.walk(start):
         folders.sort()
         base = Path(folder).relative_to(root).as_posix()
         for name in sorted(names):
             path = name if base == "." else f"{base}/{name}"
-            if not name.startswith(TEMPORARY) and path.startswith(prefix):
+            if not name.startswith(TEMPORARY) and path.startswith(prefix) and path > after:
                 try:
                     yield path, (root / path).stat().st_size
                 except FileNotFoundError:
@@ -82,9 +83,9 @@ def walk(root: Path, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def aged(folder: Path) -> Iterator[tuple[str, float]]:
-    """(path relative to the folder, time of its last change) of every finished file below it."""
+    """(path relative to the folder, time of its last change) of every file below it, unfinished ones too."""
     for path in folder.rglob("*"):
-        if path.is_file() and not path.name.startswith(TEMPORARY):
+        if path.is_file():
             try:
                 yield path.relative_to(folder).as_posix(), path.stat().st_mtime
             except FileNotFoundError:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
+from tailrace.errors import Where
 from tailrace.storage.access import StorageRefused
 from tailrace.storage.store import NotFound, Storage
 
@@ -16,11 +17,11 @@ ROOM = 1 << 20
 """Bytes of such a file on a local file system, where a disk or a quota that is full takes a small one now and then."""
 
 
-def probe(config: StorageConfig, *, exclusive: bool) -> bool:
+def probe(config: StorageLocation, *, exclusive: bool, part: Where = "storage") -> bool:
     """Whether the file came back as it was written. `StorageRefused`: it cannot be written. `exclusive`: creation must
     be exclusive, too."""
     name = f"{PROBES}{uuid.uuid4().hex}"
-    storage = Storage.open(config, os.environ)
+    storage = Storage.open(config, os.environ, part=part)
     content = os.urandom(ROOM) if storage.local else b"tailrace"  # zeros may take no room
     with _tidy(storage):
         try:

@@ -22,8 +22,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from typing_extensions import override
 
 from tailrace import foreign
-from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.contract.resources import Target
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import (
     MAKE_ROOM,
     InvalidManifest,
@@ -82,12 +81,12 @@ class Storage:
     @classmethod
     def open(
         cls,
-        config: StorageConfig,
+        config: StorageLocation,
         environment: Mapping[str, str] | None = None,
         retry_seconds: float = RETRY_SECONDS,
+        part: Where = "storage",
     ) -> "Storage":
         """`environment` (default: the process's) names the folder of mounted Secrets, see `storage.access`."""
-        part: Where = "target" if isinstance(config, Target) else "storage"
         with met_at(part):
             access = resolve(config, os.environ if environment is None else environment)
         return cls(access, retry_seconds, part)
@@ -205,16 +204,18 @@ class Storage:
         """Files that killed writers left under a local folder; an object store has none that can be seen."""
         return local.unfinished(Path(self.access.prefix), prefix) if self.local else ()
 
-    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """(path, bytes) of every object whose path begins with `prefix`, in order of paths. Never in a hot path."""
+    def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        """(path, bytes) of every object whose path begins with `prefix` and comes after `after`, in order of paths.
+        Never in a hot path."""
         with self.errors(prefix):
             if self.local:
-                yield from local.walk(Path(self.access.prefix), prefix)
+                yield from local.walk(Path(self.access.prefix), prefix, after)
                 return
             # obstore lists whole path segments only: ask for the folder, filter the rest here.
             folder = self._key(prefix.rpartition("/")[0]).rstrip("/")
             skip = len(self.access.prefix) + 1 if self.access.prefix else 0
-            found = [(m["path"][skip:], m["size"]) for page in obstore.list(self._store, folder or None) for m in page]
+            pages = obstore.list(self._store, folder or None, offset=self._key(after) if after else None)
+            found = [(m["path"][skip:], m["size"]) for page in pages for m in page]
             yield from sorted(entry for entry in found if entry[0].startswith(prefix))
 
     def aged(self, folder: str) -> Iterator[tuple[str, float]]:

@@ -4,7 +4,7 @@ from tailrace.contract import resources
 from tailrace.targets.api import Target
 
 
-def open(spec: resources.Target) -> Target:
+def open(spec: resources.TargetSpec) -> Target:
     """The target that the manifest names."""
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 

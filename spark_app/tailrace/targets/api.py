@@ -23,8 +23,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Key, TableSchema
 from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry
 from tailrace.storage.access import Access
@@ -105,7 +104,7 @@ class TargetTable(Protocol):
         where nothing is to be done. `schema`, `applied`: of the opened table. `now`: seconds since the Unix epoch."""
 
 
-class Removal(Protocol):
+class TargetRemoval(Protocol):
     """Whole tables of the target go, by the names that their source tables had first."""
 
     def what(self, name: TableName) -> str:
@@ -159,5 +158,5 @@ class Target(Protocol):
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
         """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments lie."""
 
-    def removal(self, session: Callable[[], SparkSession]) -> Removal:
+    def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
         """`session` starts Spark, where the target can be spoken to in no other way."""

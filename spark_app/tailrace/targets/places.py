@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 
 from tailrace import targets
-from tailrace.contract.resources import ReplicatorSpec, Target
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import ReplicatorSpec, StorageSpec, TargetSpec
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.storage.access import Access, resolve
 from tailrace.storage.probe import probe
@@ -29,9 +28,9 @@ def require(spec: ReplicatorSpec) -> None:
             log.warning("%s could not be probed: %s", subject, error)
 
 
-def examine(config: StorageConfig | Target) -> bool:
+def examine(config: StorageSpec | TargetSpec) -> bool:
     """Whether the place gives back what is written to it. A change log needs exclusive creation, too."""
-    return targets.open(config).examine() if isinstance(config, Target) else probe(config, exclusive=True)
+    return targets.open(config).examine() if isinstance(config, TargetSpec) else probe(config, exclusive=True)
 
 
 def require_apart(spec: ReplicatorSpec) -> None:
@@ -42,7 +41,7 @@ def require_apart(spec: ReplicatorSpec) -> None:
     one, other = _parts(target.folder), _parts(resolve(spec.storage, os.environ))
     common = min(len(one), len(other))
     if one[:common] == other[:common]:
-        how = "are the same folder" if len(one) == len(other) else "lie one inside the other"
+        how = "are the same folder" if len(one) == len(other) else "are nested"
         raise InvalidManifest(
             f"target.location {target.place} and storage.location {spec.storage.location} {how}",
             "Give each its own folder, side by side.",

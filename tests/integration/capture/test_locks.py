@@ -12,7 +12,7 @@ from support.ddl.judge import judge
 from support.ddl.nursery import Nursery
 from support.ddl.quick import Quick, quick
 from support.postgres import PostgresServer
-from tailrace.contract.resources import Tables
+from tailrace.contract.resources import TablesSpec
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.objects import ensure_publication
 from tailrace.sources.postgresql.trees import Trees
@@ -126,7 +126,7 @@ def test_a_look_waits_for_no_lock(major: int) -> None:
         looking.execute("SET lock_timeout = '50ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             looking.execute("TABLE s.t11")
-        found = look(looking, Tables(include=("s.*",)), [], "p", Trees())
+        found = look(looking, TablesSpec(include=("s.*",)), [], "p", Trees())
         assert {table.name for table in found.tables.values()} == {"s.t", "s.u", "s.v"}
         (root,) = [table for table in found.tables.values() if table.name == "s.t"]
         assert len(root.parts["file"]) == 1 and len(root.parts["partition"]) == 2

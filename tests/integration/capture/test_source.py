@@ -9,7 +9,7 @@ from support.capture import CaptureRun, check_invariants, eventually, lsn, made_
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered, Position, SnapshotPlanned, SnapshotTableStarted
+from tailrace.changelog.records import Applied, ChunkRegistered, Position, Seq, SnapshotPlanned, SnapshotTableStarted
 from tailrace.errors import Retry
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
@@ -132,7 +132,7 @@ def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
         rows=0,
         size=0,
         schema_version=0,
-        replay_point=0,
+        replay_point=Seq(0),
         high=Position(high),
     )
 
@@ -168,7 +168,7 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
         assert time.monotonic() - begin < 5, "an idle server's chunk waits for its flush"
         with pytest.raises(ChunkTooOld):
             client.register_chunk(chunk(table_id, high, 2), snapshot, ["id", "nothing"])
-        client.report_applied([Applied(table_id=table_id, applied_seq=4, applied_record=record)], [])
+        client.report_applied([Applied(table_id=table_id, applied_seq=Seq(4), applied_record=record)], [])
     server.execute("INSERT INTO t VALUES (9, 'x')")
     eventually(lambda: capture.events("applied"), "applied is recorded")
     found: list[dict[str, Any]] = capture.events("chunk-registered")
@@ -231,4 +231,4 @@ def test_transaction_ids_stay_long_across_their_wraparound(capture: CaptureRun) 
                 connection.execute("INSERT INTO t VALUES (%s, 'a')", (n,))
     capture.catch_up()
     assert expected[0] < 4 << 32 < expected[-1]
-    assert [x for r in capture.records() for x in r["transactions"]["ids"]] == expected
+    assert [x for r in capture.records() for x in r["transactions"]["numbers"]] == expected

@@ -3,11 +3,17 @@
 import shutil
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from support.capture import CaptureRun, check_invariants, eventually, made_slot, refused, source_rows, started
+from support.pg_source import config_of
+from support.postgres import PostgresServer
+from tailrace.changelog.records import Position
+from tailrace.errors import PositionLost, Retry
+from tailrace.sources.postgresql.log.replication import LogConnection
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 SLOTS = "SELECT slot_name::text FROM pg_replication_slots"
@@ -30,6 +36,15 @@ def test_a_standby_is_refused_and_after_its_promotion_the_position_is_lost(captu
     server.execute("SELECT pg_promote()")
     refused(capture, 12, "PositionLost", "timeline 2", "created on 1")
     assert len(capture.records()) == records
+
+
+def test_an_absent_slot_is_lost_and_a_taken_one_is_tried_again(postgres: PostgresServer) -> None:
+    postgres.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    with pytest.raises(PositionLost, match="slot 'absent'"):
+        LogConnection(config_of(postgres), "absent", "p", Position(1))
+    postgres.execute("SELECT pg_create_logical_replication_slot('taken', 'pgoutput')")
+    with closing(LogConnection(config_of(postgres), "taken", "p", Position(1))), pytest.raises(Retry):
+        LogConnection(config_of(postgres), "taken", "p", Position(1))
 
 
 @pytest.mark.postgres(14, wal_level="replica")

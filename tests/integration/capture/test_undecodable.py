@@ -9,7 +9,7 @@ import pytest
 from support.capture import CaptureRun, eventually, refused
 from support.postgres import PostgresServer
 from tailrace.capture.renewal import Renewal
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 
 WAITS = "SELECT transactionid::text FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"
@@ -81,7 +81,7 @@ def repaired(capture: CaptureRun) -> None:
     assert then.startswith("`tailrace resync -f <manifest> --all`"), fix
     for statement in first.partition(": ")[2].split("; "):
         server.execute(statement)
-    Renewal(id="again").write(Storage.open(StorageConfig(location=(capture.folder / "log").as_uri())))
+    Renewal(id="again").write(Storage.open(StorageLocation(location=(capture.folder / "log").as_uri())))
     capture.start()
     server.execute("INSERT INTO t VALUES (2)")
     capture.catch_up()

@@ -1,13 +1,11 @@
 """An error says which part met it, by real faults: operators and people look there first."""
 
-import shutil
-
 import pytest
 
 from support.capture import CaptureRun
 from support.postgres import PostgresServer
 from tailrace import sources
-from tailrace.contract.resources import Source, Tables
+from tailrace.contract.resources import SourceSpec, TablesSpec
 from tailrace.errors import TailraceError, where_of
 from tailrace.sources.api import KeyRange
 
@@ -35,25 +33,15 @@ def test_a_role_that_does_not_exist_is_the_sources_fault(capture: CaptureRun) ->
     assert ended(capture) == ("AuthenticationFailed", "source")
 
 
-def test_a_storage_that_goes_away_is_never_called_the_sources_fault(capture: CaptureRun) -> None:
-    capture.server.execute(TABLE)
-    capture.start()
-    log = capture.folder / "log"
-    shutil.rmtree(log)
-    log.write_text("a file where the folder was")
-    capture.server.execute("INSERT INTO t VALUES (2, 'b')")
-    assert ended(capture)[1] == "storage"
-    capture.start(wait=False)
-    assert ended(capture) == ("StorageRefused", "storage"), "as at a start"
-
-
 def test_a_chunk_whose_source_goes_away_while_it_is_read_is_the_sources_fault(postgres: PostgresServer) -> None:
     postgres.execute(TABLE)
     postgres.execute("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(2, 30000) g")
-    spec = Source(type="postgresql", host=postgres.host, port=postgres.port, database="postgres", username="postgres")
+    spec = SourceSpec(
+        type="postgresql", host=postgres.host, port=postgres.port, database="postgres", username="postgres"
+    )
     source = sources.open(spec, "test")
     with source.session() as session:
-        (table,) = session.tables(Tables(include=("public.t",)), ())
+        (table,) = session.tables(TablesSpec(include=("public.t",)), ())
         key = session.max_key(table)
     assert key is not None
 

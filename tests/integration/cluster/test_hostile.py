@@ -84,7 +84,7 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told(shop: Shop) -> None:
     shop.wait("the quota to count", 60, lambda: shop.kubectl("get", "resourcequota", "tight", "-o", counted) != "")
     shop.apply("tight")
     told = re.compile(
-        r"the driver's pod cannot be created: pods \"tight-driver-0\" is forbidden: exceeded quota: tight"
+        r"The driver's pod cannot be created: pods \"tight-driver-0\" is forbidden: exceeded quota: tight"
     )
     shop.wait("it is told", 60, lambda: told.match(str(shop.status("tight").get("message"))) is not None)
     shop.kubectl("delete", "resourcequota", "tight")

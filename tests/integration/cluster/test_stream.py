@@ -254,7 +254,7 @@ STEPS = (
     "after-status",
     "after-setfinalizers",
     "after-makesecret",
-    "after-apply",
+    "after-applychild",
     "after-submitsnapshot",
     "after-cancel",
     "after-dropsource",

@@ -9,7 +9,7 @@ from support.postgres import PostgresServer
 from support.proof.process import Deployment, status
 from tailrace.changelog.journal import JournalReader
 from tailrace.cli.client import DriverClient
-from tailrace.contract.resources import LogStorage
+from tailrace.contract.resources import StorageSpec
 from tailrace.driver.run_dir import RunFolder
 from tailrace.storage.store import Storage
 
@@ -41,4 +41,4 @@ def test_a_driver_that_is_asked_drops_its_slot_and_publication_and_leaves_the_co
     finally:
         deployment.close()
     assert list(deployment.lake.rglob("*.parquet"))
-    assert JournalReader.open(Storage.open(LogStorage(location=deployment.log.as_uri()))).state.released
+    assert JournalReader.open(Storage.open(StorageSpec(location=deployment.log.as_uri()))).state.released

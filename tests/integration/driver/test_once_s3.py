@@ -63,14 +63,7 @@ class Watched(OnS3):
         with proof.server.connect() as connection:
             row = connection.execute(query, (schema, table)).fetchone()
         assert row is not None, f"{schema}.{table} is not in the catalog"
-        properties = {
-            "s3.endpoint": self.s3.endpoint,
-            "s3.region": self.s3.region,
-            "s3.access-key-id": self.s3.access_key,
-            "s3.secret-access-key": self.s3.secret_key,
-            "s3.force-virtual-addressing": "false",
-        }
-        return StaticTable.from_metadata(row[0], properties).scan().to_arrow()
+        return StaticTable.from_metadata(row[0], self.iceberg_properties).scan().to_arrow()
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ STEPS = (
     "operator.after-status",
     "operator.after-setfinalizers",
     "operator.after-makesecret",
-    "operator.after-apply",
-    "operator.after-apply=kill@3",
+    "operator.after-applychild",
+    "operator.after-applychild=kill@3",
 )
 
 
@@ -173,8 +173,8 @@ ENDINGS = (
     "operator.before-status",
     "operator.after-status",
     "operator.after-delete",
-    "operator.after-apply",
-    "operator.after-apply=kill@3",
+    "operator.after-applychild",
+    "operator.after-applychild=kill@3",
     "operator.after-setfinalizers",
 )
 

@@ -239,7 +239,7 @@ def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
         finally:
             driver.close()
         assert place.get("job/shop-drop") is None, "no Job could have run without the Secret"
-        assert "dropped: replication slot x" in events(place)["CleanedUp"]
+        assert "Dropped: replication slot x" in events(place)["CleanedUp"]
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -268,9 +268,9 @@ def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
         until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over", 40)
         said = events(ending, process.home)
         if told:
-            assert "dropped: replication slot x" in process.log and "LeftBehind" not in said
+            assert "Dropped: replication slot x" in process.log and "LeftBehind" not in said
         else:
-            assert f"Replicator {name}/shop: its namespace is being deleted" in said["LeftBehind"]
+            assert f"Replicator {name}/shop: Its namespace is being deleted" in said["LeftBehind"]
             assert "left behind at db:5432/shop: replication slot tailrace_shop_1234abcd" in said["LeftBehind"]
 
 
@@ -342,7 +342,7 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_a
         said = refused_pod(quota, "StatefulSet", "shop-driver", "shop-driver-0")
         assert "exceeded quota: tight, requested: pods=1" in said
         ready = quota.until_reason("repl/shop", "PodPending", 30)
-        assert f"the driver's pod cannot be created: {said}" in ready["message"]
+        assert f"The driver's pod cannot be created: {said}" in ready["message"]
         assert quota.condition("repl/shop", "Reconciling")["reason"] == "PodPending"
         process.kill()
         process.start()

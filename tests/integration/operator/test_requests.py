@@ -161,7 +161,7 @@ def started_with(place: Team, name: str) -> None:
     assert arguments[arguments.index("--resync") + 1] == f"{mounted}/resync.yaml"
 
 
-@pytest.mark.parametrize("seam", ["operator.after-apply"])
+@pytest.mark.parametrize("seam", ["operator.after-applychild"])
 def test_sigkill_while_a_request_is_handed_over_hands_over_the_same(
     asking: tuple[Team, DriverDouble], seam: str
 ) -> None:

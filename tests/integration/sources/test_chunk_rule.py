@@ -10,10 +10,11 @@ import pytest
 from support.postgres import PostgresServer
 from support.proof.recorded import RecordedChunk, Recording, Values, position, read_changes
 from support.proof.writers import StalledCommits
-from tailrace.batch.rule import Batch, Change, Chunk, Rule, Target
-from tailrace.changelog.state import TransactionLog
+from support.transactions import known
+from tailrace.batch.rule import ApplyRule, Batch, Change, Chunk, TargetState
+from tailrace.changelog.records import Seq
 from tailrace.snapshot.replay import replay_point
-from tailrace.sources.postgresql.visibility import Snapshot, parse_snapshot
+from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 
 KEYS, ROUNDS, CHUNK_ROWS = 60, 6, 7
 
@@ -107,17 +108,17 @@ def by_the_rule(recording: Recording, xip_only: bool = False) -> dict[str, Value
     firsts: dict[int, int] = {}
     for row in recording.changes:
         firsts.setdefault(row.xid, row.change.seq)
-    known = TransactionLog.of(firsts, firsts.values())
+    logged = known(firsts, firsts.values())
     end = len(recording.changes) + 1
     chunks = []
     for chunk in recording.chunks:
         snapshot = parse_snapshot(chunk.snapshot)
         if xip_only:
-            snapshot = Snapshot(snapshot.xmin, 1 << 60, snapshot.xip)
-        chunks.append(Chunk(1, replay_point(snapshot, known, end), chunk.rows))
-    rule = Rule[str](3)
+            snapshot = PgSnapshot(snapshot.xmin, 1 << 60, snapshot.xip)
+        chunks.append(Chunk(1, replay_point(snapshot, logged, Seq(end)), chunk.rows))
+    rule = ApplyRule[str](3)
     changes = [row.change for row in recording.changes]
-    once = rule.apply(Target(), Batch(1, end - 1, changes, chunks))
+    once = rule.apply(TargetState(), Batch(1, end - 1, changes, chunks))
     again = {key: recording.final[key] for key in once.holes if key in recording.final}
     return dict(rule.apply(once, Batch(2, end - 1, changes, [Chunk(2, end, again, once.holes)])).rows)
 
@@ -130,10 +131,10 @@ def by_the_window(recording: Recording) -> dict[str, Values]:
     for chunk in recording.chunks:
         touched = {r.change.key for r in recording.changes if chunk.low <= r.position < chunk.high}
         items += [((chunk.high, -1), Change(0, "I", k, v)) for k, v in chunk.rows.items() if k not in touched]
-    rule = Rule[str](3)
+    rule = ApplyRule[str](3)
     items.sort(key=lambda item: item[0])
     numbered = [Change(n, c.op, c.key, c.values) for n, (_, c) in enumerate(items, start=1)]
-    return dict(rule.apply(Target(), Batch(1, len(numbered), numbered)).rows)
+    return dict(rule.apply(TargetState(), Batch(1, len(numbered), numbered)).rows)
 
 
 def wrong(rows: dict[str, Values], final: dict[str, Values]) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from support.pg_source import config_of
 from support.postgres import PostgresServer
-from tailrace.contract.resources import Source, TableOptions, Tables
+from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
@@ -20,8 +20,8 @@ SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scra
 
 def facts_of(connection: Connection, server: PostgresServer, include: str = "public.*", **names: str) -> Facts:
     plain = {"type": "postgresql", "host": server.host, "port": server.port, "database": "postgres", "username": "x"}
-    manifest = Source.model_validate({**plain, "postgresql": names})
-    tables = discover(connection, Tables(include=(include,)))
+    manifest = SourceSpec.model_validate({**plain, "postgresql": names})
+    tables = discover(connection, TablesSpec(include=(include,)))
     return observe(connection, manifest, ("tailrace_shop", "tailrace_shop"), tables)
 
 
@@ -159,9 +159,13 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
             "CREATE TABLE public.a (id int PRIMARY KEY, at timestamptz, n numeric(9,2), tags text[],"
             " twice int GENERATED ALWAYS AS (id * 2) STORED)"
         )
-        (table,) = discover(connection, Tables(include=("public.a",)))
-        (as_text,) = discover(connection, Tables(include=("public.a",)), [TableOptions(match="*.a", as_text=("at",))])
-        (some,) = discover(connection, Tables(include=("public.a",)), [TableOptions(match="*.a", columns=("tags",))])
+        (table,) = discover(connection, TablesSpec(include=("public.a",)))
+        (as_text,) = discover(
+            connection, TablesSpec(include=("public.a",)), [TableOptions(match="*.a", as_text=("at",))]
+        )
+        (some,) = discover(
+            connection, TablesSpec(include=("public.a",)), [TableOptions(match="*.a", columns=("tags",))]
+        )
     found = {c.column: (c.support, c.suggestion) for c in columns(table)}
     assert {name: support for name, (support, _) in found.items()} == {
         "id": "YES",
@@ -180,7 +184,7 @@ def test_a_rotated_password_is_taken_at_the_next_connect_and_never_shown(tmp_pat
     secret.write_text("first-secret\n")
     with PostgresServer(18, hba=SCRAM) as server, connect(config_of(server)) as admin:
         admin.execute("CREATE ROLE reader LOGIN PASSWORD 'first-secret'")
-        source = Source(
+        source = SourceSpec(
             type="postgresql",
             host=server.host,
             port=server.port,
@@ -217,8 +221,10 @@ def test_what_cannot_be_connected_to_is_named_by_its_kind(postgres: PostgresServ
         assert row is not None and row[3] == "postgres"
         assert walsender.execute("SHOW wal_sender_timeout").fetchone() == ("30s",)
     postgres.stop()
-    with pytest.raises(Retry, match="cannot connect"):
+    with pytest.raises(Retry, match="cannot connect") as away:
         connect(config)
+    assert away.value.message.endswith("failed: Connection refused")
+    assert str(away.value).count("?") == 0, "a question of the client's, joined without punctuation"
 
 
 def test_a_role_without_the_replication_attribute_is_refused_by_the_log_connection(postgres: PostgresServer) -> None:

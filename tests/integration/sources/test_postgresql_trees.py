@@ -1,6 +1,6 @@
 """A look at the catalog reads again what may differ, and no more: the partition trees that something was written to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +10,13 @@ from typing_extensions import override
 
 from support.pg_source import config_of
 from support.postgres import PostgresServer
-from tailrace.contract.resources import Tables
+from tailrace.contract.resources import TablesSpec
 from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.postgresql.trees import Trees
+from tailrace.sources.postgresql.trees import Tree, Trees
 
-TABLES = Tables(include=("s.*",))
+TABLES = TablesSpec(include=("s.*",))
 SETUP = """
 CREATE SCHEMA s; CREATE SCHEMA other;
 CREATE TABLE s.t (id int PRIMARY KEY, v varchar(9), w text, k int NOT NULL DEFAULT 0) PARTITION BY RANGE (id);
@@ -99,6 +99,30 @@ def test_a_partition_that_nobody_touched_is_not_read_again(postgres: PostgresSer
     assert second < first < grown, "the first look at a tree reads its partitions"
     assert again == second, "what a look reads does not go by the number of partitions"
     assert other == again + 1, "one partition, of one tree"
+
+
+@pytest.mark.parametrize("gone", ["s.t", "s.plain"])
+def test_a_table_that_is_dropped_within_a_look_is_not_in_it(postgres: PostgresServer, gone: str) -> None:
+    with connect(config_of(postgres)) as admin:
+        _run(admin, SETUP + "CREATE TABLE s.plain (id int PRIMARY KEY)")
+        before = look(admin, TABLES, (), "p", Trees()).tables
+        now = look(admin, TABLES, (), "p", Dropping(gone)).tables
+    assert {table.name for table in before.values()} == {"s.t", "s.plain", "s.calm"}
+    assert {table.name for table in now.values()} == {"s.t", "s.plain", "s.calm"} - {gone}
+    assert all(now[oid].parts == before[oid].parts for oid in now)
+
+
+class Dropping(Trees):
+    """Somebody drops a table when the look has found it and its columns."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__()
+        self._table = table
+
+    @override
+    def look(self, connection: Connection, roots: Sequence[int]) -> Mapping[int, Tree]:
+        connection.execute(f"DROP TABLE {self._table}".encode())
+        return super().look(connection, roots)
 
 
 class Counting(psycopg.Cursor[Any]):

@@ -8,11 +8,12 @@ import pytest
 from support.pg_source import LogReader, chunk_of, config_of, table_of
 from support.postgres import PostgresServer
 from tailrace import privacy
+from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
+from tailrace.sources.postgresql.chunks import boundary, max_key, normal_keys
 from tailrace.sources.postgresql.connect import connect
-from tailrace.targets.lake.engine.keys import to_text
 
 ALL = KeyRange(None, None)
 
@@ -146,10 +147,31 @@ def test_the_text_of_a_key_is_read_back_to_the_very_same_row(server: PostgresSer
                 connection.execute(f"INSERT INTO public.k{i} VALUES (%s, %s)", [value, n])
             table = table_of(connection, f"public.k{i}")
             read = chunk_of(config, table, ALL)
-            keys = to_text([read["a"].combine_chunks(), read["n"].combine_chunks()])
+            keys = keys_of([read["a"].combine_chunks(), read["n"].combine_chunks()])
             again = chunk_of(config, table, KeyList(tuple(keys)))
             assert same(read["a"], again["a"]) and read["n"].equals(again["n"]), type
             assert len(keys) == len(VALUES[type]), type
+            assert normal_keys(connection, table, keys) == tuple(keys), type
+            last = max_key(connection, table)
+            assert last in keys, type
+            assert same(read["a"], chunk_of(config, table, KeyRange(None, last))["a"]), type
+            assert chunk_of(config, table, KeyRange(last, None)).num_rows == 0, type
+
+
+@pytest.mark.parametrize("type", ["date", "timestamp", "timestamptz"])
+def test_a_bound_may_be_a_value_that_no_target_can_hold(postgres: PostgresServer, type: str) -> None:
+    config = config_of(postgres)
+    with connect(config) as connection:
+        connection.execute(f"CREATE TABLE public.t (a {type} PRIMARY KEY)")
+        connection.execute("INSERT INTO public.t VALUES ('0044-03-15 BC'), ('2024-02-29'), ('infinity')")
+        table = table_of(connection, "public.t")
+        assert max_key(connection, table) == ("infinity",)
+        first = boundary(connection, table, None, 1, ("infinity",))
+        assert first is not None and first[0].endswith(" BC")
+        second = boundary(connection, table, first, 1, ("infinity",))
+        assert second is not None and second[0].startswith("2024-02-29")
+        assert chunk_of(config, table, KeyRange(first, second))["a"].to_pylist()[0].year == 2024
+        assert normal_keys(connection, table, [first, second]) == (first, second)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.cli.doctor import _place
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation, StorageSpec
 from tailrace.errors import MAKE_ROOM, OutcomeUnknown, Retry, StorageFull
 from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
@@ -30,19 +30,22 @@ def full(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_write_without_room_is_named_with_its_place_and_leaves_nothing(full: Path) -> None:
-    storage = Storage.open(StorageConfig(location=f"file://{full}"))
+    storage = Storage.open(StorageLocation(location=f"file://{full}"))
     with pytest.raises(StorageFull, match=f"{full}/journal.*No space left") as caught:
         storage.create("journal", bytes(1 << 20))
     assert caught.value.fix == MAKE_ROOM
     assert isinstance(caught.value, OutcomeUnknown), "it is read back before it is written again"
     with pytest.raises(StorageFull), storage.open_output("segment") as output:
         output.write(bytes(1 << 20))
+    with pytest.raises(StorageFull, match=f"{full}/segment"), storage.open_output("segment") as output:
+        for _ in range(200):
+            output.write(bytes(100))
     assert sorted(path.name for path in full.iterdir()) == ["filler"]
 
 
 def test_doctor_is_not_ready_while_a_disk_is_full(full: Path) -> None:
     """A file of a few bytes finds room in a page that is left."""
-    (line,) = _place("storage", StorageConfig(location=f"file://{full}"))
+    (line,) = _place("storage", StorageSpec(location=f"file://{full}"))
     assert (line.level, line.fix) == ("fail", MAKE_ROOM) and "StorageFull" in line.message
 
 

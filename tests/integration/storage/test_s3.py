@@ -15,8 +15,7 @@ from support.s3 import S3Server
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import Credentials
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import Fenced, OutcomeUnknown, Retry
 from tailrace.storage.access import StorageRefused
 from tailrace.storage.files import RemoteInput
@@ -25,10 +24,10 @@ from tailrace.storage.store import AlreadyExists, NotFound, Storage
 ORIGIN = origin()
 
 
-def config(s3: S3Server, folder: Path, secret: str | None = None, bucket: str | None = None) -> StorageConfig:
+def config(s3: S3Server, folder: Path, secret: str | None = None, bucket: str | None = None) -> StorageLocation:
     keys = folder / f"keys-{secret}"
     keys.write_text(f"accessKeyId={s3.access_key}\nsecretAccessKey={secret or s3.secret_key}\n")
-    return StorageConfig(
+    return StorageLocation(
         location=f"s3://{bucket or s3.bucket}/some/log",
         endpoint=s3.endpoint,
         region=s3.region,

@@ -17,8 +17,8 @@ from pyspark.sql import Row, SparkSession
 
 from support.lake import new_location, table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import TableSchema
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.changelog.records import RecordNumber, Seq, TableSchema
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
@@ -27,10 +27,10 @@ from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.replay import replay
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
-from tailrace.targets.lake.files.compact import Limits, compact
+from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import locate, take_rows
-from tailrace.targets.lake.model import Commit, DataFile, NewFile
+from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -47,7 +47,7 @@ class Target:
 
     def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema = SCHEMA) -> None:
         self.spark = spark
-        self.storage = Storage.open(StorageConfig(location=f"file://{folder}"))
+        self.storage = Storage.open(StorageLocation(location=f"file://{folder}"))
         self.location = new_location(folder)
         self.schema = schema
         self.table = self.reopen()
@@ -71,10 +71,12 @@ class Target:
         return [made.file for made in files.write_files(self.storage, self.location, self.layout, [table])]
 
     def state(self, step: int) -> AppliedState:
-        return AppliedState(LOG, step * 10, step, frozenset(), self.schema.version, self.schema.table_id)
+        return AppliedState(
+            LOG, Seq(step * 10), RecordNumber(step), frozenset(), self.schema.version, self.schema.table_id
+        )
 
-    def change(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> Commit:
-        return Commit(self.state(step), self.write(upserts), self.marks([*upserts, *(deletes or [])]))
+    def change(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> TableCommit:
+        return TableCommit(self.state(step), self.write(upserts), self.marks([*upserts, *(deletes or [])]))
 
     def apply(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> None:
         self.table.commit(self.change(step, upserts, deletes))
@@ -162,7 +164,7 @@ def test_adopted_files_come_with_their_dead_rows_and_true_statistics(target: Tar
     made = files.write_file(target.storage, path, target.layout, [pa.table({"id": [1, 2, 3], "name": list("abc")})])
     assert made is not None
     file = NewFile(path, made.file.rows, made.file.size, BitMap64([1]))
-    target.table.commit(Commit(target.state(1), [file]))
+    target.table.commit(TableCommit(target.state(1), [file]))
     assert target.rows() == {1: "a", 3: "c"}
     assert target.sql("SELECT count(*) n FROM {t} WHERE id = 3")[0].n == 1
     assert target.sql("SELECT count(*) n, min(id) low, max(id) high FROM {t}")[0] == Row(n=2, low=1, high=3)
@@ -171,13 +173,13 @@ def test_adopted_files_come_with_their_dead_rows_and_true_statistics(target: Tar
 def test_a_missing_chunk_file_is_named_before_anything_is_committed(target: Target) -> None:
     lost = NewFile(f"{target.location}/data/lost.parquet", 1, 10)
     with pytest.raises(NotFound, match=r"lost\.parquet"):
-        target.table.commit(Commit(target.state(1), [lost]))
+        target.table.commit(TableCommit(target.state(1), [lost]))
     assert target.table.refresh() == target.applied
 
 
 def test_truncate_empties_the_table_in_one_commit(target: Target) -> None:
     target.apply(1, {1: "a", 2: "b"})
-    target.table.commit(Commit(target.state(2), target.write({9: "z"}), clear=True))
+    target.table.commit(TableCommit(target.state(2), target.write({9: "z"}), clear=True))
     assert target.rows() == {9: "z"}
 
 
@@ -186,14 +188,14 @@ def test_new_columns_come_with_the_commit_that_needs_them(target: Target) -> Non
     target.schema = table_schema([*COLUMNS, ("note", "string"), ("at", "timestamp")], ["id"], version=2)
     rows = pa.table({"id": [2, 3], "name": ["B", "c"], "note": ["x", "y"]})
     new = [made.file for made in files.write_files(target.storage, target.location, target.layout, [rows])]
-    target.table.commit(Commit(target.state(2), new, target.marks([2, 3]), evolve=target.schema))
+    target.table.commit(TableCommit(target.state(2), new, target.marks([2, 3]), evolve=target.schema))
     assert [tuple(row) for row in target.sql("SELECT id, name, note FROM {t} ORDER BY id")] == [
         (1, "a", None),
         (2, "B", "x"),
         (3, "c", "y"),
     ]
     before = target.layout.arrow
-    target.table.commit(Commit(target.state(3), evolve=target.schema))
+    target.table.commit(TableCommit(target.state(3), evolve=target.schema))
     assert target.layout.arrow == before == target.reopen().arrow_schema(target.schema)
 
 
@@ -203,7 +205,7 @@ def test_holes_of_any_number_come_back_and_older_lists_of_them_go(target: Target
     target.table.ensure(SCHEMA, LOG)
     for step, count in ((1, 3), (2, 20_000), (3, 0)):
         holes = frozenset((str(number), "ä") for number in range(count))
-        target.table.commit(Commit(AppliedState(LOG, step, step, holes, 1, SCHEMA.table_id)))
+        target.table.commit(TableCommit(AppliedState(LOG, Seq(step), RecordNumber(step), holes, 1, SCHEMA.table_id)))
         assert target.reopen().refresh().holes == holes
     lists = Path(target.location.removeprefix("file://")) / "_tailrace"
     assert len(list(lists.iterdir())) == 1
@@ -227,11 +229,11 @@ def test_a_commit_starts_no_spark_job_and_keeps_a_true_checksum_in_memory(target
     # The first after opening a table has no checksum to derive from.
     assert jobs == [0, 0, 1, 0, 0]
     check_checksum(target)
-    compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
+    compact(target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2))
     target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
-    target.table.commit(Commit(target.state(6), evolve=target.schema))
+    target.table.commit(TableCommit(target.state(6), evolve=target.schema))
     check_checksum(target)
-    target.table.commit(Commit(target.state(7), target.write({1: "a"}), clear=True))
+    target.table.commit(TableCommit(target.state(7), target.write({1: "a"}), clear=True))
     target.apply(8, {1: "b", 2: "c"})
     check_checksum(target)
     check_replay(target)
@@ -388,7 +390,7 @@ def test_a_table_deleted_or_put_back_between_two_commits_is_read_anew(target: Ta
     if put_back:
         older.rename(folder)
     with pytest.raises(Retry, match="the table was deleted or restored"):
-        target.table.commit(Commit(target.state(3), target.write({3: "c"})))
+        target.table.commit(TableCommit(target.state(3), target.write({3: "c"})))
     target.table = target.reopen()
     assert target.applied.applied_record == (1 if put_back else 0)
     target.apply(4, {4: "d"})
@@ -431,7 +433,9 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     for step in range(1, 6):
         target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
     before = target.rows()
-    removed = compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2))
+    removed = compact(
+        target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2)
+    )
     assert removed >= 2 and len(target.table.files()) == 1
     assert target.rows() == before
     assert target.table.refresh() == target.state(5)
@@ -441,7 +445,9 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     assert sorted(ids) == sorted(before)
     last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
     assert (last.operation, last.operationParameters["epochId"]) == ("STREAMING UPDATE", "5")
-    assert compact(target.table, target.storage, target.layout, target.table.refresh(), Limits(min_files=2)) == 0
+    assert (
+        compact(target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2)) == 0
+    )
 
 
 def test_a_table_of_a_former_version_is_bounded_from_its_next_commit_on(

@@ -11,6 +11,7 @@ from support.folder_lake import NotedAccess
 from support.rereads import divided, reread
 from tailrace.apply import table_worker
 from tailrace.apply.table_worker import batch_end
+from tailrace.changelog.records import RecordNumber
 from tailrace.changelog.state import LoggedChunk
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -47,7 +48,9 @@ def test_a_key_file_is_opened_no_more_often_for_many_parts_than_for_few(
 
 
 def _with_chunks(*records: int, rows: int) -> list[LoggedChunk]:
-    return [LoggedChunk(record=record, chunk=CHUNK.model_copy(update={"rows": rows})) for record in records]
+    return [
+        LoggedChunk(record=RecordNumber(record), chunk=CHUNK.model_copy(update={"rows": rows})) for record in records
+    ]
 
 
 def test_a_batch_ends_before_the_record_that_exceeds_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +58,8 @@ def test_a_batch_ends_before_the_record_that_exceeds_a_bound(monkeypatch: pytest
     monkeypatch.setattr(table_worker, "MAX_CHUNKS", 3)
     monkeypatch.setattr(table_worker, "MAX_BYTES", 3)
     rows = table(7).model_copy(update={"chunks": tuple(_with_chunks(2, 2, 5, 6, rows=40))})
-    assert [batch_end(rows, after, 9) for after in (0, 4, 5, 6)] == [4, 9, 9, 9]
+    assert [batch_end(rows, RecordNumber(after), RecordNumber(9)) for after in (0, 4, 5, 6)] == [4, 9, 9, 9]
     count = table(7).model_copy(update={"chunks": tuple(_with_chunks(2, 3, 4, 5, 6, 6, 6, 6, 7, rows=1))})
-    assert [batch_end(count, after, 9) for after in (0, 4, 5, 6)] == [4, 5, 6, 9]
+    assert [batch_end(count, RecordNumber(after), RecordNumber(9)) for after in (0, 4, 5, 6)] == [4, 5, 6, 9]
     size = table(7, 2, 4, 6, 8)
-    assert [batch_end(size, after, 9) for after in (0, 2, 7)] == [7, 9, 9]
+    assert [batch_end(size, RecordNumber(after), RecordNumber(9)) for after in (0, 2, 7)] == [7, 9, 9]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
 from tailrace.batch.slice import cut
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.api import ChunkLost
 from tailrace.targets.lake.engine import build as engine
@@ -82,7 +82,7 @@ def test_a_chunk_file_that_only_a_task_misses_is_named(
     batch = cut(log.state, TABLE, FolderTable(tmp_path, log.schema).applied, log.record)
     assert batch is not None and lost in batch.chunks
     Path(str(lost.path).removeprefix("file://")).unlink()
-    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     empty = cast(FormatTable, Empty(f"{tmp_path.as_uri()}/table"))
     target = LakeTable(empty, storage, storage, partial(spread, spark))
     with pytest.raises(ChunkLost) as caught:

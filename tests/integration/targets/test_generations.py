@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from support.iceberg import folder_catalog
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState, Generation
-from tailrace.changelog.records import TableSchema
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.changelog.records import RecordNumber, Seq, TableSchema
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import TargetChanged
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable
@@ -27,7 +27,7 @@ from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.iceberg.cleanup import RESTED_SECONDS
 from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.kept import NO_CHUNKS
-from tailrace.targets.lake.model import Commit, FormatTable
+from tailrace.targets.lake.model import FormatTable, TableCommit
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
@@ -61,11 +61,11 @@ class Place:
 def place(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Place:
     name = f"t{uuid.uuid4().hex[:8]}"
     if request.param == "delta":
-        storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+        storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
         location = f"{tmp_path.as_uri()}/{name}"
         return Place(spark, storage, lambda: DeltaTable(spark, storage, location), f"delta.`{location}`")
     catalog = folder_catalog(spark)
-    storage = Storage.open(StorageConfig(location=catalog.location))
+    storage = Storage.open(StorageLocation(location=catalog.location))
     return Place(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")
 
 
@@ -76,8 +76,8 @@ def write(
     layout = Layout(schema, table.arrow_schema(schema))
     columns = {c.name: pa.array(SAMPLES[c.type], layout.fields[c.name].type) for c in schema.columns}
     made = files.write_files(place.storage, table.location, layout, [pa.table(columns)])
-    applied = replace(state, applied_seq=state.applied_seq + 3, applied_record=record)
-    table.commit(Commit(applied, [result.file for result in made]))
+    applied = replace(state, applied_seq=Seq(state.applied_seq + 3), applied_record=RecordNumber(record))
+    table.commit(TableCommit(applied, [result.file for result in made]))
     return sorted(pa.table(columns).to_pylist(), key=str)
 
 
@@ -95,7 +95,7 @@ def test_a_target_of_another_generation_has_the_new_columns_and_rows_and_no_old_
     random = Random(seed)
     for record in (3, 10, 20, 30):
         schema = random_schema(random, random.choice([1, 2]))
-        table, generation = place.open(), Generation(record, record * 10)
+        table, generation = place.open(), Generation(RecordNumber(record), Seq(record * 10))
         state = table.ensure(schema, LOG, generation)
         assert state == generation.begin(schema, LOG)
         assert list(table.files()) == [] and place.rows() == []
@@ -109,10 +109,10 @@ def test_a_target_of_another_generation_has_the_new_columns_and_rows_and_no_old_
 def test_the_layout_of_files_differs_between_generations_of_the_same_columns(place: Place) -> None:
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
     first = place.open()
-    first.ensure(schema, LOG, Generation(1))
+    first.ensure(schema, LOG, Generation(RecordNumber(1)))
     before = Layout(schema, first.arrow_schema(schema)).digest
     second = place.open()
-    second.ensure(schema, LOG, Generation(5))
+    second.ensure(schema, LOG, Generation(RecordNumber(5)))
     assert Layout(schema, second.arrow_schema(schema)).digest != before
 
 
@@ -120,14 +120,14 @@ def test_a_writer_of_the_former_generation_cannot_commit_and_cannot_open(place: 
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
     other = table_schema([("v", "int64"), ("id", "string")], ["v"], table_id=2)
     old = place.open()
-    state = old.ensure(schema, LOG, Generation(1))
+    state = old.ensure(schema, LOG, Generation(RecordNumber(1)))
     write(old, place, schema, state, 2)
     new = place.open()
-    begun = new.ensure(other, LOG, Generation(5, 50))
+    begun = new.ensure(other, LOG, Generation(RecordNumber(5), Seq(50)))
     with pytest.raises(Exception):  # noqa: B017 - a conflict, whatever each format calls it
-        write(old, place, schema, replace(state, applied_seq=9), 9)
+        write(old, place, schema, replace(state, applied_seq=Seq(9)), 9)
     with pytest.raises(TargetChanged, match="since record 5"):
-        place.open().ensure(schema, LOG, Generation(1))
+        place.open().ensure(schema, LOG, Generation(RecordNumber(1)))
     assert new.refresh() == begun
     assert write(new, place, other, begun, 6) == place.rows()
 
@@ -137,10 +137,10 @@ def test_a_target_from_before_generations_were_counted_is_taken_over(place: Plac
     table = place.open()
     state = replace(table.ensure(schema, LOG), generation=None)
     expected = write(table, place, schema, state, 7)
-    for generation in (Generation(0), Generation(7, 70)):
+    for generation in (Generation(RecordNumber(0)), Generation(RecordNumber(7), Seq(70))):
         assert place.open().ensure(schema, LOG, generation).applied_record == 7
     assert place.rows() == expected
-    begun = place.open().ensure(schema, LOG, Generation(8, 80))
+    begun = place.open().ensure(schema, LOG, Generation(RecordNumber(8), Seq(80)))
     assert (begun.applied_record, begun.applied_seq) == (0, 80), "the table was added again after what it holds"
 
 
@@ -149,7 +149,7 @@ def test_a_target_that_was_written_into_its_predecessors_columns_is_not_taken_ov
 ) -> None:
     """By versions without generations, in Iceberg: attribute number 1 was `a` and is now `b`."""
     catalog = folder_catalog(spark)
-    storage = Storage.open(StorageConfig(location=catalog.location))
+    storage = Storage.open(StorageLocation(location=catalog.location))
     name = f"t{uuid.uuid4().hex[:8]}"
     place = Place(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")
     before = table_schema([("a", "int64"), ("b", "int64")], ["a"], table_id=1)
@@ -158,7 +158,7 @@ def test_a_target_that_was_written_into_its_predecessors_columns_is_not_taken_ov
     write(table, place, before, state, 7)
     after = table_schema([("b", "int64"), ("a", "int64")], ["b"], table_id=2)
     again = place.open()
-    assert again.ensure(after, LOG, Generation(5, 50)).applied_record == 0
+    assert again.ensure(after, LOG, Generation(RecordNumber(5), Seq(50))).applied_record == 0
     assert place.rows() == []
 
 
@@ -166,7 +166,7 @@ def test_rows_that_no_reader_can_open_are_replaced_like_any_other(place: Place) 
     """The holes' file is gone, and a data file: a resync must bring such a table back."""
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
     table = place.open()
-    state = table.ensure(schema, LOG, Generation(1))
+    state = table.ensure(schema, LOG, Generation(RecordNumber(1)))
     holes = frozenset((f"{number:0100d}",) for number in range(1000))
     write(table, place, schema, replace(state, holes=holes), 2)
     folder = Path(table.location.removeprefix("file://"))
@@ -174,9 +174,9 @@ def test_rows_that_no_reader_can_open_are_replaced_like_any_other(place: Place) 
         if "_delta_log" not in path.parts:
             path.unlink()
     with pytest.raises(TargetChanged):
-        place.open().ensure(schema, LOG, Generation(1))
+        place.open().ensure(schema, LOG, Generation(RecordNumber(1)))
     again = place.open()
-    begun = again.ensure(schema, LOG, Generation(9, 90))
+    begun = again.ensure(schema, LOG, Generation(RecordNumber(9), Seq(90)))
     assert begun.holes == frozenset()
     assert write(again, place, schema, begun, 10) == place.rows()
 
@@ -184,7 +184,7 @@ def test_rows_that_no_reader_can_open_are_replaced_like_any_other(place: Place) 
 def test_the_stored_state_names_the_generation(place: Place) -> None:
     schema = table_schema([("id", "int64")], ["id"])
     table = place.open()
-    table.ensure(schema, LOG, Generation(4, 40))
+    table.ensure(schema, LOG, Generation(RecordNumber(4), Seq(40)))
     texts = [p.read_text() for p in Path(table.location.removeprefix("file://")).rglob("*.json")]
     assert any(json.dumps("generation").strip('"') in text for text in texts)
 
@@ -198,16 +198,20 @@ def test_the_files_of_a_former_generation_stay_for_the_retention_and_go_after_it
     """As after a resync of a table that is rarely written to: rows, columns and vectors of before."""
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
     table = place.open()
-    state = table.ensure(schema, LOG, Generation(1))
+    state = table.ensure(schema, LOG, Generation(RecordNumber(1)))
     write(table, place, schema, state, 2)
     (file,) = table.files()
-    table.commit(Commit(replace(state, applied_seq=9, applied_record=3), marks={file.path: BitMap64([1])}))
+    table.commit(
+        TableCommit(
+            replace(state, applied_seq=Seq(9), applied_record=RecordNumber(3)), marks={file.path: BitMap64([1])}
+        )
+    )
     before = data_files(table)
     time.sleep(0.05)  # storage and Iceberg count milliseconds
     replaced = time.time()
     time.sleep(0.05)
     again = place.open()
-    begun = again.ensure(schema, LOG, Generation(5, 50))
+    begun = again.ensure(schema, LOG, Generation(RecordNumber(5), Seq(50)))
     expected = write(again, place, schema, begun, 6)
     again.expire(replaced, NO_CHUNKS)
     assert before <= data_files(again), "an earlier version can be read for as long as it is kept"

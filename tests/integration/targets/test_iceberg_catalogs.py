@@ -10,12 +10,12 @@ import pytest
 from support.iceberg import LOG, Orders, random_rows
 from support.postgres import PostgresServer
 from support.s3 import S3Server
-from tailrace.contract.resources import Catalog, Credentials, Target
+from tailrace.contract.resources import Catalog, Credentials, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options, table_location
-from tailrace.targets.lake.iceberg.java import Conflict, Java
+from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 """PySpark leaves the sockets of `collect` to the garbage collector."""
 
 
-def _target(postgres: PostgresServer, s3: S3Server, folder: Path) -> Target:
+def _target(postgres: PostgresServer, s3: S3Server, folder: Path) -> TargetSpec:
     keys, login = folder / "s3-keys", folder / "catalog-login"
     keys.write_text(f"accessKeyId={s3.access_key}\nsecretAccessKey={s3.secret_key}\n")
     login.write_text("username=postgres\npassword=not-asked-for\n")
-    return Target(
+    return TargetSpec(
         type="iceberg",
         location=f"s3://{s3.bucket}/lake",
         endpoint=s3.endpoint,
@@ -53,7 +53,7 @@ def on_s3(spark: "SparkSession", postgres: PostgresServer, s3: S3Server, tmp_pat
         spark.conf.set(f"spark.sql.catalog.{name}.{option}", value)
     # Spark finds tables by the catalog's name, which the JDBC catalog keeps in its rows.
     catalog = IcebergCatalog.open(Java.of(spark), target, {}, name=name)
-    return Orders(spark, catalog, name, Storage.open(target))
+    return Orders(spark, catalog, name, Storage.open(target.lake))
 
 
 def test_rows_and_state_on_s3_with_a_jdbc_catalog(on_s3: Orders) -> None:
@@ -73,15 +73,15 @@ def test_the_jdbc_catalog_refuses_the_second_of_two_writers(on_s3: Orders) -> No
     other = on_s3.another_opened()
     state = on_s3.next()
     on_s3.apply({1: (Decimal("1.00"), "winner")})
-    with pytest.raises(Conflict):
-        other.commit(Commit(state, [], on_s3.marks({1}, other)))
+    with pytest.raises(CommitConflict):
+        other.commit(TableCommit(state, [], on_s3.marks({1}, other)))
     assert other.refresh() == state
 
 
 def test_a_table_dropped_from_the_catalog_is_named(on_s3: Orders) -> None:
     on_s3.apply(random_rows(random.Random(1), range(5)))
     on_s3.spark.sql(f"DROP TABLE {on_s3.sql_name}")
-    with pytest.raises(Conflict, match="dropped or re-created"):
+    with pytest.raises(CommitConflict, match="dropped or re-created"):
         on_s3.table.refresh()
 
 

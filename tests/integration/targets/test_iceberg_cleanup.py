@@ -11,7 +11,7 @@ import pytest
 from support.iceberg import Orders, local, random_rows
 from tailrace.seams import SeamFailure
 from tailrace.targets.lake.iceberg import state as iceberg_state
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +46,8 @@ def test_a_chunk_file_that_a_former_version_of_tailrace_adopted_outlives_a_sweep
     since = time.time()
     time.sleep(0.01)
     path = f"{orders.table.location}/data/{new.name}"
-    orders.table.commit(Commit(orders.next(), [replace(chunk, path=path)]))
-    orders.table.commit(Commit(orders.next(), orders.write({1: OLD}), data_change=False, remove=[path]))
+    orders.table.commit(TableCommit(orders.next(), [replace(chunk, path=path)]))
+    orders.table.commit(TableCommit(orders.next(), orders.write({1: OLD}), data_change=False, remove=[path]))
     monkeypatch.undo()
     assert orders.table.sweep(since, skew=0.0) == 0
     assert new.exists(), "a kept version needs it"
@@ -101,7 +101,7 @@ def test_compaction_of_one_file_leaves_the_vector_of_the_other(spark: "SparkSess
     first = orders.table.files()[0].path
     orders.apply({}, deletes=[0, 10])
     rows = {key: row for key, row in orders.rows.items() if key < 10}
-    orders.table.commit(Commit(orders.table.refresh(), orders.write(rows), data_change=False, remove=[first]))
+    orders.table.commit(TableCommit(orders.table.refresh(), orders.write(rows), data_change=False, remove=[first]))
     age(orders)
     time.sleep(0.01)
     assert orders.table.expire(time.time(), at_once=1)

@@ -9,9 +9,9 @@ from pyiceberg.table import StaticTable
 
 from support.iceberg import LOG, Orders, local, random_rows
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column
+from tailrace.changelog.records import Column, RecordNumber, Seq
 from tailrace.errors import ForeignChange, TargetRefused
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_a_reopened_table_lists_the_same_files_bounds_and_dead_rows(spark: "Spar
 def test_rows_of_an_adopted_file_that_are_superseded_never_appear(spark: "SparkSession") -> None:
     orders = Orders(spark)
     chunk = orders.write(random_rows(random.Random(3), range(10)), dead=[0, 9])
-    orders.table.commit(Commit(orders.next(), chunk))
+    orders.table.commit(TableCommit(orders.next(), chunk))
     assert sorted(orders.read()) == list(range(1, 9))
     assert [len(file.dead) for file in orders.another_opened().files()] == [2]
 
@@ -91,7 +91,7 @@ def test_truncate_and_the_rows_after_it_are_one_version(spark: "SparkSession") -
     orders.apply({}, deletes=[7])
     before = spark.sql(f"SELECT * FROM {orders.sql_name}.snapshots").count()
     new = random_rows(random.Random(4), [7, 8])
-    orders.table.commit(Commit(orders.next(), orders.write(new), clear=True))
+    orders.table.commit(TableCommit(orders.next(), orders.write(new), clear=True))
     assert orders.read() == new
     assert spark.sql(f"SELECT * FROM {orders.sql_name}.snapshots").count() == before + 1
 
@@ -113,7 +113,7 @@ def test_an_added_and_a_renamed_column_come_with_their_rows_in_one_version(spark
     )
     orders.schema = wider
     file = orders.write({2: (Decimal("2.00"), "new", "Ulm")})
-    orders.table.commit(Commit(orders.next(schema_version=2), file, evolve=wider))
+    orders.table.commit(TableCommit(orders.next(schema_version=2), file, evolve=wider))
     assert [f.name for f in spark.table(orders.sql_name).schema] == ["id", "total", "note", "city"]
     assert orders.read() == {1: (Decimal("1.00"), "old", None), 2: (Decimal("2.00"), "new", "Ulm")}
     assert orders.another_opened().refresh().schema_version == 2
@@ -129,7 +129,7 @@ def test_a_column_dropped_and_added_again_does_not_show_old_values(spark: "Spark
     note = Column(name="note", id=5, source_type="integer", type="int32")
     orders.schema = orders.schema.model_copy(update={"version": 2, "columns": (*orders.schema.columns[:2], note)})
     orders.table.commit(
-        Commit(orders.next(schema_version=2), orders.write({2: (Decimal("2.00"), 5)}), evolve=orders.schema)
+        TableCommit(orders.next(schema_version=2), orders.write({2: (Decimal("2.00"), 5)}), evolve=orders.schema)
     )
     assert orders.read() == {1: (Decimal("1.00"), None), 2: (Decimal("2.00"), 5)}
 
@@ -140,7 +140,7 @@ def test_our_compaction_replaces_files_and_keeps_state_and_rows(spark: "SparkSes
         orders.apply(random_rows(random.Random(part), range(part * 5, part * 5 + 8)))
     state = orders.table.refresh()
     old = [file.path for file in orders.table.files()]
-    orders.table.commit(Commit(state, orders.write(orders.rows), data_change=False, remove=old))
+    orders.table.commit(TableCommit(state, orders.write(orders.rows), data_change=False, remove=old))
     assert orders.read() == orders.rows
     assert len(orders.table.files()) == 1
     assert orders.another_opened().refresh() == state
@@ -153,7 +153,7 @@ def test_another_logs_table_and_a_foreign_table_are_refused(spark: "SparkSession
     with pytest.raises(TargetRefused, match="filled from change log log-1") as refused:
         orders.another().ensure(orders.schema, "log-2")
     assert "do not delete it" in refused.value.fix
-    orders.table.commit(Commit(AppliedState(LOG, 1, 1, frozenset(), 1, 4711), ()))
+    orders.table.commit(TableCommit(AppliedState(LOG, Seq(1), RecordNumber(1), frozenset(), 1, 4711), ()))
     spark.sql(f"ALTER TABLE {orders.sql_name} UNSET TBLPROPERTIES ('tailrace.state')")
     with pytest.raises(TargetRefused, match="Tailrace did not make"):
         orders.another().ensure(orders.schema, LOG)

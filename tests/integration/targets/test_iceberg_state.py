@@ -11,8 +11,8 @@ from support.iceberg import LOG, Orders, local, random_rows
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
 from tailrace.seams import SeamFailure
 from tailrace.targets.lake.iceberg.commit import fill
-from tailrace.targets.lake.iceberg.java import Conflict
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.iceberg.java import CommitConflict
+from tailrace.targets.lake.model import TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_a_foreign_compaction_between_locate_and_commit_is_refused_and_then_loca
     state, marks = orders.next(), orders.marks({5})
     orders.call("rewrite_data_files", REWRITE)
     with pytest.raises(Retry):
-        orders.table.commit(Commit(state, orders.write(ONE), marks))
+        orders.table.commit(TableCommit(state, orders.write(ONE), marks))
     assert orders.read() == orders.rows
     orders.apply({5: (Decimal("5.00"), "five")})
     assert orders.read() == orders.rows
@@ -85,8 +85,8 @@ def test_a_foreign_compaction_that_wins_the_race_inside_the_commit_is_refused(
         return fill(*arguments)
 
     monkeypatch.setattr("tailrace.targets.lake.iceberg.table.fill", compacting)
-    with pytest.raises(Conflict, match=r"ValidationException|CommitFailed"):
-        orders.table.commit(Commit(state, orders.write(ONE), marks))
+    with pytest.raises(CommitConflict, match=r"ValidationException|CommitFailed"):
+        orders.table.commit(TableCommit(state, orders.write(ONE), marks))
     assert orders.read() == orders.rows
 
 
@@ -103,8 +103,8 @@ def test_a_foreign_delete_of_a_whole_unmarked_file_cannot_slip_under_a_commit(
         return fill(*arguments)
 
     monkeypatch.setattr("tailrace.targets.lake.iceberg.table.fill", deleting)
-    with pytest.raises(Conflict):
-        orders.table.commit(Commit(state, [], marks))
+    with pytest.raises(CommitConflict):
+        orders.table.commit(TableCommit(state, [], marks))
     with pytest.raises(ForeignChange, match="delete"):
         orders.table.refresh()
 
@@ -163,8 +163,8 @@ def test_a_commit_after_a_roll_back_is_refused_until_the_table_is_read_again(spa
     orders = filled(spark)
     state, marks = orders.next(), orders.marks({5})
     orders.spark.sql(f"CALL iceberg.system.rollback_to_snapshot('{orders.namespace}.orders', {snapshots(orders)[1]})")
-    with pytest.raises(Conflict):
-        orders.table.commit(Commit(state, orders.write(ONE), marks))
+    with pytest.raises(CommitConflict):
+        orders.table.commit(TableCommit(state, orders.write(ONE), marks))
 
 
 def test_of_two_writers_one_is_refused_and_sees_the_others_state(spark: "SparkSession") -> None:
@@ -172,8 +172,8 @@ def test_of_two_writers_one_is_refused_and_sees_the_others_state(spark: "SparkSe
     other = orders.another_opened()
     state, marks = orders.next(), orders.marks({5}, other)
     orders.apply({5: (Decimal("5.00"), "winner")})
-    with pytest.raises(Conflict):
-        other.commit(Commit(state, orders.write({5: (Decimal("6.00"), "loser")}, other), marks))
+    with pytest.raises(CommitConflict):
+        other.commit(TableCommit(state, orders.write({5: (Decimal("6.00"), "loser")}, other), marks))
     assert other.refresh() == orders.table.refresh() == state
     assert orders.read() == orders.rows
 
@@ -212,7 +212,7 @@ def test_an_unknown_outcome_is_read_back_by_its_nonce(
         orders.apply({5: (Decimal("5.00"), "five")})
         assert orders.table.refresh().applied_record == 4
     else:
-        with pytest.raises(Conflict, match="did not happen"):
+        with pytest.raises(CommitConflict, match="did not happen"):
             orders.apply({5: (Decimal("5.00"), "five")})
         assert orders.table.refresh().applied_record == 3
     assert orders.read() == orders.rows
@@ -242,8 +242,8 @@ def test_many_holes_are_kept_in_a_file_that_orphan_removal_leaves_alone(spark: "
 def test_a_table_created_anew_is_noticed(spark: "SparkSession") -> None:
     orders = filled(spark)
     orders.spark.sql(f"DROP TABLE {orders.sql_name}")
-    with pytest.raises(Conflict, match="dropped or re-created"):
+    with pytest.raises(CommitConflict, match="dropped or re-created"):
         orders.table.refresh()
     orders.another().ensure(orders.schema, LOG)
-    with pytest.raises(Conflict, match="dropped or re-created"):
+    with pytest.raises(CommitConflict, match="dropped or re-created"):
         orders.table.refresh()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.maintenance import DeltaWalk, IcebergWalk, Walk
-from tailrace.targets.lake.delta.cleanup import Present
+from tailrace.targets.lake.delta.cleanup import CurrentTable
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import vectors
-from tailrace.targets.lake.iceberg.cleanup import Cleaner
+from tailrace.targets.lake.iceberg.cleanup import IcebergCleaner
 from tailrace.targets.lake.iceberg.java import guarded
 from tailrace.targets.lake.kept import KeptChunks
 
@@ -34,7 +34,7 @@ def test_kept_versions_stay_whole_and_nothing_else_stays(
     walk(spark, tmp_path, seed).run(45)
 
 
-def by_icebergs_own_clean_up(self: Cleaner, older_than: float, chunks: KeptChunks, at_once: int) -> bool:
+def by_icebergs_own_clean_up(self: IcebergCleaner, older_than: float, chunks: KeptChunks, at_once: int) -> bool:
     """The same versions, and their files as Iceberg takes them."""
     with guarded(self.reader.name, "expiring"):
         self.reader.table.refresh()
@@ -46,7 +46,7 @@ def by_icebergs_own_clean_up(self: Cleaner, older_than: float, chunks: KeptChunk
 def test_a_clean_up_that_goes_by_path_is_found_in_iceberg(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cleaner, "expire", by_icebergs_own_clean_up)
+    monkeypatch.setattr(IcebergCleaner, "expire", by_icebergs_own_clean_up)
     with pytest.raises(AssertionError, match=r"needs \{.*\.puffin"):
         IcebergWalk(spark, tmp_path, 3).run(60, "change", "mark", "clean")
 
@@ -56,7 +56,7 @@ def test_a_clean_up_that_goes_by_path_is_found_in_delta(
 ) -> None:
     real = DeltaTable._present
 
-    def blind(table: DeltaTable) -> Present:
+    def blind(table: DeltaTable) -> CurrentTable:
         """The vector files of the present version are forgotten, as if each were its data file's alone."""
         present = real(table)
         return replace(present, needed=frozenset(name for name in present.needed if not name.endswith(".bin")))

@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 from support.iceberg import LOG, Orders
 from support.lake import new_location, table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import Fenced
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import Commit
+from tailrace.targets.lake.model import TableCommit
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -40,12 +40,12 @@ class Owner:
             raise Fenced("another driver")
 
 
-def _changes(state: AppliedState, compact: Commit) -> list[Commit]:
+def _changes(state: AppliedState, compact: TableCommit) -> list[TableCommit]:
     """A batch, a change of the schema, a TRUNCATE and a compaction."""
     return [
-        Commit(state),
-        Commit(state, evolve=WIDER),
-        Commit(state, clear=True),
+        TableCommit(state),
+        TableCommit(state, evolve=WIDER),
+        TableCommit(state, clear=True),
         compact,
     ]
 
@@ -58,7 +58,7 @@ def _refuses(act: Callable[[], object], owner: Owner) -> None:
 
 
 def test_a_fenced_driver_commits_nothing_to_delta(spark: SparkSession, tmp_path: Path) -> None:
-    storage, owner = Storage.open(StorageConfig(location=tmp_path.as_uri())), Owner()
+    storage, owner = Storage.open(StorageLocation(location=tmp_path.as_uri())), Owner()
     location = new_location(tmp_path)
     log = Path(location.removeprefix("file://")) / "_delta_log"
     owner.fenced = True
@@ -70,9 +70,9 @@ def test_a_fenced_driver_commits_nothing_to_delta(spark: SparkSession, tmp_path:
     layout = Layout(SCHEMA, table.arrow_schema(SCHEMA))
     rows = pa.table({"id": [1], "name": ["a"]})
     (written,) = write_files(storage, location, layout, [rows])
-    table.commit(Commit(state, [written.file]))
+    table.commit(TableCommit(state, [written.file]))
     owner.fenced = True
-    compact = Commit(state, [written.file], data_change=False, remove=[written.file.path])
+    compact = TableCommit(state, [written.file], data_change=False, remove=[written.file.path])
     for change in _changes(state, compact):
         table.refresh()
         _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]  # a default binds the loop's value
@@ -92,9 +92,9 @@ def test_a_fenced_driver_commits_nothing_to_iceberg(spark: SparkSession) -> None
     state = table.ensure(orders.schema, LOG)
     before = orders.table.refresh(), len(orders.read())
     (file, *_) = table.files()
-    wider = Commit(state, evolve=orders.schema.model_copy(update={"version": 2}))
-    compact = Commit(state, data_change=False, remove=[file.path])
-    for change in [Commit(state), wider, Commit(state, clear=True), compact]:
+    wider = TableCommit(state, evolve=orders.schema.model_copy(update={"version": 2}))
+    compact = TableCommit(state, data_change=False, remove=[file.path])
+    for change in [TableCommit(state), wider, TableCommit(state, clear=True), compact]:
         table.refresh()
         _refuses(lambda change=change: table.commit(change), owner)  # type: ignore[misc]  # a default binds the loop's value
     table.refresh()

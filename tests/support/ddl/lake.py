@@ -1,11 +1,11 @@
-"""Target tables without a format for the DDL fuzzer: Parquet files of a folder, everything else in memory.
+"""Target tables without a format: Parquet files of a folder, everything else in memory.
 
 They keep the contract of `targets.lake.model.FormatTable` as Delta does: columns by name, added and never dropped, one
 name never with two types. What a commit says is done at once or not at all; the harness may therefore drop everything
-above a table at any time, as a killed driver would. Used by `support.ddl.quick`.
+above a table at any time, as a killed driver would. Used by `support.pipeline` and `support.ddl.quick`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,13 +17,14 @@ from typing_extensions import override
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
+from tailrace.changelog.state import TableLog
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage.store import Storage
 from tailrace.targets.api import NeededChunks
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.model import Commit, DataFile, belongs
+from tailrace.targets.lake.model import DataFile, TableCommit, belongs
 from tailrace.targets.lake.table import LakeTable
 
 
@@ -60,7 +61,7 @@ class QuickTable:
     def files(self) -> Sequence[DataFile]:
         return tuple(self.live.values())
 
-    def commit(self, change: Commit) -> None:
+    def commit(self, change: TableCommit) -> None:
         if change.evolve is not None:
             self._evolve(change.evolve)
         if change.clear:
@@ -123,6 +124,15 @@ class QuickLake:
         if (schema, name) not in self.tables:
             self.tables[schema, name] = QuickTable(f"{self.root}/{schema}/{name}", self.access)
         return self.tables[schema, name]
+
+    def targets(self, log: Storage) -> "Callable[[TableLog], QuickTarget]":
+        """As apply meets them."""
+
+        def target(table: TableLog) -> QuickTarget:
+            first = table.schemas[0].table
+            return QuickTarget(self.table(first.schema_name, first.table_name), log)
+
+        return target
 
 
 class QuickTarget(LakeTable):

@@ -12,35 +12,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 
 from support.capture import lsn
-from support.ddl.lake import QuickLake, QuickTarget
+from support.ddl.lake import QuickLake
 from support.ddl.nursery import GATE, LOOKS, Nursery
+from support.pipeline import Driver
 from support.postgres import PostgresServer
 from tailrace import sources
-from tailrace.apply.applier import Applier
-from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker
 from tailrace.capture.client import CaptureClient, CaptureGone
-from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import TableSchema
-from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
-from tailrace.contract.driver import SnapshotBody
-from tailrace.contract.resources import Replicator, SnapshotRequestSpec
-from tailrace.driver.control import DriverControl
+from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry
-from tailrace.reading.runner import SnapshotRunner
-from tailrace.reading.steps import Tools
 from tailrace.storage.store import NotFound, Storage
-from tailrace.targets.api import ChunkWriter
 
 PATIENCE = 240.0
 """Seconds after which something that must happen counts as never happening."""
-RETRY_SECONDS = 8.0
 QUIET_LOOKS = 3
 """Looks at the catalog, one after the other, that found nothing to say: there is nothing left to do."""
 REFUSALS = (2, 10, 11, 12, 13)
@@ -55,110 +44,6 @@ class Broken(AssertionError):
 
 class Refused(Broken):
     """Capture ended with the exit code of an error that tells a person what to do."""
-
-
-class _NoSpark:
-    """The little that a chunk job needs of a session, worked on the calling thread."""
-
-    sparkContext = property(lambda self: self)
-
-    def setLocalProperty(self, *_: object) -> None:
-        pass
-
-    def setJobDescription(self, *_: object) -> None:
-        pass
-
-    def parallelize(self, items: list[Any], parts: int) -> "_NoSpark":
-        work = _NoSpark()
-        work.items = items  # type: ignore[attr-defined]  # kept beside the work
-        return work
-
-    def map(self, function: Callable[[Any], Any]) -> "_NoSpark":
-        work = _NoSpark()
-        work.items = [function(item) for item in self.items]  # type: ignore[attr-defined]  # kept beside the work
-        return work
-
-    def collect(self) -> list[Any]:
-        return list(self.items)  # type: ignore[attr-defined]  # kept beside the work
-
-
-@dataclass
-class _Driver:
-    """One life of a driver."""
-
-    journal: SharedJournal
-    progress: Progress
-    applier: Applier
-    runner: SnapshotRunner
-    client: CaptureClient
-    control: DriverControl
-
-    @classmethod
-    def start(cls, quick: "Quick") -> "_Driver":
-        spec = quick.replicator.spec
-        storage = Storage.open(spec.storage)
-        journal, progress = SharedJournal(JournalReader.open(storage)), Progress()
-
-        def worker(table: Any) -> TableWorker:
-            first = table.schemas[0].table
-            target = QuickTarget(quick.lake.table(first.schema_name, first.table_name), storage)
-            return TableWorker(table.table_id, target, progress, table.generation)
-
-        applier = Applier(journal, progress, worker, lambda: None, retry_seconds=RETRY_SECONDS, threads=2)
-
-        def writers(table_id: int, schema: TableSchema) -> ChunkWriter | None:
-            known = applier.worker(table_id)
-            return None if known is None else known.chunk_writer(schema)
-
-        def opened(table_id: int) -> bool:
-            known = applier.worker(table_id)
-            return known is not None and known.opened
-
-        tools = Tools(
-            source=sources.open(spec.source, "driver"),
-            options=spec.options,
-            socket=quick.socket,
-            spark=cast(Any, _NoSpark()),
-            journal=journal,
-            writers=writers,
-            opened=opened,
-            lost=list,
-        )
-        runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=RETRY_SECONDS)
-        control = DriverControl(quick.replicator.metadata.name)
-        client = CaptureClient(quick.socket, timeout=PATIENCE)
-        control.journal, control.client = journal, client
-        return cls(journal, progress, applier, runner, client, control)
-
-    def turn(self) -> LogState:
-        state = self.journal.refresh()
-        if self.control.client is not None and state.origin is not None:
-            self.runner.turn(0.02)
-            self.applier.offer(state.number, 0.5)
-        return state
-
-    def level(self, state: LogState) -> bool:
-        """Nothing is under way, and every target holds what the journal holds."""
-        ended = all(s.ended is not None for s in state.snapshots.values()) and not self.runner.runs
-        return ended and not list(self.behind(state))
-
-    def behind(self, state: LogState) -> Iterator[str]:
-        """Tables whose target does not."""
-        known = self.progress.all()
-        for table in state.tables.values():
-            mine = known.get(table.table_id)
-            if table.removed or (mine is not None and mine.stopped):
-                continue
-            # Rows that a stopped table withholds come with its repair: nothing of it is read until then.
-            holes = mine is not None and mine.holes and table.stopped is None
-            if mine is None or holes or mine.fault is not None or mine.applied_record < state.number:
-                at = "nothing" if mine is None else f"record {mine.applied_record}, {len(mine.holes)} holes"
-                yield f"{table.schema.name} ({'stopped' if table.stopped else 'captured'}) is at {at}"
-
-    def close(self) -> None:
-        self.runner.stop()
-        self.applier.stop()
-        self.client.close()
 
 
 @dataclass
@@ -178,7 +63,7 @@ class Quick:
         self.folder.mkdir(parents=True)
         self.lake = QuickLake(self.folder / "lake")
         self.pid: int | None = None
-        self.driver: _Driver | None = None
+        self.driver: Driver | None = None
         self._sessions: dict[str, psycopg.Connection] = {}
         self._requests = 0
         with self.server.connect() as connection:
@@ -266,10 +151,15 @@ class Quick:
 
     def _has_journal(self) -> bool:
         try:
-            self.driver = _Driver.start(self)
+            source, tables = sources.open(self.replicator.spec.source, "driver"), self.lake.targets(self._log)
+            self.driver = Driver.start(self.replicator, source, self.socket, tables, PATIENCE)
         except (Retry, NotFound):
             return False
         return True
+
+    @property
+    def _log(self) -> Storage:
+        return Storage.open(self.replicator.spec.storage)
 
     def stop(self, kill: bool = False) -> None:
         """Everything ends: in order, or as with SIGKILL."""
@@ -355,20 +245,11 @@ class Quick:
 
     def ask(self, tables: Sequence[str], **spec: Any) -> str:
         """A SnapshotRequest; returns its id."""
-        assert self.driver is not None
+        driver = self.driver
+        assert driver is not None
         self._requests += 1
-        spec["tables"] = list(tables)
-        body = SnapshotRequestSpec.model_validate({"replicator": self.replicator.metadata.name} | spec)
-        name, control = f"request-{self._requests}", self.driver.control
-
-        def taken() -> bool:
-            try:
-                control.request(name, SnapshotBody(name="again", spec=body))
-            except Retry:
-                return False
-            return True
-
-        self._until(taken, "the request is taken", self.turn)
+        name = f"request-{self._requests}"
+        self._until(lambda: driver.ask(name, tables, **spec), "the request is taken", self.turn)
         return name
 
     def settle(self) -> LogState:

@@ -1,5 +1,6 @@
-"""`PYTHONPATH=tests python -m support.ddl.replay FILE`: run a script that the DDL fuzzer told, and judge again."""
+"""`PYTHONPATH=tests:tools python -m support.ddl.replay FILE`: run a script of the DDL fuzzer again."""
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -11,8 +12,12 @@ from support.ddl.script import run
 from support.postgres import PostgresServer
 
 
-def main(path: str) -> int:
-    lines = [line for line in Path(path).read_text().splitlines() if line and not line.startswith("--")]
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m support.ddl.replay", description="Run a script of the fuzzer.")
+    parser.add_argument("file", type=argparse.FileType(), help="the script, as a failed test printed it")
+    parser.add_argument("-v", action="store_true", help="print the end of capture's log, too")
+    arguments = parser.parse_args()
+    lines = [line for line in arguments.file.read().splitlines() if line and not line.startswith("--")]
     nursery = Nursery()
     try:
         with (
@@ -23,7 +28,7 @@ def main(path: str) -> int:
             outcome = run(one, lines, strict=False, fix=FIX)
             print("\n".join(["wrong:", *outcome.wrong, "stopped:", *map(str, outcome.stopped.items())]))
             print("\n".join(["refused:", *outcome.refused]))
-            if "-v" in sys.argv:
+            if arguments.v:
                 print(one.tail())
     finally:
         nursery.close()
@@ -31,4 +36,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())

@@ -26,7 +26,7 @@ from support.ddl.judge import TABLES, Found, compare
 from support.ddl.scenarios import Pack
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
-from tailrace.contract.resources import Tables
+from tailrace.contract.resources import TablesSpec
 from tailrace.sources.patterns import selected
 from tailrace.sources.postgresql.catalog import discover
 
@@ -198,8 +198,8 @@ class Whole:
         self.settle()
 
     @property
-    def _tables(self) -> Tables:
-        return Tables.model_validate(self.deployment.spec["tables"])
+    def _tables(self) -> TablesSpec:
+        return TablesSpec.model_validate(self.deployment.spec["tables"])
 
     def _selected(self) -> list[Found]:
         rows = self.session("judge").execute(TABLES.encode()).fetchall()

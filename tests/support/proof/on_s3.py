@@ -35,17 +35,33 @@ class OnS3:
             "credentials": {"file": str(self.keys)},
         }
 
-    def delta(self, schema: str, table: str) -> pa.Table:
-        """The rows of the Delta table below `lake`, by delta-rs."""
-        return self.delta_below("lake")(schema, table)
-
-    def delta_below(self, prefix: str) -> Callable[[str, str], pa.Table]:
-        options = {
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """For delta-rs."""
+        return {
             "AWS_ENDPOINT_URL": self.s3.endpoint,
             "AWS_REGION": self.s3.region,
             "AWS_ACCESS_KEY_ID": self.s3.access_key,
             "AWS_SECRET_ACCESS_KEY": self.s3.secret_key,
             "AWS_ALLOW_HTTP": "true",
         }
+
+    @property
+    def iceberg_properties(self) -> dict[str, str]:
+        """For pyiceberg."""
+        return {
+            "s3.endpoint": self.s3.endpoint,
+            "s3.access-key-id": self.s3.access_key,
+            "s3.secret-access-key": self.s3.secret_key,
+            "s3.region": self.s3.region,
+            "s3.force-virtual-addressing": "false",
+        }
+
+    def delta(self, schema: str, table: str) -> pa.Table:
+        """The rows of the Delta table below `lake`, by delta-rs."""
+        return self.delta_below("lake")(schema, table)
+
+    def delta_below(self, prefix: str) -> Callable[[str, str], pa.Table]:
+        options = self.delta_options
         place = f"s3://{self.s3.bucket}/{quote(prefix)}"  # delta-rs takes a location for a URL
         return lambda schema, table: read_delta(f"{place}/{schema}/{table}", options)

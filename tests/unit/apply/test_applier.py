@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from support.apply_loop import CHUNK, Journal, Target, Work, log, table
+from support.apply_loop import CHUNK, Journal, Loop, Target, Work, log, table
 from tailrace.apply import table_worker
-from tailrace.apply.applier import TIDY_SECONDS, Applier
+from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker, batch_end
-from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.records import RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
 from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
@@ -25,7 +25,7 @@ def applier(
     clock: Callable[[], float] = time.time,
     retry: float = 60.0,
     work: Work | None = None,
-) -> tuple[Applier, Progress]:
+) -> tuple[Loop, Progress]:
     progress = Progress()
 
     def make(log_table: TableLog) -> TableWorker:
@@ -34,7 +34,7 @@ def applier(
         return TableWorker(log_table.table_id, target, progress)
 
     journal = cast(SharedJournal, Journal(state))
-    return Applier(journal, progress, make, lambda: None, retry_seconds=retry, clock=clock, monotonic=clock), progress
+    return Loop(journal, progress, make, lambda: None, retry_seconds=retry, clock=clock, monotonic=clock), progress
 
 
 def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covered() -> None:
@@ -52,7 +52,7 @@ def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covere
 def test_a_batch_is_bounded_in_rows_but_takes_at_least_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_worker, "MAX_ROWS", 10)
     big = table(7, 3, 5, 6, rows=8)
-    assert [batch_end(big, after, 9) for after in (0, 4, 5)] == [4, 5, 9]
+    assert [batch_end(big, RecordNumber(after), RecordNumber(9)) for after in (0, 4, 5)] == [4, 5, 9]
     target = Target()
     loop, _ = applier(log(big), {7: target})
     loop.offer(9, patience=5)
@@ -92,7 +92,9 @@ def test_tables_are_worked_side_by_side() -> None:
 def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_that_is_open() -> None:
     now = [10_000.0]
     running = SnapshotState(
-        plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=9, tables={7: SnapshotTable(table_id=7)}
+        plan=SnapshotPlanned(snapshot_id="r", tables=(7,)),
+        record=RecordNumber(9),
+        tables={7: SnapshotTable(table_id=7)},
     )
     target = Target()
     work = target.work
@@ -100,7 +102,7 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     journal = Journal(state.model_copy(update={"snapshots": {"r": running}}))
     progress = Progress()
     worker = TableWorker(7, target, progress)
-    loop = Applier(
+    loop = Loop(
         cast(SharedJournal, journal), progress, lambda _: worker, lambda: None,
         retry_seconds=60, clock=lambda: now[0], monotonic=lambda: now[0],
     )  # fmt: skip
@@ -166,7 +168,7 @@ def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> 
         return TableWorker(8, good, progress)
 
     journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
-    loop = Applier(journal, progress, make, lambda: None, retry_seconds=60)
+    loop = Loop(journal, progress, make, lambda: None, retry_seconds=60)
     for _ in range(2):
         loop.offer(9, patience=5)
     assert len(good.applied) == 1
@@ -206,7 +208,7 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
 
     def counted(worker: TableWorker, state: LogState, through: int) -> bool:
         entered.append(worker.table_id)
-        return real(worker, state, through)
+        return real(worker, state, RecordNumber(through))
 
     monkeypatch.setattr(TableWorker, "advance", counted)
     targets = {7: Target(), 8: Target()}
@@ -220,7 +222,7 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     assert [progress.of(number).committed_record for number in targets] == [9, 14]
     gap = targets[7].applied[-1]
     assert loop.worker(7) is not None
-    cast(Any, loop.worker(7))._applied = replace(gap, gap=3)
+    cast(Any, loop.worker(7))._applied = replace(gap, gap=RecordNumber(3))
     cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=16)
     loop.offer(16, patience=5)
     assert entered == [8, 7], "a gap that nobody fills must be told"
@@ -261,7 +263,7 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
     wall, monotonic = [1_000_000.0], [100.0]
     bad = Target(Retry("away"))
     progress = Progress()
-    loop = Applier(
+    loop = Loop(
         cast(SharedJournal, Journal(log(table(7, 3)))), progress,
         lambda t: TableWorker(t.table_id, bad, progress), lambda: None,
         retry_seconds=60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],

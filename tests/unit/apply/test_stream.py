@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tailrace.apply.stream import ApplyStream
+from tailrace.changelog.records import RecordNumber
 
 
 class Query:
@@ -40,11 +41,11 @@ def test_a_record_that_the_stream_was_not_told_of_is_said_and_the_main_loop_appl
 
     spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=SimpleNamespace(PythonUtils=SimpleNamespace(toSeq=list))))
     made = ApplyStream(cast(Any, spark), tmp_path, interval="1 second", apply=lambda: None)
-    made.tell(3)
+    made.tell(RecordNumber(3))
     assert caplog.text == "", "no query has begun"
     made._source, made._query, made._delivers = Source(), cast(Any, SimpleNamespace(isActive=True)), True
     assert [made.running] == [True]
-    made.tell(4)
+    made.tell(RecordNumber(4))
     assert [made.running] == [False]
     assert "could not be told about record 4" in caplog.text
 

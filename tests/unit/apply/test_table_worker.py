@@ -4,10 +4,10 @@ import pytest
 
 from support.apply_loop import CHUNK, Target, Work, log, table
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker, snapshot_open, without_lost
+from tailrace.apply.table_worker import TableWorker, batch_end, snapshot_open, without_lost
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
-from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSchema, SnapshotState, SnapshotTable
 from tailrace.snapshot.planner import rereads_of_lost
 from tailrace.targets.api import ChunkLost
@@ -18,11 +18,11 @@ def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again
     target = Target(work=Work(missing=(CHUNK,)))
     worker = TableWorker(7, target, Progress())
     with pytest.raises(ChunkLost) as caught:
-        worker.advance(state, 9)
+        worker.advance(state, RecordNumber(9))
     assert caught.value.chunks == (CHUNK,)
     (plan,) = rereads_of_lost(state, caught.value.chunks)
-    ordered = SnapshotState(plan=plan, record=8, tables={7: SnapshotTable(table_id=7)})
-    assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), 9)
+    ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
+    assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), RecordNumber(9))
     assert target.work.slices[0].chunks == ()
     assert target.work.slices[0].gap_left == 0, "until the end of the snapshot that makes up for it"
     assert len(target.applied) == 1
@@ -32,28 +32,56 @@ def test_the_end_of_a_snapshot_one_of_whose_files_is_lost_is_left_out() -> None:
     """They were compacted away, and somebody's clean-up took one: the snapshot's end still reads their keys."""
     chunks = [CHUNK.model_copy(update={"chunk": number, "path": f"file:///c{number}"}) for number in range(3)]
     ends = LoggedFinish(
-        record=8, snapshot_id="s", complete=True, replay_point=1,
-        chunks=tuple(LoggedChunk(record=2, chunk=chunk) for chunk in chunks),
+        record=RecordNumber(8), snapshot_id="s", complete=True, replay_point=Seq(1),
+        chunks=tuple(LoggedChunk(record=RecordNumber(2), chunk=chunk) for chunk in chunks),
     )  # fmt: skip
     state = log(table(7, 3).model_copy(update={"finishes": (ends,)}))
-    part = cut(state, 7, AppliedState("log", 3, 3, schema_version=1, table_id=7), 9)
+    part = cut(state, 7, AppliedState("log", Seq(3), RecordNumber(3), schema_version=1, table_id=7), RecordNumber(9))
     assert part is not None
     (plan,) = rereads_of_lost(state, [chunks[1]])
-    ordered = SnapshotState(plan=plan, record=8, tables={7: SnapshotTable(table_id=7)})
+    ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
     left = without_lost(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
-    assert left.finished == ()
+    assert (left.finished, left.gap_left) == ((), 3)
+
+
+@pytest.mark.parametrize(("held", "planned", "gap"), [(True, 3, None), (False, 9, 7), (False, 3, 2)])
+def test_the_end_of_a_snapshot_that_lost_a_file_leaves_a_gap_that_the_one_that_makes_up_for_it_fills(
+    held: bool, planned: int, gap: int | None
+) -> None:
+    """Another gap nobody would fill: the table would be stopped (`LogTrimmed`) though nothing is missing."""
+    ends = LoggedFinish(record=RecordNumber(8), snapshot_id="s", complete=True, replay_point=Seq(1), chunks=())
+    (plan,) = rereads_of_lost(log(table(7, 3, chunk=True)), [CHUNK])
+    read = SnapshotTableFinished(snapshot_id=plan.snapshot_id, table_id=7, chunks=1, complete=True)
+    repair = SnapshotTable(table_id=7, finished=read if held else None)
+    snapshots = {plan.snapshot_id: SnapshotState(plan=plan, record=RecordNumber(planned), tables={7: repair})}
+    state = log(table(7, 3).model_copy(update={"finishes": (ends,)})).model_copy(update={"snapshots": snapshots})
+    left = without_lost(
+        state,
+        cut(state, 7, AppliedState("log", Seq(3), RecordNumber(7), schema_version=1, table_id=7), RecordNumber(9)),
+    )
+    assert left is not None and left.finished == ()
+    assert left.gap_left == gap
+
+
+def test_the_end_of_a_complete_snapshot_ends_a_batch() -> None:
+    """Chunks of a later snapshot may follow it."""
+    ends = LoggedFinish(record=RecordNumber(5), snapshot_id="s", complete=True, replay_point=Seq(1), chunks=())
+    for complete, end in ((True, 5), (False, 9)):
+        ended = table(7, 3).model_copy(update={"finishes": (ends.model_copy(update={"complete": complete}),)})
+        assert [batch_end(ended, RecordNumber(after), RecordNumber(9)) for after in (3, 5)] == [end, 9]
+        assert batch_end(ended, RecordNumber(3), RecordNumber(4)) == 4
 
 
 def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> None:
-    ends = LoggedFinish(record=8, snapshot_id="s", complete=True, replay_point=1, chunks=())
+    ends = LoggedFinish(record=RecordNumber(8), snapshot_id="s", complete=True, replay_point=Seq(1), chunks=())
     ended = table(7, 3).model_copy(update={"finishes": (ends,)})
-    assert snapshot_open(ended, log(ended), AppliedState("log", 3, 7))
-    assert not snapshot_open(ended, log(ended), AppliedState("log", 3, 8))
+    assert snapshot_open(ended, log(ended), AppliedState("log", Seq(3), RecordNumber(7)))
+    assert not snapshot_open(ended, log(ended), AppliedState("log", Seq(3), RecordNumber(8)))
     part = {7: SnapshotTable(table_id=7)}
-    running = SnapshotState(plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=9, tables=part)
+    running = SnapshotState(plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=RecordNumber(9), tables=part)
     state = log(ended).model_copy(update={"snapshots": {"r": running}})
-    assert snapshot_open(ended, state, AppliedState("log", 3, 8))
+    assert snapshot_open(ended, state, AppliedState("log", Seq(3), RecordNumber(8)))
 
 
 def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> None:
@@ -61,18 +89,18 @@ def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> 
     target, progress = Target(), Progress()
     worker = TableWorker(7, target, progress)
     before = log(table(7, 3))
-    assert not worker.advance(before, 5)
+    assert not worker.advance(before, RecordNumber(5))
     again = table(7)
-    newer = LoggedSchema(record=8, after_seq=7, table=again.schema.model_copy(update={"version": 2}))
+    newer = LoggedSchema(record=RecordNumber(8), after_seq=Seq(7), table=again.schema.model_copy(update={"version": 2}))
     back = again.model_copy(update={"added_record": 8, "removed_through": 7, "schemas": (newer,)})
-    assert not worker.advance(log(back), 7)
+    assert not worker.advance(log(back), RecordNumber(7))
     worker.tidy(log(back), 1e9)
     assert (len(target.applied), progress.of(7).applied_record, target.tidied) == (1, 7, [])
 
 
 def test_nothing_is_left_out_while_nothing_is_lost() -> None:
     state = log(table(7, 3, chunk=True))
-    part = cut(state, 7, AppliedState("log", 0, 0, schema_version=1, table_id=7), 9)
+    part = cut(state, 7, AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7), RecordNumber(9))
     assert part is not None and part.chunks == (CHUNK,)
     assert without_lost(state, part) is part
     assert without_lost(state, None) is None

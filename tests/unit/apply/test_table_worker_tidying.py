@@ -7,11 +7,12 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from support.apply_loop import Journal, Target, Work, log, table
-from tailrace.apply.applier import TIDY_SECONDS, Applier
+from support.apply_loop import Journal, Loop, Target, Work, log, table
+from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker
 from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import Retry
@@ -19,7 +20,7 @@ from tailrace.errors import Retry
 
 def applier(
     state: LogState, targets: dict[int, Target], clock: Callable[[], float] = time.time, work: Work | None = None
-) -> tuple[Applier, Progress]:
+) -> tuple[Loop, Progress]:
     progress = Progress()
 
     def make(log_table: TableLog) -> TableWorker:
@@ -28,10 +29,10 @@ def applier(
         return TableWorker(log_table.table_id, target, progress)
 
     journal = cast(SharedJournal, Journal(state))
-    return Applier(journal, progress, make, lambda: None, retry_seconds=60, clock=clock, monotonic=clock), progress
+    return Loop(journal, progress, make, lambda: None, retry_seconds=60, clock=clock, monotonic=clock), progress
 
 
-def tidied(loop: Applier) -> None:
+def tidied(loop: Loop) -> None:
     loop.tidy_up(10)
 
 
@@ -58,7 +59,7 @@ def test_idle_tables_are_tidied_once_more_and_then_daily() -> None:
 def test_a_start_looks_at_what_it_finds_no_sooner_than_after_an_hour() -> None:
     now = [10_000.0]
     target, work = Target(), Work()
-    target.applied.append(AppliedState("log", 9, 9, frozenset(), 1, 7))
+    target.applied.append(AppliedState("log", Seq(9), RecordNumber(9), frozenset(), 1, 7))
     loop, _ = applier(log(table(7, 3)), {7: target}, lambda: now[0], work=work)
     for seconds in (0.0, 60.0, 3000.0):
         now[0] += seconds

@@ -7,7 +7,7 @@ from model import mutants
 from model.capture import Capture
 from model.schedules import explain, make_rule, search
 
-from tailrace.batch.rule import Rule
+from tailrace.batch.rule import ApplyRule
 
 SCHEDULES = 4000
 ENOUGH = 6000
@@ -28,7 +28,7 @@ def test_the_target_shows_only_what_the_source_held_under_a_fresh_seed() -> None
 
 
 @pytest.mark.parametrize("mutant", mutants.RULES, ids=lambda mutant: mutant.__name__)
-def test_a_broken_rule_is_caught(mutant: type[Rule[int]]) -> None:
+def test_a_broken_rule_is_caught(mutant: type[ApplyRule[int]]) -> None:
     assert search(1, ENOUGH, rule=lambda: mutant(3)) is not None
 
 

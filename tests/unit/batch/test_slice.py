@@ -1,17 +1,21 @@
 """What a batch of one table consists of."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 
+from tailrace.batch import slice as table_slice
 from tailrace.batch.applied import AppliedState
-from tailrace.batch.slice import TableSlice, cut
+from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import (
     ChunkRegistered,
     Column,
     Position,
+    RecordNumber,
     Segment,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     TableSchema,
@@ -24,6 +28,7 @@ from tailrace.changelog.state import (
     LoggedSegment,
     LoggedTruncate,
     LogState,
+    SegmentList,
     SnapshotState,
     SnapshotTable,
     TableLog,
@@ -36,36 +41,57 @@ NEXT = SCHEMA.model_copy(update={"version": 2})
 
 
 def segment(record: int, first: int, last: int) -> LoggedSegment:
-    made = Segment(table_id=7, schema_version=1, path=f"s{first}", rows=last - first + 1, size=1, first_seq=first,
-                   last_seq=last)  # fmt: skip
-    return LoggedSegment(record=record, segment=made)
+    made = Segment(table_id=7, schema_version=1, path=f"s{first}", rows=last - first + 1, size=1, first_seq=Seq(first),
+                   last_seq=Seq(last))  # fmt: skip
+    return LoggedSegment(record=RecordNumber(record), segment=made)
 
 
 def chunk(record: int, number: int, replay_point: int) -> LoggedChunk:
     made = ChunkRegistered(snapshot_id="s", table_id=7, chunk=number, lower=None, upper=None, path=f"c{number}", rows=1,
-                           size=1, schema_version=1, replay_point=replay_point, high=Position(1))  # fmt: skip
-    return LoggedChunk(record=record, chunk=made)
+                           size=1, schema_version=1, replay_point=Seq(replay_point), high=Position(1))  # fmt: skip
+    return LoggedChunk(record=RecordNumber(record), chunk=made)
 
 
 def finish(record: int, *chunks: LoggedChunk) -> LoggedFinish:
     point = min(c.chunk.replay_point for c in chunks)
-    return LoggedFinish(record=record, snapshot_id="s", complete=True, replay_point=point, chunks=chunks)
+    return LoggedFinish(record=RecordNumber(record), snapshot_id="s", complete=True, replay_point=point, chunks=chunks)
 
 
-def log(last_seq: int, record: int, snapshot_record: int | None = None, **parts: object) -> LogState:
-    schemas = parts.pop("schemas", (LoggedSchema(record=0, after_seq=0, table=SCHEMA),))
+def log(
+    last_seq: int,
+    record: int,
+    snapshot_record: int | None = None,
+    **parts: object,
+) -> LogState:
+    segments = SegmentList.of(cast("Sequence[LoggedSegment]", parts.pop("segments", ())))
+    schemas = parts.pop("schemas", (LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA),))
     table = TableLog.model_validate(
-        {"table_id": 7, "added_record": 0, "edge": 1, "initial_snapshot": True, "schemas": schemas, **parts}
+        {
+            "table_id": 7,
+            "added_record": 0,
+            "edge": "1",
+            "initial_snapshot": True,
+            "schemas": schemas,
+            "segments": segments,
+            **parts,
+        }
     )
     snapshots = {}
     if snapshot_record is not None:
         plan = SnapshotPlanned(snapshot_id="s", tables=(7,))
-        snapshots["s"] = SnapshotState(plan=plan, record=snapshot_record, tables={7: SnapshotTable(table_id=7)})
-    return LogState(number=record, last_seq=last_seq, tables={7: table}, snapshots=snapshots)
+        snapshots["s"] = SnapshotState(
+            plan=plan, record=RecordNumber(snapshot_record), tables={7: SnapshotTable(table_id=7)}
+        )
+    return LogState(number=RecordNumber(record), last_seq=Seq(last_seq), tables={7: table}, snapshots=snapshots)
 
 
 def applied(seq: int, record: int, version: int = 1, gap: int | None = None) -> AppliedState:
-    return AppliedState("log", seq, record, schema_version=version, table_id=7, gap=gap)
+    after = None if gap is None else RecordNumber(gap)
+    return AppliedState("log", Seq(seq), RecordNumber(record), schema_version=version, table_id=7, gap=after)
+
+
+def cut(state: LogState, table_id: int, held: AppliedState, through: int) -> TableSlice | None:
+    return table_slice.cut(state, table_id, held, RecordNumber(through))
 
 
 def ended(state: LogState, record: int, outcome: Literal["completed", "stopped"] = "stopped") -> LogState:
@@ -126,15 +152,19 @@ def test_a_chunk_of_an_applied_record_does_not_come_again() -> None:
     assert [c.chunk for c in must(cut(state, 7, applied(20, 2), 3)).chunks] == [1]
 
 
+def truncate(record: int, seq: int) -> LoggedTruncate:
+    return LoggedTruncate(record=RecordNumber(record), seq=Seq(seq), transaction="1", written_at=0)
+
+
 def test_a_truncate_drops_what_is_before_it() -> None:
-    state = log(30, 3, segments=SEGMENTS, truncates=(LoggedTruncate(record=2, seq=20),))
+    state = log(30, 3, segments=SEGMENTS, truncates=(truncate(2, 20),))
     found = must(cut(state, 7, applied(5, 0), 3))
     assert found.clear
     assert (paths(found), found.start_seq) == (["s21"], 20)
 
 
 def test_a_truncate_that_is_applied_clears_nothing_but_empties_the_chunk_that_did_not_see_it() -> None:
-    state = log(30, 4, segments=SEGMENTS, truncates=(LoggedTruncate(record=2, seq=20),), chunks=(chunk(4, 0, 12),))
+    state = log(30, 4, segments=SEGMENTS, truncates=(truncate(2, 20),), chunks=(chunk(4, 0, 12),))
     found = must(cut(state, 7, applied(30, 3), 4))
     assert not found.clear
     assert found.emptied_at(found.chunks[0]) == 20
@@ -162,13 +192,15 @@ def test_moves_take_nothing_from_a_table_that_a_complete_snapshot_is_reading() -
 
 
 def test_a_stopped_table_is_applied_up_to_its_stop() -> None:
-    stop = TableStopped(table_id=7, seq=25, error="E", message="m", fix="f")
+    stop = TableStopped(table_id=7, seq=Seq(25), error="E", message="m", fix="f")
     assert must(cut(log(90, 9, segments=SEGMENTS, stopped=stop), 7, applied(20, 2), 9)).through_seq == 25
 
 
 def test_the_newest_schema_of_the_batch_is_the_targets() -> None:
-    later = LoggedSchema(record=3, after_seq=20, table=NEXT)
-    state = log(30, 4, segments=SEGMENTS, schemas=(LoggedSchema(record=0, after_seq=0, table=SCHEMA), later))
+    later = LoggedSchema(record=RecordNumber(3), after_seq=Seq(20), table=NEXT)
+    state = log(
+        30, 4, segments=SEGMENTS, schemas=(LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA), later)
+    )
     assert must(cut(state, 7, applied(10, 1), 2)).evolve is None
     assert must(cut(state, 7, applied(10, 1), 3)).evolve == NEXT
     assert cut(state, 7, applied(30, 3, version=2), 4) is None
@@ -256,7 +288,7 @@ def test_a_snapshot_whose_own_end_has_left_the_log_rescues_nothing() -> None:
 
 
 def test_a_truncate_fills_every_gap() -> None:
-    state = log(30, 3, segments=SEGMENTS, truncates=(LoggedTruncate(record=3, seq=25),))
+    state = log(30, 3, segments=SEGMENTS, truncates=(truncate(3, 25),))
     assert must(cut(state, 7, applied(20, 2, gap=1), 3)).gap_left is None
 
 
@@ -272,19 +304,25 @@ def test_a_gap_is_crossed_in_several_batches_when_the_snapshot_has_ended_already
 
 def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None:
     """Another thread may have read on while this batch's end was chosen."""
-    state = log(30, 9, added_record=8, removed_through=30, schemas=(LoggedSchema(record=8, after_seq=30, table=NEXT),))
+    state = log(
+        30,
+        9,
+        added_record=8,
+        removed_through=30,
+        schemas=(LoggedSchema(record=RecordNumber(8), after_seq=Seq(30), table=NEXT),),
+    )
     assert cut(state, 7, applied(20, 2), 7) is None
     with pytest.raises(LogTrimmed):
         cut(state, 7, applied(20, 2), 8)
 
 
 def test_a_table_that_came_back_lacks_what_was_written_meanwhile_even_if_no_sequence_lies_between() -> None:
-    newer = (LoggedSchema(record=5, after_seq=30, table=NEXT),)
+    newer = (LoggedSchema(record=RecordNumber(5), after_seq=Seq(30), table=NEXT),)
     state = log(30, 9, 6, added_record=5, removed_through=30, schemas=newer)
     assert must(cut(state, 7, applied(30, 4), 9)).gap_left == 4
     with pytest.raises(LogTrimmed, match="after record 4"):
         cut(log(30, 9, added_record=5, removed_through=30, schemas=newer), 7, applied(30, 4), 9)
-    fresh = log(30, 9, added_record=5, schemas=(LoggedSchema(record=5, after_seq=30, table=SCHEMA),))
+    fresh = log(30, 9, added_record=5, schemas=(LoggedSchema(record=RecordNumber(5), after_seq=Seq(30), table=SCHEMA),))
     assert cut(fresh, 7, applied(0, 0), 9) is None
 
 
@@ -298,4 +336,4 @@ def test_holes_of_a_table_that_has_come_back_since_are_dropped() -> None:
 
 def test_a_table_that_the_log_does_not_know_is_refused() -> None:
     with pytest.raises(CorruptLog):
-        cut(LogState(number=1), 7, applied(0, 0), 1)
+        cut(LogState(number=RecordNumber(1)), 7, applied(0, 0), 1)

@@ -13,7 +13,9 @@ from tailrace.batch.slice import cut
 from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
+    RecordNumber,
     SegmentsRemoved,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
@@ -35,7 +37,7 @@ def planned(journal: Journal, name: str) -> None:
 def chunk(journal: Journal, name: str, number: int) -> None:
     version, point = journal.state.tables[1].schema.version, journal.state.last_seq + 1
     read = ChunkRegistered(snapshot_id=name, table_id=1, chunk=number, lower=None, upper=("5",),
-                           path=f"{name}-{number}", rows=3, size=9, schema_version=version, replay_point=point,
+                           path=f"{name}-{number}", rows=3, size=9, schema_version=version, replay_point=Seq(point),
                            high=journal.state.position)  # fmt: skip
     journal.plain(events=(read,))
 
@@ -56,33 +58,37 @@ def filled() -> tuple[Journal, AppliedState]:
     """A table whose first snapshot the target holds, then changes that it does not."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=TABLE, edge=5), TableAdded(table=table_schema(2), edge=5)))
+    journal.plain(events=(TableAdded(table=TABLE, edge="5"), TableAdded(table=table_schema(2), edge="5")))
     snapshot(journal, "initial")
-    at = AppliedState("log", 0, journal.state.number, schema_version=1, table_id=1)
+    at = AppliedState("log", Seq(0), journal.state.number, schema_version=1, table_id=1)
     journal.plain(200, segments=(journal._segment(1, 1, 1, 200),))
     return journal, at
 
 
 def came_back() -> tuple[Journal, AppliedState]:
     journal, at = filled()
-    journal.plain(events=(TableStopped(table_id=1, seq=200, error="NoKey", message="", fix=""),))
-    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge=9),))
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix=""),))
+    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge="9"),))
     return journal, at
 
 
 def trimmed() -> tuple[Journal, AppliedState]:
     journal, at = filled()
-    journal.plain(events=(SegmentsRemoved(table_id=1, through_seq=200),))
+    journal.plain(events=(SegmentsRemoved(table_id=1, through_seq=Seq(200)),))
     return journal, at
 
 
 def batch(journal: Journal, at: AppliedState, through: int) -> AppliedState:
     """As the worker does it: what brings nothing is not committed."""
-    part = cut(journal.state, 1, at, through)
+    part = cut(journal.state, 1, at, RecordNumber(through))
     if part is None:
         return at
     return replace(
-        at, applied_seq=part.through_seq, applied_record=through, schema_version=part.schema.version, gap=part.gap_left
+        at,
+        applied_seq=part.through_seq,
+        applied_record=RecordNumber(through),
+        schema_version=part.schema.version,
+        gap=part.gap_left,
     )
 
 
@@ -124,7 +130,7 @@ def test_what_is_trimmed_after_a_chunk_was_applied_is_a_gap_of_its_own() -> None
     chunk(journal, "again", 0)
     at = batch(journal, at, journal.state.number)
     journal.plain(10, segments=(journal._segment(1, 1, 201, 210),))
-    journal.plain(events=(SegmentsRemoved(table_id=1, through_seq=210),))
+    journal.plain(events=(SegmentsRemoved(table_id=1, through_seq=Seq(210)),))
     with pytest.raises(LogTrimmed):
         batch(journal, at, journal.state.number)
 
@@ -133,7 +139,7 @@ def test_a_snapshot_that_the_message_asks_for_heals_a_target_that_lags_behind_it
     """As batches of former versions left it."""
     journal, at = came_back()
     snapshot(journal, "again")
-    at = replace(at, applied_record=journal.state.number - 1, gap=at.applied_record, schema_version=2)
+    at = replace(at, applied_record=RecordNumber(journal.state.number - 1), gap=at.applied_record, schema_version=2)
     with pytest.raises(LogTrimmed, match="from sequence 1 on"):
         batch(journal, at, journal.state.number)
     start = journal.state.number
@@ -147,10 +153,10 @@ def test_the_end_of_a_snapshot_whose_forgotten_chunks_the_target_lost_fills_noth
     """The target was put back to before a chunk that the log forgot; a later snapshot lets its batches go on, and may
     be stopped. The former snapshot's end then proves nothing."""
     journal, before = filled()
-    before = replace(before, applied_seq=200, applied_record=journal.state.number)
+    before = replace(before, applied_seq=Seq(200), applied_record=journal.state.number)
     planned(journal, "half")
     chunk(journal, "half", 0)
-    journal.plain(events=(Applied(table_id=1, applied_seq=200, applied_record=journal.state.number),))
+    journal.plain(events=(Applied(table_id=1, applied_seq=Seq(200), applied_record=journal.state.number),))
     chunk(journal, "half", 1)
     chunk(journal, "half", 2)
     finished(journal, "half")
@@ -165,11 +171,11 @@ def test_the_end_of_a_snapshot_whose_forgotten_chunks_the_target_lost_fills_noth
 def test_a_snapshot_that_was_planned_before_the_table_came_back_fills_nothing() -> None:
     """What it read before is no longer in the log, even if no sequence lies between."""
     journal, at = filled()
-    at = replace(at, applied_seq=200, applied_record=journal.state.number)
+    at = replace(at, applied_seq=Seq(200), applied_record=journal.state.number)
     planned(journal, "before")
     chunk(journal, "before", 0)
-    journal.plain(events=(TableStopped(table_id=1, seq=200, error="NoKey", message="", fix=""),))
-    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge=9),))
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix=""),))
+    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge="9"),))
     chunk(journal, "before", 1)
     chunk(journal, "before", 2)
     finished(journal, "before")

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from support.origins import origin
+from support.transactions import numbered
 from tailrace.capture import retention_job
 from tailrace.capture.recorder import Recorder
-from tailrace.capture.requests import Requests
-from tailrace.capture.retention_job import Cleaner, Retention
-from tailrace.changelog.records import Position, Transactions
+from tailrace.capture.requests import ChunkRequests
+from tailrace.capture.retention_job import LogCleaner, RetentionJob
+from tailrace.changelog.records import Position, Seq
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import ReplicatorSpec
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import ReplicatorSpec, StorageLocation
 from tailrace.errors import OutcomeUnknown, Retry
 from tailrace.storage.access import StorageRefused
 from tailrace.storage.store import Storage
@@ -25,22 +25,22 @@ from tailrace.storage.store import Storage
 ORIGIN = origin()
 
 
-def retention_of(journal: JournalWriter) -> Retention:
+def retention_of(journal: JournalWriter) -> RetentionJob:
     spec = SimpleNamespace(retention=SimpleNamespace(time="1h"), retry=SimpleNamespace(time="1h"))
     requests = SimpleNamespace(point_now=lambda: 2, floors=dict, cut_off=frozenset(), retention_ran=False)
-    return Retention(
+    return RetentionJob(
         cast(ReplicatorSpec, spec),
         cast(Recorder, SimpleNamespace(journal=journal)),
-        cast(Requests, requests),
-        lambda: 6,
+        cast(ChunkRequests, requests),
+        lambda: Position(6),
     )
 
 
 def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_path: Path) -> None:
     """Gone on with, the next record would say that another writer had fenced this one, and nobody would restart it."""
-    storage = Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+    storage = Storage.open(StorageLocation(location=f"file://{tmp_path}/log"))
     journal = JournalWriter.create(storage, ORIGIN, Position(5), "a", patience=-1.0)
-    journal.append(Position(6), 1, transactions=Transactions(ids=(7,), first_seqs=(1,)), commit_time=(1, 1))
+    journal.append(Position(6), Seq(1), transactions=numbered((7,), (1,)), commit_time=(1, 1))
 
     def broken(path: str, data: bytes) -> None:
         raise OutcomeUnknown(f"{path}: timed out")
@@ -53,7 +53,7 @@ def test_a_record_whose_outcome_is_unknown_ends_capture_as_a_passing_fault(tmp_p
 def test_old_records_go_hourly_and_lost_segments_daily_and_again_where_the_storage_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+    storage = Storage.open(StorageLocation(location=f"file://{tmp_path}/log"))
     done: list[str] = []
     faults = ["passing"]
 
@@ -86,7 +86,7 @@ def test_old_records_go_hourly_and_lost_segments_daily_and_again_where_the_stora
     assert done[-2:] == ["records", "sweep"]
 
 
-def done_by(cleaner: Cleaner, *work: Callable[[], Any]) -> None:
+def done_by(cleaner: LogCleaner, *work: Callable[[], Any]) -> None:
     done = threading.Event()
     for one in (*work, done.set):
         cleaner.put(one)
@@ -94,7 +94,7 @@ def done_by(cleaner: Cleaner, *work: Callable[[], Any]) -> None:
 
 
 def test_deleting_happens_beside_the_loop_in_order(tmp_path: Path) -> None:
-    cleaner, may_go, order = Cleaner(), threading.Event(), list[int]()
+    cleaner, may_go, order = LogCleaner(), threading.Event(), list[int]()
 
     def first() -> None:
         assert may_go.wait(10)
@@ -115,7 +115,7 @@ def test_a_passing_fault_of_deleting_is_told_and_a_refusal_is_raised_at_the_next
 
         return work
 
-    cleaner = Cleaner()
+    cleaner = LogCleaner()
     done_by(cleaner, fails(Retry("timed out")))
     cleaner.put(fails(StorageRefused("no right to delete")))
     with pytest.raises(StorageRefused, match="no right"):

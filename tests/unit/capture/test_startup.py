@@ -10,10 +10,8 @@ import pytest
 
 from support.origins import origin as make_origin
 from tailrace.capture import startup
-from tailrace.capture.renewal import Renewal
-from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import DROPPED, FIRST_START
-from tailrace.changelog.records import EpochStarted, Heartbeat, Position
+from tailrace.changelog.paths import FIRST_START
+from tailrace.changelog.records import Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import PostgreSql
 from tailrace.contract.resources import Replicator
@@ -30,7 +28,7 @@ from tailrace.sources.postgresql.subscription import PgSubscription
 from tailrace.storage.store import Storage
 
 IDS = startup.Ids(log_id="l", nonce="new")
-SERVER = slots.Server("77", 1, "d", Position(1000))
+SERVER = slots.ServerIdentity("77", 1, "d", Position(1000))
 
 
 class Source:
@@ -43,7 +41,7 @@ class Source:
         self.done: list[str] = []
         self.asked: Callable[[], None] = lambda: None
 
-    def identify(self, _: Connection) -> slots.Server:
+    def identify(self, _: Connection) -> slots.ServerIdentity:
         answer = self.server
         self.asked()
         return answer
@@ -73,7 +71,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     return source
 
 
-def place(folder: Path, uid: str | None = None, **storage: str) -> startup.Place:
+def place(folder: Path, uid: str | None = None, **storage: str) -> startup.StartContext:
     spec = {
         "source": {"type": "postgresql", "host": "h", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
@@ -92,16 +90,16 @@ def place(folder: Path, uid: str | None = None, **storage: str) -> startup.Place
     return at_place(replicator, PostgresSource(config), log)
 
 
-def at_place(replicator: Replicator, source: PostgresSource, log: Storage) -> startup.Place:
+def at_place(replicator: Replicator, source: PostgresSource, log: Storage) -> startup.StartContext:
     subscription = PgSubscription(source.config, cast(Connection, None), replicator, log.root)
-    return startup.Place(replicator, source, subscription, log)
+    return startup.StartContext(replicator, source, subscription, log)
 
 
-def start(at: startup.Place) -> JournalWriter:
+def start(at: startup.StartContext) -> JournalWriter:
     return startup.start(at, IDS, Patience(lambda _: None, threading.Event()))
 
 
-def running(at: startup.Place) -> JournalWriter:
+def running(at: startup.StartContext) -> JournalWriter:
     """The writer that is at work when the new one starts."""
     origin = make_origin(name="tailrace_shop", system="77")
     return JournalWriter.create(at.storage, origin, Position(5), "old")
@@ -132,7 +130,7 @@ def test_a_writer_still_at_work_does_not_make_the_position_look_lost(source: Sou
     ],
 )
 def test_who_is_led_to_another_source_leaves_the_writer_at_the_right_one_alone(
-    source: Source, tmp_path: Path, server: slots.Server, error: type[Exception]
+    source: Source, tmp_path: Path, server: slots.ServerIdentity, error: type[Exception]
 ) -> None:
     at = place(tmp_path)
     old = running(at)
@@ -187,27 +185,6 @@ def test_a_slot_that_an_interrupted_start_left_is_made_anew(source: Source, tmp_
     assert not at.storage.exists(FIRST_START)
 
 
-def test_every_start_removes_the_note_of_a_deletion_that_was_begun_there(source: Source, tmp_path: Path) -> None:
-    """What is written from now on must not go without a proof of its own."""
-    at = place(tmp_path)
-    source.slot = None
-    for _ in ("first start", "goes on"):
-        at.storage.put(DROPPED, b"{}")
-        start(at)
-        source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
-        assert not at.storage.exists(DROPPED)
-
-
-def test_a_first_start_reads_everything_so_it_removes_the_note_of_a_resync(source: Source, tmp_path: Path) -> None:
-    source.slot, at = None, place(tmp_path)
-    Renewal(id="early").write(at.storage)
-    start(at)
-    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
-    source.done.clear()
-    assert start(at).state.renewed is None
-    assert source.done == ["released"], "the second start keeps the slot"
-
-
 def at_once_broken(*_: object) -> int:
     raise OSError("died")
 
@@ -257,10 +234,6 @@ def test_a_slot_that_a_namesake_made_first_is_not_taken_for_our_own_at_the_next_
     assert "slot dropped" not in source.done
 
 
-def owned(at: startup.Place) -> str | None:
-    return JournalReader.open(at.storage).state.owner
-
-
 def test_a_copied_manifest_does_not_take_over_another_owners_stream(source: Source, tmp_path: Path) -> None:
     source.slot = None
     first, copy = place(tmp_path, uid="u1"), place(tmp_path, uid="u2")
@@ -273,37 +246,6 @@ def test_a_copied_manifest_does_not_take_over_another_owners_stream(source: Sour
     assert source.done == [], "the first one's connection is not ended"
     old.append(Position(6), events=(Heartbeat(),))
     assert start(first).state.epoch == 1, "a restart of the same driver passes"
-
-
-def test_who_says_from_whom_takes_a_log_over_once(source: Source, tmp_path: Path) -> None:
-    source.slot = None
-    start(place(tmp_path, uid="u1"))
-    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
-    journal = start(place(tmp_path, uid="u2", adopt="team/shop@u1"))
-    assert journal.state.owner == "team/shop@u2"
-    assert journal.state.origin is not None and journal.state.origin.owner == "team/shop@u1"
-    with pytest.raises(SourceRefused, match="belongs to Replicator 'team/shop@u2'"):
-        start(place(tmp_path, uid="u3", adopt="team/shop@u1"))
-
-
-def test_a_log_that_its_owner_left_behind_goes_to_the_next_who_starts(source: Source, tmp_path: Path) -> None:
-    source.slot = None
-    start(place(tmp_path, uid="u1"))
-    source.slot = slots.Slot("pgoutput", "d", Position(5), "reserved")
-    JournalWriter.claim(place(tmp_path).storage, "dropper", started=EpochStarted(released=True))
-    assert start(place(tmp_path, uid="u2")).state.owner == "team/shop@u2"
-    with pytest.raises(SourceRefused, match="belongs to Replicator"):
-        start(place(tmp_path, uid="u1"))
-
-
-def test_a_first_start_of_another_owner_at_the_same_place_is_left_alone(source: Source, tmp_path: Path) -> None:
-    source.slot = None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "create_slot", at_once_broken)
-        with pytest.raises(OSError, match="died"):
-            start(place(tmp_path, uid="u1"))
-    with pytest.raises(SourceRefused, match="belongs to Replicator 'team/shop@u1'"):
-        start(place(tmp_path, uid="u2"))
 
 
 def test_a_log_connection_is_known_by_its_change_log_and_not_by_the_slot_that_it_reads(tmp_path: Path) -> None:

@@ -7,20 +7,20 @@ import pytest
 
 from tailrace.changelog import first_start
 from tailrace.changelog.paths import FIRST_START
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
 from tailrace.storage.store import Storage
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    return Storage.open(StorageLocation(location=tmp_path.as_uri()))
 
 
 def test_a_note_of_the_first_format_is_refused_by_its_number(storage: Storage) -> None:
     note = {"kind": "origin", "format_version": 1, "log_id": "l", "system_identifier": "7", "timeline": 1, "slot": "s"}
     storage.put(FIRST_START, json.dumps(note).encode())
-    with pytest.raises(CorruptLog, match="format version 1, this is 2"):
+    with pytest.raises(CorruptLog, match="format version 1, this is 3"):
         first_start.read(storage)
 
 

@@ -8,7 +8,15 @@ from pydantic import BaseModel
 from support.journals import Journal, table_schema
 from tailrace.changelog import grown
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.records import Applied, ChunkRegistered, SnapshotPlanned, SnapshotTableStarted, TableAdded
+from tailrace.changelog.records import (
+    Applied,
+    ChunkRegistered,
+    RecordNumber,
+    Seq,
+    SnapshotPlanned,
+    SnapshotTableStarted,
+    TableAdded,
+)
 from tailrace.changelog.state import LogState, fold
 
 
@@ -49,7 +57,7 @@ def folded(chunks: int, apply_every: int) -> LogState:
     entries = Journal(Random(0))
     state = fold(LogState(), entries.origin())
     start = (
-        TableAdded(table=table_schema(1), edge=1),
+        TableAdded(table=table_schema(1), edge="1"),
         SnapshotPlanned(snapshot_id="s", tables=(1,)),
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=1),
     )
@@ -57,12 +65,14 @@ def folded(chunks: int, apply_every: int) -> LogState:
     for number in range(1, chunks + 1):
         chunk = ChunkRegistered(
             snapshot_id="s", table_id=1, chunk=number, lower=None, upper=None, path=None, rows=0, size=0,
-            schema_version=1, replay_point=state.last_seq + 1, high=state.position,
+            schema_version=1, replay_point=Seq(state.last_seq + 1), high=state.position,
         )  # fmt: skip
         record = entries.plain(events=(chunk,))
         state = fold(state, record)
         if number % apply_every == 0:
-            applied = Applied(table_id=1, applied_seq=0, applied_record=record.number - apply_every // 2)
+            applied = Applied(
+                table_id=1, applied_seq=Seq(0), applied_record=RecordNumber(record.number - apply_every // 2)
+            )
             state = fold(state, entries.plain(events=(applied,)))
     return state
 

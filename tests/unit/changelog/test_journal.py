@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from support.origins import origin
+from support.transactions import numbered
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Column, Heartbeat, Position, TableAdded, TableSchema, Transactions
+from tailrace.changelog.records import Column, Heartbeat, Position, ResumePoint, Seq, TableAdded, TableSchema
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog, Fenced, OutcomeUnknown, Retry, SourceRefused
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
@@ -33,15 +34,15 @@ TABLE = TableSchema(
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+    return Storage.open(StorageLocation(location=f"file://{tmp_path}/log"))
 
 
 def row(writer_: JournalWriter, xid: int = 7) -> None:
     seq = writer_.state.last_seq + 1
     writer_.append(
         Position(writer_.state.position + 1),
-        seq,
-        transactions=Transactions(ids=(xid,), first_seqs=(seq,)),
+        Seq(seq),
+        transactions=numbered((xid,), (seq,)),
         commit_time=(1, 1),
     )
 
@@ -72,7 +73,7 @@ def no_sleep(seconds: float) -> None:
 def test_a_reader_sees_what_the_writer_wrote_in_order(storage: Storage) -> None:
     first = JournalWriter.create(storage, ORIGIN, Position(5), "a")
     reader = JournalReader.open(storage)
-    first.append(Position(6), events=(TableAdded(table=TABLE, edge=3),))
+    first.append(Position(6), events=(TableAdded(table=TABLE, edge="3"),))
     row(first)
     assert [r.number for r in reader.poll()] == [1, 2]
     assert reader.state == first.state
@@ -209,14 +210,15 @@ class Contest:
 def test_among_racing_writers_with_unknown_outcomes_no_durable_record_is_lost_or_doubled(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    storage = Storage.open(StorageConfig(location=f"file://{tmp_path_factory.mktemp('race')}"))
+    storage = Storage.open(StorageLocation(location=f"file://{tmp_path_factory.mktemp('race')}"))
     JournalWriter.create(storage, ORIGIN, Position(5), "first")
     contest = Contest(storage, Random(seed))
     for _ in range(10):
         contest.act()
     state = JournalReader.open(storage).state
-    assert set(contest.durable) <= set(state.transactions.ids)
-    assert len(set(state.transactions.ids)) == len(state.transactions.ids)
+    numbers = [start.number for start in state.transactions.starts]
+    assert set(contest.durable) <= set(numbers)
+    assert len(set(numbers)) == len(numbers)
     contest.over = True
     for survivor in [w for w in contest.writers if w.state.epoch < state.epoch]:
         with pytest.raises(Fenced):
@@ -251,6 +253,19 @@ def test_a_claim_where_records_are_missing_under_their_roll_up_ends(
     assert not storage.exists(record_path(5))
 
 
+def test_a_gap_is_not_taken_for_the_end_of_the_journal(storage: Storage) -> None:
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
+    for _ in range(5):
+        row(one)
+    storage.put(f"{record_path(3)}.bak", storage.get(record_path(3)))
+    storage.delete(record_path(3))
+    with pytest.raises(CorruptLog, match="record 3 is missing, and record 4 is there"):
+        JournalReader.open(storage)
+    with pytest.raises(CorruptLog, match="record 3 is missing, and record 4 is there"):
+        JournalWriter.claim(storage, "b")
+    assert not storage.exists(record_path(3)), "nothing may be written into it"
+
+
 def test_a_claim_that_the_state_does_not_admit_leaves_the_writer_alone(storage: Storage) -> None:
     one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
 
@@ -276,7 +291,7 @@ def test_a_record_that_does_not_fit_is_refused_before_it_is_written(storage: Sto
 def test_a_start_from_a_roll_up_gives_the_same_state(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROLLUP_RECORDS", 5)
     one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
-    one.append(Position(6), events=(TableAdded(table=TABLE, edge=3),))
+    one.append(Position(6), events=(TableAdded(table=TABLE, edge="3"),))
     for _ in range(10):
         row(one)
     assert Rollups.load(storage)[1].number == 9
@@ -315,3 +330,17 @@ def test_a_sleeping_reader_goes_on_from_the_roll_up_when_its_records_are_gone(
     now[0] = 3600.0
     assert [r.number for r in reader.poll()] == [10]
     assert reader.state == one.state
+
+
+def test_the_source_s_state_holds_until_another_one_is_told(storage: Storage) -> None:
+    one = JournalWriter.create(storage, ORIGIN, Position(5), "a", source_state="uuid:1-5")
+    one.append(Position(6), events=(Heartbeat(),), source_state="uuid:1-6")
+    same = one.append(Position(7), events=(Heartbeat(),), source_state="uuid:1-6")
+    silent = one.append(Position(7), events=(Heartbeat(),))
+    assert (same.source_state, silent.source_state) == (None, None), "a set of GTIDs may be long: it is stored once"
+    assert JournalWriter.claim(storage, "b").state.resume_point == ResumePoint(Position(7), "uuid:1-6")
+
+
+def test_a_source_without_a_state_has_none(storage: Storage) -> None:
+    JournalWriter.create(storage, ORIGIN, Position(5), "a").append(Position(6), events=(Heartbeat(),))
+    assert JournalReader.open(storage).state.resume_point == ResumePoint(Position(6))

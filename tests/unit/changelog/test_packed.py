@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.changelog.packed import BLOCK, Rows, decode, encode
+from tailrace.changelog.packed import BLOCK, PackedRows, decode, encode
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -15,7 +15,7 @@ LOW, HIGH = -(2**63), 2**63 - 1
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32).map(Random), st.integers(1, 30))
 def test_rows_hold_what_a_plain_list_holds(random: Random, steps: int) -> None:
-    rows, plain, next_value = Rows(3), list[tuple[int, int, int]](), 0
+    rows, plain, next_value = PackedRows(3), list[tuple[int, int, int]](), 0
     for _ in range(steps):
         if random.random() < 0.3:
             count = random.randint(0, len(plain))
@@ -27,7 +27,7 @@ def test_rows_hold_what_a_plain_list_holds(random: Random, steps: int) -> None:
                 new.append((next_value, random.randint(LOW, HIGH), random.choice([0, LOW, HIGH])))
             rows, plain = rows.append(np.array(new, np.int64)), plain + new
         if random.random() < 0.2:
-            rows = Rows.from_document(rows.document())
+            rows = PackedRows.from_document(rows.document())
         assert len(rows) == len(plain)
         assert [tuple(line) for line in rows.lines().tolist()] == plain
         value = random.randint(-1, next_value + 1)
@@ -42,6 +42,6 @@ def test_a_block_gives_back_any_integers() -> None:
 
 
 def test_blocks_that_are_missing_are_noticed() -> None:
-    document = Rows.of(np.arange(BLOCK + 3, dtype=np.int64).reshape(-1, 1)).document()
+    document = PackedRows.of(np.arange(BLOCK + 3, dtype=np.int64).reshape(-1, 1)).document()
     with pytest.raises(ValueError, match="blocks are missing"):
-        Rows.from_document({**document, "blocks": []})
+        PackedRows.from_document({**document, "blocks": []})

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.journals import TABLE_IDS, Journal, table_schema
+from support.transactions import numbered
 from tailrace import seams
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
@@ -21,15 +22,16 @@ from tailrace.changelog.records import (
     Heartbeat,
     Origin,
     Position,
+    RecordNumber,
     Segment,
     SegmentsRemoved,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SnapshotTableStarted,
     TableAdded,
     TableRemoved,
-    Transactions,
     TransactionsRemoved,
     Truncated,
 )
@@ -38,7 +40,7 @@ from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import Fenced
 from tailrace.seams import SeamFailure
 from tailrace.storage import local
@@ -52,10 +54,16 @@ def log(*steps: tuple[Event, ...]) -> LogState:
     """Table 1 with the segments 1..10, 11..20 and 21..30, then a record for each of `steps`."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge=5) for i in TABLE_IDS))
+    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge="5") for i in TABLE_IDS))
     for first in (1, 11, 21):
         segment = Segment(
-            table_id=1, schema_version=1, path=f"{first}", rows=10, size=7, first_seq=first, last_seq=first + 9
+            table_id=1,
+            schema_version=1,
+            path=f"{first}",
+            rows=10,
+            size=7,
+            first_seq=Seq(first),
+            last_seq=Seq(first + 9),
         )
         journal.plain(rows=10, segments=(segment,))
     for events in steps:
@@ -64,7 +72,7 @@ def log(*steps: tuple[Event, ...]) -> LogState:
 
 
 def applied(seq: int, record: int = 4) -> tuple[Event, ...]:
-    return (Applied(table_id=1, applied_seq=seq, applied_record=record),)
+    return (Applied(table_id=1, applied_seq=Seq(seq), applied_record=RecordNumber(record)),)
 
 
 def snapshot(replay_point: int) -> tuple[Event, ...]:
@@ -73,7 +81,7 @@ def snapshot(replay_point: int) -> tuple[Event, ...]:
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=9),
         ChunkRegistered(
             snapshot_id="s", table_id=1, chunk=0, lower=None, upper=None, path="c", rows=1, size=1,
-            schema_version=1, replay_point=replay_point, high=Position(0),
+            schema_version=1, replay_point=Seq(replay_point), high=Position(0),
         ),
     )  # fmt: skip
 
@@ -84,28 +92,28 @@ REMOVED = (TableRemoved(table_id=1, reason="excluded"),)
 ALL = ("1", "11", "21")
 
 CASES: dict[str, tuple[LogState, Pins, Ages, tuple[str, ...]]] = {
-    "nothing before the target has said anything": (log(), Pins(31), LATE, ()),
-    "everything applied and old": (log(applied(30)), Pins(31), LATE, ALL),
-    "what the target lacks stays": (log(applied(25)), Pins(31), LATE, ("1", "11")),
-    "what is young stays": (log(applied(30)), Pins(31), Ages(now=HOUR, retention=HOUR, retry=HOUR), ()),
-    "what a snapshot taken now would replay stays": (log(applied(30)), Pins(15), LATE, ("1",)),
-    "what a chunk being read may replay stays": (log(applied(30)), Pins(31, {1: 11}), LATE, ("1",)),
-    "a chunk of another table pins nothing here": (log(applied(30)), Pins(31, {2: 1}), LATE, ALL),
-    "what a registered chunk replays stays": (log(applied(30), snapshot(12)), Pins(31), LATE, ("1",)),
+    "nothing before the target has said anything": (log(), Pins(Seq(31)), LATE, ()),
+    "everything applied and old": (log(applied(30)), Pins(Seq(31)), LATE, ALL),
+    "what the target lacks stays": (log(applied(25)), Pins(Seq(31)), LATE, ("1", "11")),
+    "what is young stays": (log(applied(30)), Pins(Seq(31)), Ages(now=HOUR, retention=HOUR, retry=HOUR), ()),
+    "what a snapshot taken now would replay stays": (log(applied(30)), Pins(Seq(15)), LATE, ("1",)),
+    "what a chunk being read may replay stays": (log(applied(30)), Pins(Seq(31), {1: Seq(11)}), LATE, ("1",)),
+    "a chunk of another table pins nothing here": (log(applied(30)), Pins(Seq(31), {2: Seq(1)}), LATE, ALL),
+    "what a registered chunk replays stays": (log(applied(30), snapshot(12)), Pins(Seq(31)), LATE, ("1",)),
     "an applied chunk pins while its snapshot goes on": (
-        log(snapshot(12), applied(30, 5)), Pins(31), LATE, ("1",),
+        log(snapshot(12), applied(30, 5)), Pins(Seq(31)), LATE, ("1",),
     ),
-    "a finish that is not applied pins": (log(snapshot(12), FINISHED, applied(30, 5)), Pins(31), LATE, ("1",)),
-    "an applied finish pins no more": (log(snapshot(12), FINISHED, applied(30, 6)), Pins(31), LATE, ALL),
+    "a finish that is not applied pins": (log(snapshot(12), FINISHED, applied(30, 5)), Pins(Seq(31)), LATE, ("1",)),
+    "an applied finish pins no more": (log(snapshot(12), FINISHED, applied(30, 6)), Pins(Seq(31)), LATE, ALL),
     "a stopped snapshot whose chunk is applied pins no more": (
-        log(snapshot(12), ENDED, applied(30, 5)), Pins(31), LATE, ALL,
+        log(snapshot(12), ENDED, applied(30, 5)), Pins(Seq(31)), LATE, ALL,
     ),
-    "a removed table pins nothing after the retry time": (log(REMOVED), Pins(31), LATE, ALL),
+    "a removed table pins nothing after the retry time": (log(REMOVED), Pins(Seq(31)), LATE, ALL),
     "a removed table pins until then": (
-        log(REMOVED), Pins(31), Ages(now=10 * HOUR, retention=HOUR, retry=20 * HOUR), (),
+        log(REMOVED), Pins(Seq(31)), Ages(now=10 * HOUR, retention=HOUR, retry=20 * HOUR), (),
     ),
     "a table that is cut off keeps only what snapshots need": (
-        log(snapshot(12)), Pins(31, cut_off=frozenset({1})), LATE, ("1",),
+        log(snapshot(12)), Pins(Seq(31), cut_off=frozenset({1})), LATE, ("1",),
     ),
 }  # fmt: skip
 
@@ -119,20 +127,20 @@ def test_segments_go_when_they_are_old_and_below_the_floor(case: str) -> None:
 def test_an_idle_table_pins_nothing_and_a_truncate_goes_like_a_segment() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge=5), TableAdded(table=table_schema(2), edge=5)))
-    journal.plain(rows=1, events=(Truncated(table_id=1, seq=1, transaction=1001),))
-    journal.plain(events=(Applied(table_id=1, applied_seq=1, applied_record=2),))
-    going = removal(journal.state, Pins(2), LATE)
-    assert going.events == (SegmentsRemoved(table_id=1, through_seq=1), TransactionsRemoved(through_seq=1))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge="5"), TableAdded(table=table_schema(2), edge="5")))
+    journal.plain(rows=1, events=(Truncated(table_id=1, seq=Seq(1), transaction="1001"),))
+    journal.plain(events=(Applied(table_id=1, applied_seq=Seq(1), applied_record=RecordNumber(2)),))
+    going = removal(journal.state, Pins(Seq(2)), LATE)
+    assert going.events == (SegmentsRemoved(table_id=1, through_seq=Seq(1)), TransactionsRemoved(through_seq=Seq(1)))
 
 
 def test_transactions_stay_back_to_where_a_replay_point_may_still_fall() -> None:
     state = log()
-    (event,) = removal(state, Pins(25, {2: 14}), LATE).events
-    assert event == TransactionsRemoved(through_seq=13)
+    (event,) = removal(state, Pins(Seq(25), {2: Seq(14)}), LATE).events
+    assert event == TransactionsRemoved(through_seq=Seq(13))
     after = fold(state, Journal.following(state, events=(event,)))
-    assert after.transactions.first_seqs[0] == 14
-    assert removal(after, Pins(25, {2: 14}), LATE).events == ()
+    assert after.transactions.starts[0].first_seq == 14
+    assert removal(after, Pins(Seq(25), {2: Seq(14)}), LATE).events == ()
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,9 +153,9 @@ def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> 
     state = journal.state
     now = random.randint(state.transactions.removed_through + 1, state.last_seq + 1)
     reading = {
-        t: random.randint(state.transactions.removed_through + 1, now) for t in TABLE_IDS if random.random() < 0.3
+        t: Seq(random.randint(state.transactions.removed_through + 1, now)) for t in TABLE_IDS if random.random() < 0.3
     }
-    pins, ages = Pins(now, reading), Ages(now=HOUR, retention=0, retry=HOUR)
+    pins, ages = Pins(Seq(now), reading), Ages(now=HOUR, retention=0, retry=HOUR)
     going = removal(state, pins, ages)
     after = fold(state, Journal.following(state, events=going.events))
     for table in state.tables.values():
@@ -159,13 +167,13 @@ def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> 
         points = [c.chunk.replay_point for c in table.chunks if c.chunk.replay_point > table.removed_through]
         assert all(point > after.tables[table.table_id].removed_through for point in points)
     first = min([now, *reading.values()])
-    assert [s for s in state.transactions.first_seqs if s >= first] == list(after.transactions.first_seqs)
+    assert [s for s in state.transactions.starts if s.first_seq >= first] == after.transactions.starts
     assert removal(after, pins, ages).paths == ()
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+    return Storage.open(StorageLocation(location=f"file://{tmp_path}/log"))
 
 
 def filled(storage: Storage) -> JournalWriter:
@@ -173,13 +181,20 @@ def filled(storage: Storage) -> JournalWriter:
     origin = Journal(Random(1)).origin().events[0]
     assert isinstance(origin, Origin)
     one = JournalWriter.create(storage, origin, Position(5), "a", clock=lambda: 1.0)
-    one.append(Position(5), events=(TableAdded(table=table_schema(1), edge=5),))
+    one.append(Position(5), events=(TableAdded(table=table_schema(1), edge="5"),))
     for seq in (1, 2, 3):
-        path = segment_path(table_schema(1), seq, seq, "ab")
+        path = segment_path(table_schema(1), Seq(seq), Seq(seq), "ab")
         storage.put(path, b"rows")
-        segment = Segment(table_id=1, schema_version=1, path=path, rows=1, size=4, first_seq=seq, last_seq=seq)
-        one.append(Position(5), seq, transactions=Transactions(ids=(seq,), first_seqs=(seq,)), segments=(segment,))
-    one.append(Position(5), events=(Applied(table_id=1, applied_seq=2, applied_record=3),))
+        segment = Segment(
+            table_id=1, schema_version=1, path=path, rows=1, size=4, first_seq=Seq(seq), last_seq=Seq(seq)
+        )
+        one.append(
+            Position(5),
+            Seq(seq),
+            transactions=numbered((seq,), (seq,)),
+            segments=(segment,),
+        )
+    one.append(Position(5), events=(Applied(table_id=1, applied_seq=Seq(2), applied_record=RecordNumber(3)),))
     return one
 
 
@@ -189,14 +204,14 @@ def files(storage: Storage) -> list[str]:
 
 def test_trim_records_the_removal_and_names_what_to_delete(storage: Storage) -> None:
     one = filled(storage)
-    gone = trim(one, Pins(4), LATE)
+    gone = trim(one, Pins(Seq(4)), LATE)
     assert gone.size == 8
     storage.delete_many(gone.paths)
     storage.delete_many(gone.paths)
     assert files(storage) == ["3-3-ab.parquet"]
     assert JournalReader.open(storage).state.tables[1].removed_through == 2
     head = one.state.number
-    assert trim(one, Pins(4), LATE).events == ()
+    assert trim(one, Pins(Seq(4)), LATE).events == ()
     assert one.state.number == head
 
 
@@ -206,10 +221,10 @@ def test_dying_between_record_and_deletion_leaves_what_the_sweep_finds(
     one = filled(storage)
     monkeypatch.setattr(seams, "_plan", {"retention.after-event": ("fail", 1)})
     with pytest.raises(SeamFailure):
-        trim(one, Pins(4), LATE)
+        trim(one, Pins(Seq(4)), LATE)
     monkeypatch.setattr(seams, "_plan", {})
     assert len(files(storage)) == 3
-    being_written = segment_path(table_schema(1), 4, 9, "cd")
+    being_written = segment_path(table_schema(1), Seq(4), Seq(9), "cd")
     storage.put(being_written, b"rows")
     state = JournalReader.open(storage).state
     assert len(sweep(storage, state)) == 2
@@ -232,7 +247,7 @@ def test_a_fenced_writer_deletes_nothing(storage: Storage) -> None:
     one = filled(storage)
     JournalWriter.claim(storage, "b")
     with pytest.raises(Fenced):
-        trim(one, Pins(4), LATE)
+        trim(one, Pins(Seq(4)), LATE)
     assert len(files(storage)) == 3
 
 

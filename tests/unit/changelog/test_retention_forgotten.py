@@ -3,7 +3,15 @@
 from random import Random
 
 from support.journals import Journal, table_schema
-from tailrace.changelog.records import Applied, SnapshotPlanned, TableAdded, TableForgotten, TableRemoved
+from tailrace.changelog.records import (
+    Applied,
+    RecordNumber,
+    Seq,
+    SnapshotPlanned,
+    TableAdded,
+    TableForgotten,
+    TableRemoved,
+)
 from tailrace.changelog.retention import Ages, Pins, removal
 from tailrace.changelog.state import LogState, fold
 
@@ -20,11 +28,11 @@ def test_a_thousand_tables_that_were_removed_leave_their_names_at_most() -> None
     journal.origin()
     for number in range(200):
         table = table_schema(100 + number).model_copy(update={"table_name": f"t{number % 20}"})
-        journal.plain(events=(TableAdded(table=table, edge=5),))
-        journal.plain(events=(Applied(table_id=100 + number, applied_seq=0, applied_record=journal.state.number),))
+        journal.plain(events=(TableAdded(table=table, edge="5"),))
+        journal.plain(events=(Applied(table_id=100 + number, applied_seq=Seq(0), applied_record=journal.state.number),))
         journal.plain(events=(TableRemoved(table_id=100 + number, reason="it was dropped"),))
         state = journal.state
-        pins = Pins(state.last_seq + 1)
+        pins = Pins(Seq(state.last_seq + 1))
         going = removal(state, pins, Ages(now=state.number * 1_000_000 + 30_000_000, retention=0, retry=20_000_000))
         if going.events:
             journal.plain(events=going.events)
@@ -36,11 +44,11 @@ def test_a_thousand_tables_that_were_removed_leave_their_names_at_most() -> None
 def test_a_removed_table_is_forgotten_only_when_nothing_of_it_is_needed() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge=5) for i in (1, 2)))
+    journal.plain(events=tuple(TableAdded(table=table_schema(i), edge="5") for i in (1, 2)))
     journal.plain(1, segments=(journal._segment(1, 1, 1, 1),))
     removed = tuple(TableRemoved(table_id=i, reason="it was dropped") for i in (1, 2))
     journal.plain(events=(SnapshotPlanned(snapshot_id="s", tables=(2,)), *removed))
-    state, pins = journal.state, Pins(2)
+    state, pins = journal.state, Pins(Seq(2))
     assert [e.kind for e in removal(state, pins, ages(state, 0.5)).events] == ["transactions-removed"]
     first = removal(state, pins, ages(state, 3)).events
     assert [e.kind for e in first if e.kind != "transactions-removed"] == ["segments-removed"], "its files go first"
@@ -51,12 +59,12 @@ def test_a_removed_table_is_forgotten_only_when_nothing_of_it_is_needed() -> Non
 def test_a_table_that_comes_back_after_it_was_forgotten_is_a_new_one() -> None:
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=table_schema(1), edge=5),))
-    journal.plain(events=(Applied(table_id=1, applied_seq=0, applied_record=1),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge="5"),))
+    journal.plain(events=(Applied(table_id=1, applied_seq=Seq(0), applied_record=RecordNumber(1)),))
     journal.plain(events=(TableRemoved(table_id=1, reason=""),))
     journal.plain(events=(TableForgotten(table_id=1),))
     assert [name for _, name in journal.state.forgotten_tables] == ["t1"]
-    journal.plain(events=(TableAdded(table=table_schema(1), edge=9),))
+    journal.plain(events=(TableAdded(table=table_schema(1), edge="9"),))
     assert [name for _, name in journal.state.forgotten_tables] == ["t1"], "its target stands before it is applied"
     back = journal.state.tables[1]
     assert (back.generation, back.added_record, back.schema.version) == (journal.state.number, journal.state.number, 1)

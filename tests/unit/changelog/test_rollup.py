@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from support.journals import Journal
 from support.origins import origin
+from support.transactions import numbered
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
@@ -17,15 +18,15 @@ from tailrace.changelog.records import (
     Position,
     Segment,
     SegmentsRemoved,
+    Seq,
     TableAdded,
     TableSchema,
-    Transactions,
     TransactionsRemoved,
 )
 from tailrace.changelog.rollup import Rollups, numbers, trim_rollups
 from tailrace.changelog.trim import KEPT_ROLLUPS
 from tailrace.changelog.writer import ROLLUP_AT_END, JournalWriter
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
 from tailrace.storage.store import Storage
 
@@ -35,7 +36,7 @@ COLUMN = Column(name="id", id=1, source_type="bigint", type="int64", key=0)
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return Storage.open(StorageConfig(location=f"file://{tmp_path}/log"))
+    return Storage.open(StorageLocation(location=f"file://{tmp_path}/log"))
 
 
 def table(table_id: int) -> TableSchema:
@@ -43,8 +44,10 @@ def table(table_id: int) -> TableSchema:
 
 
 def segment(table_id: int, seq: int) -> Segment:
-    path = segment_path(table(table_id), seq, seq, f"{seq * 7919:016x}")
-    return Segment(table_id=table_id, schema_version=1, path=path, rows=1, size=99, first_seq=seq, last_seq=seq)
+    path = segment_path(table(table_id), Seq(seq), Seq(seq), f"{seq * 7919:016x}")
+    return Segment(
+        table_id=table_id, schema_version=1, path=path, rows=1, size=99, first_seq=Seq(seq), last_seq=Seq(seq)
+    )
 
 
 def change(one: JournalWriter, tables: int) -> None:
@@ -52,15 +55,19 @@ def change(one: JournalWriter, tables: int) -> None:
     first = one.state.last_seq + 1
     seqs = tuple(range(first, first + tables))
     segments = tuple(segment(1 + n, seq) for n, seq in enumerate(seqs))
-    transactions = Transactions(ids=seqs, first_seqs=seqs)
+    transactions = numbered(seqs, seqs)
     one.append(
-        Position(one.state.position + 1), seqs[-1], transactions=transactions, segments=segments, commit_time=(1, 1)
+        Position(one.state.position + 1),
+        Seq(seqs[-1]),
+        transactions=transactions,
+        segments=segments,
+        commit_time=(1, 1),
     )
 
 
 def started(storage: Storage, tables: int) -> JournalWriter:
     one = JournalWriter.create(storage, ORIGIN, Position(5), "a")
-    one.append(Position(6), events=tuple(TableAdded(table=table(1 + n), edge=1) for n in range(tables)))
+    one.append(Position(6), events=tuple(TableAdded(table=table(1 + n), edge="1") for n in range(tables)))
     return one
 
 
@@ -89,7 +96,7 @@ def test_a_roll_up_writes_what_is_new_however_large_the_state_is(
 def test_any_state_comes_back_from_its_roll_ups(storage: Storage) -> None:
     """Random journals, with a roll-up now and then by one of two writers, of which the other loads the newest."""
     for seed in range(6):
-        place = Storage.open(StorageConfig(location=f"{storage.root}-{seed}"))
+        place = Storage.open(StorageLocation(location=f"{storage.root}-{seed}"))
         random, rollups = Random(seed), Rollups()
         journal = Journal(random)
         for record in journal.records(400):
@@ -115,7 +122,7 @@ def test_parts_go_with_the_last_roll_up_that_needs_them(storage: Storage) -> Non
     through = one.state.last_seq - 3
     one.append(
         one.state.position,
-        events=(SegmentsRemoved(table_id=1, through_seq=through), TransactionsRemoved(through_seq=through)),
+        events=(SegmentsRemoved(table_id=1, through_seq=Seq(through)), TransactionsRemoved(through_seq=Seq(through))),
     )
     for _ in range(KEPT_ROLLUPS):
         one.append(one.state.position)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tailrace.changelog.records import Segment
+from tailrace.changelog.records import RecordNumber, Segment, Seq
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 
 BYTES = 200
@@ -21,14 +21,16 @@ def logged(number: int, random: Random, path: str | None = None) -> LoggedSegmen
         path=path or f"segments/public.t-16400/{first}-{last}-{random.getrandbits(64):016x}.parquet",
         rows=last - first + 1,
         size=random.randint(2_000, 40_000),
-        first_seq=first,
-        last_seq=last,
+        first_seq=Seq(first),
+        last_seq=Seq(last),
         unchanged=random.random() < 0.5,
         moves=random.random() < 0.5,
         inserts=random.randint(0, 9),
         updates=random.randint(0, 9),
     )
-    return LoggedSegment(record=3 + number, segment=made, written_at=1_700_000_000_000_000 + number * 200_000)
+    return LoggedSegment(
+        record=RecordNumber(3 + number), segment=made, written_at=1_700_000_000_000_000 + number * 200_000
+    )
 
 
 def test_a_segment_comes_back_as_it_was() -> None:
@@ -50,12 +52,14 @@ def test_ranges_are_those_of_a_plain_list() -> None:
     kept = plain[13:]
     for _ in range(200):
         record, seq = random.randint(-1, 420), random.randint(-1, 16_500)
-        assert list(packed.after_record(record)) == [s for s in kept if s.record > record]
-        assert list(packed.ending_from(seq)) == [s for s in kept if s.segment.last_seq >= seq]
-        assert packed.ended_through(seq) == sum(s.segment.last_seq <= seq for s in kept)
-        assert packed.record_after(record) == min((s.record for s in kept if s.record > record), default=None)
+        assert list(packed.after_record(RecordNumber(record))) == [s for s in kept if s.record > record]
+        assert list(packed.ending_from(Seq(seq))) == [s for s in kept if s.segment.last_seq >= seq]
+        assert packed.ended_through(Seq(seq)) == sum(s.segment.last_seq <= seq for s in kept)
+        assert packed.record_after(RecordNumber(record)) == min(
+            (s.record for s in kept if s.record > record), default=None
+        )
         through = [s.segment.last_seq for s in kept if s.record <= record]
-        assert packed.last_seq_through(record) == max(through, default=None)
+        assert packed.last_seq_through(RecordNumber(record)) == max(through, default=None)
 
 
 def test_a_kept_segment_takes_less_than_200_bytes() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tailrace.changelog.records import Column, Segment, TableSchema
 from tailrace.changelog.segments import open_segment, segment_schema, write_segment
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
 from tailrace.storage.store import NotFound, Storage
 from tailrace.types import arrow_type
@@ -65,7 +65,7 @@ def rows(schema: TableSchema, values: list[list[Any]], first: int = 1, ops: str 
 
 
 def local(folder: Path) -> Storage:
-    return Storage.open(StorageConfig(location=f"file://{folder}/log"))
+    return Storage.open(StorageLocation(location=f"file://{folder}/log"))
 
 
 def read(storage: Storage, segment: Segment) -> pa.Table:

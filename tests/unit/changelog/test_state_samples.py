@@ -11,12 +11,12 @@ from tailrace.changelog.paths import record_path, rollup_path
 from tailrace.changelog.records import Record
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
 from tailrace.storage.store import Storage
 
 SAMPLES = Path(__file__).parent / "samples"
-SAMPLE = SAMPLES / "journal-2"
+SAMPLE = SAMPLES / "journal-3"
 """302 records, two roll-ups with their parts, and what all records mean."""
 ROLLUP = 250
 
@@ -32,7 +32,8 @@ def summary(state: LogState) -> dict[str, Any]:
         "epoch": state.epoch,
         "last_seq": state.last_seq,
         "position": state.position,
-        "transactions": [list(known.ids), list(known.first_seqs), known.removed_through],
+        "source_state": state.source_state,
+        "transactions": [*map(list, known.starts), known.removed_through],
         "commit_times": state.commit_times.lines().tolist(),
         "tables": {
             str(table_id): {
@@ -57,7 +58,7 @@ def test_records_fold_to_what_their_version_made_of_them() -> None:
 
 
 def test_a_roll_up_is_read_and_goes_on() -> None:
-    rollups, state = Rollups.load(Storage.open(StorageConfig(location=SAMPLE.as_uri())))
+    rollups, state = Rollups.load(Storage.open(StorageLocation(location=SAMPLE.as_uri())))
     assert rollups.number == ROLLUP
     assert max(len(table.segments) for table in state.tables.values()) > 50
     for record in records()[ROLLUP + 1 :]:
@@ -65,14 +66,15 @@ def test_a_roll_up_is_read_and_goes_on() -> None:
     assert summary(state) == json.loads((SAMPLE / "expected.json").read_text())
 
 
-def test_a_journal_of_the_first_format_is_refused_by_its_number(tmp_path: Path) -> None:
-    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
-    record = (SAMPLES / "journal-1" / "record-0.json").read_bytes()
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_journal_of_a_former_format_is_refused_by_its_number(tmp_path: Path, version: int) -> None:
+    storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
+    record = (SAMPLES / f"journal-{version}" / "record-0.json").read_bytes()
     storage.put(record_path(0), record)
-    with pytest.raises(CorruptLog, match="format version 1, this is 2"):
+    with pytest.raises(CorruptLog, match=f"format version {version}, this is 3"):
         JournalReader.open(storage)
     origin = json.loads(record)["events"][0]
     for head in ({"number": 7, "origin": origin}, {"number": 7, "parts": [], "state": {"origin": origin}}):
         storage.put(rollup_path(7), json.dumps(head).encode())
-        with pytest.raises(CorruptLog, match="format version 1, this is 2"):
+        with pytest.raises(CorruptLog, match=f"format version {version}, this is 3"):
             JournalReader.open(storage)

@@ -17,12 +17,12 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.cli import main as cli
 from tailrace.cli.client import DriverClient
 from tailrace.contract.manifest import load
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver import launch
 from tailrace.driver.control import DriverControl
 from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.server import Server
+from tailrace.driver.server import StatusServer
 from tailrace.errors import InvalidManifest
 from tailrace.storage.store import Storage
 
@@ -95,11 +95,11 @@ def test_help_says_when_a_run_to_the_end_fails(capsys: pytest.CaptureFixture[str
     assert str(InvalidManifest("no such file.")) == "InvalidManifest: no such file"
 
 
-def settings(tmp_path: Path, **more: object) -> launch.Settings:
+def settings(tmp_path: Path, **more: object) -> launch.DriverSettings:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir(exist_ok=True)
     manifest = load(Path(written(tmp_path, "m.yaml", replicator())))
-    return launch.Settings(manifest.replicator(), (), folder, **more)  # type: ignore[arg-type]  # fields by name
+    return launch.DriverSettings(manifest.replicator(), (), folder, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def test_a_taken_port_and_an_unusable_token_file_are_named_with_a_fix(tmp_path: Path) -> None:
@@ -125,16 +125,21 @@ class Ended(DriverControl):
 
 def test_a_snapshot_that_has_ended_cannot_be_paused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(tmp_path / "run")
-    folder.path.mkdir()
-    server = Server(Ended("shop"), "127.0.0.1", 0, folder.make_token())
+    folder.take()
+    server = StatusServer(Ended("shop"), "127.0.0.1", 0, folder.make_token())
     server.start()
     folder.announce(server.url, None)
     path = written(tmp_path, "m.yaml", replicator())
     try:
-        text = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path), "done")
+        ended = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path), "done")
+        none = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path))
+        unknown = refused(capsys, "stop", "-f", path, "--run-dir", str(folder.path), "other")
     finally:
         server.close()
-    assert "done has ended: Completed" in text
+        folder.release()
+    assert "done has ended: Completed" in ended
+    assert "no snapshot is under way" in none
+    assert "there is no snapshot 'other'" in unknown
 
 
 HEARD: list[str | None] = []
@@ -162,13 +167,15 @@ def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     folder = RunFolder(tmp_path)
-    server = Server(Ended("shop"), "127.0.0.1", 0, folder.make_token())
+    folder.take()
+    server = StatusServer(Ended("shop"), "127.0.0.1", 0, folder.make_token())
     server.start()
     folder.announce(server.url, None)
     try:
         assert DriverClient.of(folder).status().name == "shop"
     finally:
         server.close()
+        folder.release()
         proxy.shutdown()
         proxy.server_close()
     assert HEARD == []
@@ -178,7 +185,7 @@ def change_log(folder: Path, owner: str) -> JournalWriter:
     """One that this owner made."""
     origin = make_origin(owner=owner, name="tailrace_shop_1", system="7")  # fmt: skip
     return JournalWriter.create(
-        Storage.open(StorageConfig(location=(folder / "log").as_uri())), origin, Position(5), "n"
+        Storage.open(StorageLocation(location=(folder / "log").as_uri())), origin, Position(5), "n"
     )
 
 
@@ -191,7 +198,7 @@ def resync_all(folder: Path, name: str = "shop", **metadata: str) -> int:
 
 
 def noted(folder: Path) -> bool:
-    return Renewal.read(Storage.open(StorageConfig(location=(folder / "log").as_uri()))) is not None
+    return Renewal.read(Storage.open(StorageLocation(location=(folder / "log").as_uri()))) is not None
 
 
 @pytest.mark.parametrize(
@@ -236,7 +243,7 @@ def test_a_resync_of_everything_is_noted_in_its_own_change_log_and_says_what_bec
 
 def test_a_resync_of_everything_is_noted_in_a_log_that_its_owner_released(tmp_path: Path) -> None:
     change_log(tmp_path, "cart")
-    storage = Storage.open(StorageConfig(location=(tmp_path / "log").as_uri()))
+    storage = Storage.open(StorageLocation(location=(tmp_path / "log").as_uri()))
     JournalWriter.claim(storage, "dropper", started=EpochStarted(owner="cart", released=True))
     assert resync_all(tmp_path) == 0 and noted(tmp_path)
 

@@ -88,7 +88,7 @@ def test_without_an_extra_the_command_says_how_to_install_it(extra: str, command
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
         rf"tailrace: ExtraMissing: package \w+ of the extra {extra} is not installed."
-        r" Fix: Run `pip install 'tailrace\[spark,postgresql\]'`\.\n",
+        r" Fix: Run `pip install 'tailrace\[spark,postgresql,mysql\]'`\.\n",
         done.stderr,
     )
 

@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from tailrace.contract.manifest import parse
+from tailrace.contract.manifest import load, parse
 from tailrace.contract.units import seconds, size
 from tailrace.errors import InvalidManifest
 
@@ -28,6 +30,15 @@ def test_several_documents_of_one_file_are_told_apart_by_kind() -> None:
     assert manifest.requests_of("other") == ()
 
 
+def test_documents_of_other_apis_are_passed_over_wherever_they_stand() -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: shop-db}\nstringData: {password: x}\n"
+    policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: shop}\n"
+    manifest = parse(f"{secret}---{GOOD}---\n{policy}", "x.yaml")
+    assert manifest.replicator().metadata.name == "shop" and len(manifest.requests) == 1
+    with pytest.raises(InvalidManifest, match=r"no Replicator or SnapshotRequest \(found: Secret, NetworkPolicy\)"):
+        parse(f"{secret}---\n{policy}", "x.yaml")
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -47,6 +58,11 @@ def test_a_wrong_field_is_named_with_its_path_and_value(change: tuple[str, str],
         assert part in str(caught.value)
 
 
+def test_a_text_in_place_of_a_list_is_told_in_yaml_s_words() -> None:
+    with pytest.raises(InvalidManifest, match=r"include is 'public\.\*': input should be a list"):
+        parse(GOOD.replace('["public.*"]', '"public.*"'), "x.yaml")
+
+
 def test_a_port_that_is_not_given_is_the_products_own() -> None:
     (given,) = parse(GOOD.replace("host: db", "host: db, port: 5433").partition("---")[0], "x.yaml").replicators
     assert parse(GOOD, "x.yaml").replicator().spec.source.address == "db:5432/shop"
@@ -60,6 +76,7 @@ def test_a_port_that_is_not_given_is_the_products_own() -> None:
         ("a: [", "not YAML"),
         ("- 1", "document 1"),
         ("kind: Pod", "kind is 'Pod'"),
+        ("apiVersion: tailrace.dev/v1alpha1\nkind: Replica", "kind is 'Replica'"),
         ("kind: Replicator\napiVersion: v1", "apiVersion is 'v1'"),
         ("kind: Replicator\nkind: Replicator", "appears twice"),
         ("{a: 1, [b]: 2}", "not YAML"),
@@ -70,6 +87,34 @@ def test_a_port_that_is_not_given_is_the_products_own() -> None:
 def test_what_is_no_manifest_is_refused_with_the_reason(text: str, part: str) -> None:
     with pytest.raises(InvalidManifest, match=part):
         parse(text, "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        ('include: ["public.*"]', "include: [orders]", "spec.tables.include.0 is 'orders': write schema.table"),
+        ("name: shop}", "name: Shop}", "metadata.name is 'Shop': use lower-case letters, digits, - and ."),
+        ("host: db", "host: db, postgresql: {slot: a-b}", "slot is 'a-b': use lower-case letters, digits and _"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_told_in_words(good: str, bad: str, said: str) -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        parse(GOOD.replace(good, bad), "x.yaml")
+    assert said in caught.value.message and "^" not in caught.value.message
+
+
+def test_every_message_about_a_file_names_it(tmp_path: Path) -> None:
+    (tmp_path / "twice.yaml").write_text("kind: Replicator\nkind: Replicator")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff")
+    for name, said in (
+        ("none.yaml", "none.yaml: No such file or directory"),
+        ("bytes.yaml", "bytes.yaml is not a text in UTF-8"),
+        ("twice.yaml", "twice.yaml, line 2: the field 'kind' appears twice"),
+    ):
+        with pytest.raises(InvalidManifest) as caught:
+            load(tmp_path / name)
+        assert caught.value.message.endswith(said.partition(".yaml")[2])
+        assert str(tmp_path / name) in caught.value.message
 
 
 def test_a_rule_over_several_fields_is_explained() -> None:

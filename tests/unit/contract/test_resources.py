@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from support.resources import POD, RIGHT, UNKNOWN, WRONG, Refused, replicator
-from tailrace.contract.resources import Replicator, SnapshotRequest
+from tailrace.contract.resources import Replicator, SnapshotRequest, StorageLocation, TargetSpec
 from tailrace.spark.session import settings
 
 KINDS: dict[str, type[Replicator] | type[SnapshotRequest]] = {
@@ -25,6 +25,13 @@ def test_a_minimal_replicator_has_the_documented_defaults() -> None:
     assert (spec.source.tcp_port, spec.snapshot.initial, spec.suspend) == (5432, True, False)
     assert (spec.deletion_policy, spec.image_pull_policy, spec.executors.count) == ("Retain", "IfNotPresent", 1)
     assert spec.storage.path_style
+
+
+def test_a_target_shares_with_storage_only_how_a_store_is_reached() -> None:
+    place = {"location": "s3://lake/shop", "endpoint": "https://s3", "region": "r", "pathStyle": True}
+    target = TargetSpec.model_validate(place | {"type": "delta", "credentials": {"file": "/keys"}})
+    assert not issubclass(TargetSpec, StorageLocation)
+    assert target.lake == StorageLocation.model_validate(place | {"credentials": {"file": "/keys"}})
 
 
 @pytest.mark.parametrize("document", RIGHT, ids=lambda document: document["metadata"]["name"])

@@ -2,7 +2,7 @@ from typing import cast
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Applied
+from tailrace.changelog.records import Applied, RecordNumber, Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Fault
 from tailrace.driver.applied_report import Reporter
@@ -33,20 +33,22 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     state = log(TableLog.model_construct(table_id=7))
     reporter.tell(state)
     assert client.told == []
-    progress.put(7, TableProgress(applied_seq=4, applied_record=9, committed_record=8))
+    progress.put(7, TableProgress(applied_seq=Seq(4), applied_record=RecordNumber(9), committed_record=RecordNumber(8)))
     now[0] += 3
     client.away = True
     reporter.tell(state)
     client.away = False
     now[0] += 3
     reporter.tell(state)
-    told = (Applied(table_id=7, applied_seq=4, applied_record=9),)
+    told = (Applied(table_id=7, applied_seq=Seq(4), applied_record=RecordNumber(9)),)
     assert client.told == [told]
     now[0] += 3
     reporter.tell(state)
     assert client.told == [told, told], "capture may have died before it was recorded"
     state = log(TableLog.model_construct(table_id=7, applied_seq=4, applied_record=9))
-    progress.put(7, TableProgress(applied_seq=4, applied_record=12, committed_record=8))
+    progress.put(
+        7, TableProgress(applied_seq=Seq(4), applied_record=RecordNumber(12), committed_record=RecordNumber(8))
+    )
     now[0] += 3
     reporter.tell(state)
     assert len(client.told) == 2, "a record that brought the table nothing calls for no report"

@@ -8,12 +8,12 @@ import pytest
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Column, Position, SnapshotPlanned, TableSchema
+from tailrace.changelog.records import Column, Position, RecordNumber, Seq, SnapshotPlanned, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace.contract.status import Counters, Fault
+from tailrace.contract.status import Fault, TableCounters
 from tailrace.driver.control import DriverControl
 from tailrace.driver.server import Conflict
 from tailrace.errors import InvalidManifest
@@ -24,14 +24,14 @@ BODY = SnapshotBody(name="again", spec=SnapshotRequestSpec(replicator="shop", ta
 def table(table_id: int, **more: object) -> TableLog:
     column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    values = {"added_record": 1, "edge": 1, "initial_snapshot": False, "schemas": (logged,)}
+    logged = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema)
+    values = {"added_record": 1, "edge": "1", "initial_snapshot": False, "schemas": (logged,)}
     return TableLog.model_validate({"table_id": table_id} | values | more)
 
 
 class Journal:
     def __init__(self, *tables: TableLog) -> None:
-        self.state = LogState(number=9, tables={t.table_id: t for t in tables})
+        self.state = LogState(number=RecordNumber(9), tables={t.table_id: t for t in tables})
 
     def refresh(self) -> LogState:
         return self.state
@@ -50,7 +50,7 @@ class Client:
         self.asked: list[object] = []
         self.hold = threading.Event()
         self.hold.set()
-        self.answer: StateAnswer | None = StateAnswer(record=9, epoch=1, position=Position(5))
+        self.answer: StateAnswer | None = StateAnswer(record=RecordNumber(9), epoch=1, position=Position(5))
 
     def append(self, events: list[Any]) -> int:
         self.asked += events
@@ -103,7 +103,7 @@ def test_a_capture_that_ends_again_and_again_is_a_failure_with_a_name_until_one_
     driver, _, client = control(table(7))
     assert driver.ask_capture()
     driver.capture_fault = Fault(name="CaptureEnded", message="capture ended with code 1: Retry: cannot connect to db")
-    client.answer = StateAnswer(record=-1, epoch=-1, position=Position(0), waiting_for="capture starts")
+    client.answer = StateAnswer(record=RecordNumber(-1), epoch=-1, position=Position(0), waiting_for="capture starts")
     assert not driver.ask_capture()
     status = driver.status()
     assert (status.state, status.capture.alive) == ("Failing", False)
@@ -111,7 +111,7 @@ def test_a_capture_that_ends_again_and_again_is_a_failure_with_a_name_until_one_
     client.answer = None
     assert not driver.ask_capture()
     driver.capture_fault = None
-    client.answer = StateAnswer(record=9, epoch=1, position=Position(5))
+    client.answer = StateAnswer(record=RecordNumber(9), epoch=1, position=Position(5))
     assert driver.ask_capture()
     assert driver.status().capture.alive
 
@@ -137,8 +137,8 @@ def test_each_table_has_its_own_speed_and_the_whole_their_sum() -> None:
     driver._clock = lambda: now[0]
     for seconds in (0, 10):
         now[0] = float(seconds)
-        driver.progress.put(7, TableProgress(counters=Counters(inserts=20 * seconds, snapshot_rows=80 * seconds)))
-        driver.progress.put(8, TableProgress(counters=Counters(updates=seconds, deletes=seconds)))
+        driver.progress.put(7, TableProgress(counters=TableCounters(inserts=20 * seconds, snapshot_rows=80 * seconds)))
+        driver.progress.put(8, TableProgress(counters=TableCounters(updates=seconds, deletes=seconds)))
         status = driver.status()
     assert [t.rows_per_second for t in status.tables] == [100.0, 2.0]
     assert status.apply.rows_per_second == 102.0

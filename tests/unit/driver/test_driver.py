@@ -15,14 +15,14 @@ from py4j.protocol import Py4JNetworkError
 
 from support.resources import replicator
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.contract.manifest import parse
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.contract.status import Status
 from tailrace.driver import display, driver, launch
 from tailrace.driver.driver import Driver
-from tailrace.driver.launch import Parts, Settings
+from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.run_dir import RunFolder
 from tailrace.errors import PositionLost, Retry
 from tailrace.spark import session
@@ -34,7 +34,7 @@ class Fake:
     def __init__(self, name: str, done: list[str], faults: dict[str, Exception]) -> None:
         self.name, self.done, self.faults = name, done, faults
         self.fault = self.pid = None
-        self.state = LogState(number=3)
+        self.state = LogState(number=RecordNumber(3))
         self.running, self.through, self.turned = True, 3, 0.0
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
@@ -81,13 +81,13 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     monkeypatch.setattr(session, "check", lambda spark, log_file: None)
     monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
     names = ("applier", "runner", "stream", "journal", "spark")
-    parts = Parts(*(cast(Any, fake(name)()) for name in ("capture", *names)))
+    parts = DriverParts(*(cast(Any, fake(name)()) for name in ("capture", *names)))
     monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
     monkeypatch.setattr(Driver, "_journal", lambda self, capture, view: parts.journal)
     folder = RunFolder(tmp_path)
     folder.take()
     document = parse(json.dumps(replicator()), "m")
-    made = Driver(Settings(document.replicator(), (), folder, secrets=tmp_path))
+    made = Driver(DriverSettings(document.replicator(), (), folder, secrets=tmp_path))
     monkeypatch.setattr(made._ending, "listen", lambda: None)  # the test run's own handlers stay
     return made, done
 
@@ -170,12 +170,14 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
     made, done = ready(tmp_path, monkeypatch)
     monkeypatch.setattr(Driver, "_journal", wait)
     place = {"location": f"file://{tmp_path}/log"}
-    made._spec = made._spec.model_copy(update={"storage": StorageConfig.model_validate(place)})
+    made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
     shown: list[str] = []
     view = Fake("view", done, {})
     monkeypatch.setattr(view, "show", lambda status, last=False: shown.append(status.message))
     monkeypatch.setattr(display, "choose", lambda *arguments: view)
-    answer = StateAnswer(record=-1, epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7")
+    answer = StateAnswer(
+        record=RecordNumber(-1), epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7"
+    )
     monkeypatch.setattr(made._control, "watch", cast(Any, SimpleNamespace(state=lambda: answer)))
     monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
     threading.Timer(0.2, made._ending.set).start()

@@ -17,9 +17,9 @@ from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
 from tailrace.errors import Retry
 from tailrace.removal import drop
-from tailrace.sources.api import Step
+from tailrace.sources.api import RemovalStep
 
-SLOT = Step("replication slot s", "dropped")
+SLOT = RemovalStep("replication slot s", "dropped")
 
 
 class Source:
@@ -28,7 +28,7 @@ class Source:
     def __init__(self, faults: int = 0, then: Callable[[], None] = lambda: None) -> None:
         self.faults, self.then, self.asked = faults, then, list[bool]()
 
-    def __call__(self, *arguments: object, data: bool) -> Iterator[Step]:
+    def __call__(self, *arguments: object, data: bool) -> Iterator[RemovalStep]:
         self.asked.append(data)
         if len(self.asked) <= self.faults:
             self.then()

@@ -1,5 +1,14 @@
 from tailrace.apply.progress import TableProgress
-from tailrace.changelog.records import Column, Position, SnapshotEnded, SnapshotPlanned, TableSchema, TableStopped
+from tailrace.changelog.records import (
+    Column,
+    Position,
+    RecordNumber,
+    Seq,
+    SnapshotEnded,
+    SnapshotPlanned,
+    TableSchema,
+    TableStopped,
+)
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.driver.once import OnceCheck
 
@@ -9,13 +18,13 @@ PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
 def table(table_id: int = 7, initial: bool = True, stopped: bool = False) -> TableLog:
     column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    stop = TableStopped(table_id=table_id, seq=1, error="NoKey", message="m", fix="f") if stopped else None
+    stop = TableStopped(table_id=table_id, seq=Seq(1), error="NoKey", message="m", fix="f") if stopped else None
     return TableLog(
         table_id=table_id,
-        added_record=1,
-        edge=1,
+        added_record=RecordNumber(1),
+        edge="1",
         initial_snapshot=initial,
-        schemas=(LoggedSchema(record=1, after_seq=0, table=schema),),
+        schemas=(LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
         stopped=stop,
     )
 
@@ -24,9 +33,9 @@ def log(*tables: TableLog, number: int = 5, position: int = 100, outcome: str | 
     ended = None
     if outcome:
         ended = SnapshotEnded.model_validate({"snapshot_id": PLAN.snapshot_id, "outcome": outcome})
-    snapshot = SnapshotState(plan=PLAN, record=4, tables={7: SnapshotTable(table_id=7)}, ended=ended)
+    snapshot = SnapshotState(plan=PLAN, record=RecordNumber(4), tables={7: SnapshotTable(table_id=7)}, ended=ended)
     return LogState(
-        number=number,
+        number=RecordNumber(number),
         position=Position(position),
         tables={t.table_id: t for t in tables},
         snapshots={PLAN.snapshot_id: snapshot} if outcome is not None else {},
@@ -70,7 +79,7 @@ def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repa
     hot = frozenset({("1",)})
     assert not check.look(state, at(9, holes=hot), 0).done
     plan = SnapshotPlanned(snapshot_id="repair-7-6", reason="repair", tables=(7,), keys=(("1",),))
-    repair = SnapshotState(plan=plan, record=6, tables={7: SnapshotTable(table_id=7)})
+    repair = SnapshotState(plan=plan, record=RecordNumber(6), tables={7: SnapshotTable(table_id=7)})
     running = state.model_copy(update={"number": 6, "snapshots": state.snapshots | {plan.snapshot_id: repair}})
     assert not check.look(running, at(12, holes=hot), 0).done
     ended = SnapshotEnded.model_validate({"snapshot_id": plan.snapshot_id, "outcome": "completed"})
@@ -101,7 +110,7 @@ def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_
 
 def test_a_snapshot_of_which_only_failed_tables_are_left_does_not_hold_it_up() -> None:
     state = log(table(), table(8, initial=False), outcome="")
-    fine = {8: TableProgress(applied_record=9)}
+    fine = {8: TableProgress(applied_record=RecordNumber(9))}
     assert "under way" in OnceCheck(Position(100)).look(state, at(9) | fine, 0).waits_for
     verdict = OnceCheck(Position(100)).look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
@@ -129,3 +138,11 @@ def test_a_failed_snapshot_of_this_run_is_named() -> None:
     check.look(log(table(), number=2), at(0), 0)
     verdict = check.look(log(table(), outcome="failed"), at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1",))
+
+
+def test_a_paused_snapshot_does_not_hold_it_up_and_is_named() -> None:
+    running = log(table(), table(8, initial=False), outcome="")
+    (one,) = running.snapshots.values()
+    paused = running.model_copy(update={"snapshots": {PLAN.snapshot_id: one.model_copy(update={"suspended": True})}})
+    verdict = OnceCheck(Position(100)).look(paused, at(9) | {8: TableProgress(applied_record=RecordNumber(9))}, 0)
+    assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1 (paused)",))

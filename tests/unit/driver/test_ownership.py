@@ -10,7 +10,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.driver.ownership import PATIENCE, Ownership
 from tailrace.errors import Fenced, Retry
 from tailrace.storage.store import Storage
@@ -20,7 +20,7 @@ ORIGIN = origin("log")
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    made = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    made = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     JournalWriter.create(made, ORIGIN, Position(1), "first")
     return made
 

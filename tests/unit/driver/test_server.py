@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
-from tailrace.contract.status import Counters, Status, TableStatus
-from tailrace.driver.server import Conflict, Server, Unknown
+from tailrace.contract.status import Status, TableCounters, TableStatus
+from tailrace.driver.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest, Retry
 
 SPEC = {"replicator": "shop", "tables": ["public.orders"]}
@@ -19,7 +19,7 @@ class Fake:
         self.calls: list[tuple[object, ...]] = []
 
     def status(self) -> Status:
-        table = TableStatus(name="public.orders", state="FAILING", counters=Counters(inserts=3), lag_seconds=1.5)
+        table = TableStatus(name="public.orders", state="FAILING", counters=TableCounters(inserts=3), lag_seconds=1.5)
         return Status(name="shop", state="Running", started_at=1, updated_at=2, tables=(table,), tables_total=1)
 
     def unhealthy(self) -> str | None:
@@ -51,14 +51,14 @@ def fake() -> Fake:
 
 
 @pytest.fixture
-def server(fake: Fake) -> Iterator[Server]:
-    server = Server(fake, "127.0.0.1", 0, "secret")
+def server(fake: Fake) -> Iterator[StatusServer]:
+    server = StatusServer(fake, "127.0.0.1", 0, "secret")
     server.start()
     yield server
     server.close()
 
 
-def call(server: Server, method: str, path: str, body: object = None, token: str = "secret") -> tuple[int, bytes]:
+def call(server: StatusServer, method: str, path: str, body: object = None, token: str = "secret") -> tuple[int, bytes]:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(server.url + path, data, {"Authorization": f"Bearer {token}"}, method=method)
     try:
@@ -68,7 +68,7 @@ def call(server: Server, method: str, path: str, body: object = None, token: str
         return error.code, error.read()
 
 
-def test_status_and_metrics_come_from_the_same_document(server: Server) -> None:
+def test_status_and_metrics_come_from_the_same_document(server: StatusServer) -> None:
     code, body = call(server, "GET", "/status", token="none")
     assert code == 200
     assert Status.model_validate_json(body).tables[0].name == "public.orders"
@@ -77,13 +77,13 @@ def test_status_and_metrics_come_from_the_same_document(server: Server) -> None:
     assert 'tailrace_table_failing{table="public.orders"} 1.0' in text
 
 
-def test_health_tells_the_reason_when_a_loop_stands_still(server: Server, fake: Fake) -> None:
+def test_health_tells_the_reason_when_a_loop_stands_still(server: StatusServer, fake: Fake) -> None:
     assert call(server, "GET", "/healthz")[0] == 200
     fake.reason = "apply has not turned for 300 s"
     assert call(server, "GET", "/healthz") == (503, b"apply has not turned for 300 s")
 
 
-def test_a_snapshot_is_requested_suspended_and_stopped_with_the_token(server: Server, fake: Fake) -> None:
+def test_a_snapshot_is_requested_suspended_and_stopped_with_the_token(server: StatusServer, fake: Fake) -> None:
     code, body = call(server, "PUT", "/snapshots/a%20b", {"name": "again", "spec": SPEC})
     assert (code, SnapshotAnswer.model_validate_json(body).record) == (200, 5)
     assert call(server, "PUT", "/snapshots/x/suspend", {"suspend": True})[0] == 200
@@ -91,14 +91,14 @@ def test_a_snapshot_is_requested_suspended_and_stopped_with_the_token(server: Se
     assert fake.calls == [("a b", "again"), ("suspend", "x", True), ("stop", "x")]
 
 
-def test_without_the_token_nothing_is_changed(server: Server, fake: Fake) -> None:
+def test_without_the_token_nothing_is_changed(server: StatusServer, fake: Fake) -> None:
     assert call(server, "PUT", "/snapshots/x", {"name": "again", "spec": SPEC}, token="wrong")[0] == 401
     assert call(server, "DELETE", "/snapshots/x", token="")[0] == 401
     assert call(server, "POST", "/drop", {"data": True}, token="wrong")[0] == 401
     assert fake.calls == []
 
 
-def test_the_order_to_drop_is_answered_with_how_far_it_is(server: Server, fake: Fake) -> None:
+def test_the_order_to_drop_is_answered_with_how_far_it_is(server: StatusServer, fake: Fake) -> None:
     code, body = call(server, "POST", "/drop", {"data": True})
     assert (code, DropAnswer.model_validate_json(body).done) == (200, False)
     assert call(server, "POST", "/dropp", {"data": True})[0] == 404
@@ -106,13 +106,13 @@ def test_the_order_to_drop_is_answered_with_how_far_it_is(server: Server, fake: 
 
 
 @pytest.mark.parametrize(("snapshot_id", "code"), [("taken", 409), ("none", 422), ("later", 503)])
-def test_errors_have_their_own_codes_and_a_problem_document(server: Server, snapshot_id: str, code: int) -> None:
+def test_errors_have_their_own_codes_and_a_problem_document(server: StatusServer, snapshot_id: str, code: int) -> None:
     answered, body = call(server, "PUT", f"/snapshots/{snapshot_id}", {"name": "n", "spec": SPEC})
     assert answered == code
     assert set(json.loads(body)) == {"name", "message", "fix"}
 
 
-def test_a_body_that_is_not_the_contract_s_is_refused_by_field(server: Server) -> None:
+def test_a_body_that_is_not_the_contract_s_is_refused_by_field(server: StatusServer) -> None:
     code, body = call(server, "PUT", "/snapshots/x", {"name": "n", "spec": {**SPEC, "keyz": 1}})
     assert code == 422
     assert "spec.keyz" in json.loads(body)["message"]

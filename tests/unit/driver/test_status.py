@@ -2,24 +2,36 @@ import io
 import re
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from typing_extensions import override
 
 from tailrace import privacy
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import (
     Column,
     Position,
+    RecordNumber,
     Segment,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     TableSchema,
     TableStopped,
 )
-from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, SnapshotState, SnapshotTable, TableLog
-from tailrace.contract.status import Counters, Fault, SnapshotStatus, SnapshotTableProgress, Status, TableStatus
+from tailrace.changelog.state import (
+    LoggedSchema,
+    LoggedSegment,
+    LogState,
+    SegmentList,
+    SnapshotState,
+    SnapshotTable,
+    TableLog,
+)
+from tailrace.contract.status import Fault, SnapshotStatus, SnapshotTableProgress, Status, TableCounters, TableStatus
 from tailrace.driver import display
 from tailrace.driver.rates import Rate
 from tailrace.driver.status import Moment, assemble
@@ -27,7 +39,9 @@ from tailrace.errors import RESYNC, error_line
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range
 
-ANSWER = StateAnswer(record=9, epoch=1, position=Position(0x16B374D848), behind_bytes=0xB8, lag_seconds=0.5)
+ANSWER = StateAnswer(
+    record=RecordNumber(9), epoch=1, position=Position(0x16B374D848), behind_bytes=0xB8, lag_seconds=0.5
+)
 
 
 def table(table_id: int, *records: int, **more: object) -> TableLog:
@@ -35,9 +49,16 @@ def table(table_id: int, *records: int, **more: object) -> TableLog:
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     segments = tuple(
         LoggedSegment(
-            record=r,
+            record=RecordNumber(r),
             segment=Segment(
-                table_id=table_id, schema_version=1, path="p", rows=1, size=1, first_seq=r, last_seq=r, inserts=1
+                table_id=table_id,
+                schema_version=1,
+                path="p",
+                rows=1,
+                size=1,
+                first_seq=Seq(r),
+                last_seq=Seq(r),
+                inserts=1,
             ),
         )
         for r in records
@@ -45,10 +66,10 @@ def table(table_id: int, *records: int, **more: object) -> TableLog:
     values: dict[str, object] = {
         "table_id": table_id,
         "added_record": 1,
-        "edge": 1,
+        "edge": "1",
         "initial_snapshot": False,
-        "schemas": (LoggedSchema(record=1, after_seq=0, table=schema),),
-        "segments": segments,
+        "schemas": (LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
+        "segments": SegmentList.of(segments),
     }
     return TableLog.model_validate(values | more)
 
@@ -71,8 +92,8 @@ def log(*tables: TableLog, **more: object) -> LogState:
 
 
 def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> None:
-    state = log(table(7, 3, 6), table(8, 3), commit_times=((3, 40_000_000), (6, 90_000_000)))
-    progress = {7: TableProgress(applied_record=5), 8: TableProgress(applied_record=5)}
+    state = log(table(7, 3, 6), table(8, 3), commit_times=PackedRows.of(np.array([(3, 40_000_000), (6, 90_000_000)])))
+    progress = dict.fromkeys((7, 8), TableProgress(applied_record=RecordNumber(5)))
     status = assemble(moment(state, tables=progress))
     assert [(t.name, t.state, t.lag_seconds) for t in status.tables] == [
         ("s.t7", "REPLICATING", 10.0),
@@ -84,7 +105,7 @@ def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> 
 
 def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:
     progress = Progress()
-    progress.put(8, TableProgress(applied_record=9))
+    progress.put(8, TableProgress(applied_record=RecordNumber(9)))
     progress.fail(7, Fault(name="ForeignChange", message="rows changed", since=50), stopped=True)
     progress.fail(7, Fault(name="ForeignChange", message="rows changed", since=60), stopped=True)
     status = assemble(moment(log(table(7), table(8)), tables=progress.all()))
@@ -96,7 +117,7 @@ def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:
 
 
 def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
-    stop = TableStopped(table_id=7, seq=1, error="ValueUnsupported", message="numeric NaN", fix="use asText")
+    stop = TableStopped(table_id=7, seq=Seq(1), error="ValueUnsupported", message="numeric NaN", fix="use asText")
     status = assemble(moment(log(table(7, stopped=stop))))
     assert status.tables[0].state == "STOPPED"
     fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText", where="source")
@@ -106,7 +127,7 @@ def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
 def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
     part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250, chunks_done=2)
-    state = log(table(7), snapshots={"s1": SnapshotState(plan=plan, record=4, tables={7: part})})
+    state = log(table(7), snapshots={"s1": SnapshotState(plan=plan, record=RecordNumber(4), tables={7: part})})
     run = TableRun("s1", 7, Phase.WALK, reading={3: Range(3, ("5",), ("9",))})
     status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rates={"s1": 50.0}))
     (snapshot,) = status.snapshots
@@ -121,6 +142,15 @@ def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     assert "snapshot again 25% (250 rows)" in display.line(status)
 
 
+def test_a_snapshot_that_failed_is_shown_to_whoever_asked_for_it() -> None:
+    fault = Fault(name="ReadRefused", message="column regio does not exist", fix="Correct where.", where="source")
+    one = SnapshotStatus(id="s1", name="again", reason="request", state="Failed", fault=fault)
+    status = Status(name="shop", state="Running", started_at=1, updated_at=2, snapshots=(one,))
+    assert display.line(status).endswith("snapshot again failed")
+    text = shown(status, 160)
+    assert "snapshot again failed ReadRefused: column regio does not exist. Fix: Correct where." in text
+
+
 def shown(status: Status, width: int) -> str:
     console = Console(width=width, file=io.StringIO())
     with console.capture() as captured:
@@ -130,7 +160,7 @@ def shown(status: Status, width: int) -> str:
 
 def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
     name = "warehouse.order_items"
-    counted = Counters(inserts=123456789, updates=23456789, deletes=3456789, snapshot_rows=456789123)
+    counted = TableCounters(inserts=123456789, updates=23456789, deletes=3456789, snapshot_rows=456789123)
     row = TableStatus(name=name, state="REPLICATING", lag_seconds=0.5, rows_per_second=54321, counters=counted)
     part = SnapshotTableProgress(name=name, running=(f"({privacy.key('5')}, {privacy.key('9')}]",))
     snapshot = SnapshotStatus(
@@ -163,10 +193,10 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
         part = SnapshotTable(table_id=7, finished=done)
         ended = SnapshotEnded(snapshot_id=name, outcome="failed" if error else "completed")
         plan = SnapshotPlanned(snapshot_id=name, tables=(7,))
-        return SnapshotState(plan=plan, record=record, tables={7: part}, ended=ended)
+        return SnapshotState(plan=plan, record=RecordNumber(record), tables={7: part}, ended=ended)
 
     failed = snapshot("a", 4, "ReadRefused: no right")
-    progress = {7: TableProgress(applied_record=9)}
+    progress = {7: TableProgress(applied_record=RecordNumber(9))}
     unread = table(7, unread="ReadRefused: no right")
     for snapshots in ({"a": failed}, {}):  # the snapshot itself is forgotten some day
         (table_status,) = assemble(moment(log(unread, snapshots=snapshots), tables=progress)).tables
@@ -174,7 +204,7 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
         assert table_status.fault is not None
         assert "no right" in table_status.fault.message
     plan = SnapshotPlanned(snapshot_id="b", tables=(7,))
-    again = SnapshotState(plan=plan, record=6, tables={7: SnapshotTable(table_id=7)})
+    again = SnapshotState(plan=plan, record=RecordNumber(6), tables={7: SnapshotTable(table_id=7)})
     under_way = log(unread, snapshots={"a": failed, "b": again})
     assert assemble(moment(under_way, tables=progress)).tables[0].state == "SNAPSHOTTING"
     both = {"a": failed, "b": snapshot("b", 6, None)}
@@ -202,7 +232,9 @@ def test_a_status_of_many_tables_does_not_go_through_all_snapshots_for_each() ->
     tables = [table(n) for n in range(100)]
     plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(n,)) for n in range(100)]
     shots = Counted({
-        p.snapshot_id: SnapshotState(plan=p, record=4, tables={p.tables[0]: SnapshotTable(table_id=p.tables[0])})
+        p.snapshot_id: SnapshotState(
+            plan=p, record=RecordNumber(4), tables={p.tables[0]: SnapshotTable(table_id=p.tables[0])}
+        )
         for p in plans
     })  # fmt: skip
     status = assemble(moment(log(*tables).model_copy(update={"snapshots": shots})))
@@ -217,14 +249,19 @@ def test_without_capture_the_status_says_so() -> None:
 
 def test_a_first_start_says_what_capture_waits_for() -> None:
     waits = StateAnswer(
-        record=-1, epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7 of backend 9"
+        record=RecordNumber(-1),
+        epoch=-1,
+        position=Position(0),
+        waiting_for="the slot waits for transaction 7 of backend 9",
     )
     status = assemble(moment(LogState(), capture=waits))
     assert (status.state, status.message) == ("Starting", "the slot waits for transaction 7 of backend 9")
 
 
 def test_counters_are_summed_in_the_line() -> None:
-    progress = {7: TableProgress(applied_record=9, counters=Counters(inserts=1200, updates=3, deletes=4))}
+    progress = {
+        7: TableProgress(applied_record=RecordNumber(9), counters=TableCounters(inserts=1200, updates=3, deletes=4))
+    }
     text = display.line(assemble(moment(log(table(7)), tables=progress)))
     assert "1,200 inserts, 3 updates, 4 deletes" in text
 
@@ -280,7 +317,9 @@ def test_a_machine_that_stalls_does_not_silence_the_view() -> None:
 def test_a_hundred_snapshots_do_not_fill_the_line() -> None:
     plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(7,)) for n in range(100)]
     running = {
-        p.snapshot_id: SnapshotState(plan=p, record=4, tables={7: SnapshotTable(table_id=7, started=True)})
+        p.snapshot_id: SnapshotState(
+            plan=p, record=RecordNumber(4), tables={7: SnapshotTable(table_id=7, started=True)}
+        )
         for p in plans
     }
     status = assemble(moment(log(table(7), snapshots=running)))
@@ -299,7 +338,7 @@ def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_
 def test_on_a_terminal_the_view_is_drawn_with_its_bars_and_faults() -> None:
     plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
     part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250)
-    snapshots = {"s1": SnapshotState(plan=plan, record=4, tables={7: part})}
+    snapshots = {"s1": SnapshotState(plan=plan, record=RecordNumber(4), tables={7: part})}
     progress = Progress()
     progress.fail(8, Fault(name="ForeignChange", message="rows changed", fix="put it back"), stopped=True)
     screen = io.StringIO()
@@ -327,7 +366,7 @@ def test_the_fix_of_a_failed_snapshot_is_what_works_in_the_table_s_state() -> No
 
 
 def test_what_a_stopped_table_lacks_in_the_log_is_brought_by_a_resync_alone() -> None:
-    stop = TableStopped(table_id=7, seq=0, error="NoKey", message="m", fix="Add a key.")
+    stop = TableStopped(table_id=7, seq=Seq(0), error="NoKey", message="m", fix="Add a key.")
     for met, name in (("LogTrimmed", "NoKey"), ("TargetRefused", "TargetRefused")):
         progress = TableProgress(fault=Fault(name=met, message="m", fix="f"), stopped=True)
         (one,) = assemble(moment(log(table(7, stopped=stop)), tables={7: progress})).tables

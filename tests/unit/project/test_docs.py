@@ -71,6 +71,17 @@ def test_every_command_in_the_documents_exists_with_its_options() -> None:
     assert {"run", "doctor", "status", "snapshot", "pause", "drop"} <= seen
 
 
+def test_every_bound_of_the_performance_page_names_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    known = [path.as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
+    for name in re.findall(r"`([\w/]*test_\w+\.py)`", text):
+        assert any(path.endswith(f"/{name}") for path in known), name
+    table = text.partition("## Bounds of what grows")[2].partition("\n\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    assert all(re.search(r"\| (.*test_\w+\.py.*|the same) \|$", row) for row in rows), rows
+
+
 def test_every_link_between_the_documents_leads_somewhere() -> None:
     for path in DOCS:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):

@@ -239,6 +239,31 @@ def test_every_fix_is_a_sentence_with_a_capital_and_a_full_stop() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+FINDINGS = {"Finding": (2, 3), "Line": (2, 3)}
+"""What `doctor` prints: the classes, and where their message and their fix stand among the arguments."""
+
+
+def findings() -> Iterator[tuple[str, str, str]]:
+    """Place, kind (`message` or `fix`) and text of everything that `doctor` can say of its own."""
+    for module in modules():
+        for call in ast.walk(module.tree):
+            if not isinstance(call, ast.Call) or name_of(call.func) not in FINDINGS:
+                continue
+            named = {keyword.arg: keyword.value for keyword in call.keywords}
+            for kind, position in zip(("message", "fix"), FINDINGS[name_of(call.func)], strict=True):
+                given = call.args[position] if len(call.args) > position else named.get(kind)
+                if given is not None:
+                    yield from ((f"{module.where}:{call.lineno}", kind, text) for text in texts(given, module))
+
+
+def test_every_finding_of_doctor_has_the_form_of_an_error() -> None:
+    found = list(findings())
+    assert sum(not text.startswith(UNKNOWN) for _, _, text in found) > 60
+    forms = {"message": fault_of_message, "fix": fault_of_fix}
+    wrong = [f"{at}: {fault}: {text!r}" for at, kind, text in found if text and (fault := forms[kind](text))]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
 def test_every_error_that_is_not_tried_again_names_a_fix() -> None:
     shown = error_names.shown()
     wrong = [

@@ -17,6 +17,7 @@ from tailrace import backoff
 from tailrace.changelog.records import (
     Event,
     Position,
+    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     TableAdded,
@@ -33,7 +34,7 @@ from tailrace.reading.task import ChunkFile
 from tailrace.snapshot import edge
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
-from tailrace.sources.postgresql.log import rejoin
+from tailrace.sources.resyncs import resyncs
 
 TABLES = (1, 2, 3)
 CHANGES = 12
@@ -67,21 +68,22 @@ class Unsteady(World):
     def look(self) -> None:
         """Capture's look at the catalog: tables that a resync waits for are taken in again."""
         with self.lock:
-            for table_id, snapshot_id in rejoin.resyncs(self._writer.state).items():
+            for table_id, snapshot_id in resyncs(self._writer.state).items():
                 table = self._writer.state.tables[table_id]
                 version = table.schema.model_copy(update={"version": table.schema.version + 1})
                 gone = TableRemoved(table_id=table_id, reason="resync")
-                self._writer.append(Position(5), events=(gone, TableAdded(table=version, edge=10, resync=snapshot_id)))
+                added = TableAdded(table=version, edge="10", resync=snapshot_id)
+                self._writer.append(Position(5), events=(gone, added))
 
     def _change(self, table_id: int) -> None:
         state = self._writer.state
         table = state.tables[table_id]
         gone = TableRemoved(table_id=table_id, reason="it was dropped")
-        stopped = TableStopped(table_id=table_id, seq=0, error="NoKey", message="no key", fix="give it one")
+        stopped = TableStopped(table_id=table_id, seq=Seq(0), error="NoKey", message="no key", fix="give it one")
         version = table.schema.model_copy(update={"version": table.schema.version + 1})
         self.edge += 1  # nobody has looked at this one yet
         asking = [key for key, s in state.snapshots.items() if s.plan.resync and s.ended is None and s.awaits(table)]
-        again = TableAdded(table=version, edge=self.edge, resync=next(iter(asking), None))
+        again = TableAdded(table=version, edge=str(self.edge), resync=next(iter(asking), None))
         running = [key for key, snapshot in state.snapshots.items() if snapshot.ended is None]
         if table.removed or table.stopped is not None:
             choices: list[tuple[Event, ...]] = [(again,), (again,) if table.removed else (gone, again)]
@@ -192,7 +194,7 @@ def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
     "end",
     [
         TableRemoved(table_id=1, reason="it was dropped"),
-        TableStopped(table_id=1, seq=0, error="NoKey", message="no key", fix="give it one"),
+        TableStopped(table_id=1, seq=Seq(0), error="NoKey", message="no key", fix="give it one"),
     ],
 )
 def test_a_table_that_goes_when_all_its_chunks_are_read_ends_its_snapshot(

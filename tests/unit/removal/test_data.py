@@ -10,6 +10,7 @@ from support.journals import table_schema
 from support.origins import origin
 from support.resources import replicator
 from tailrace.changelog.paths import DROPPED
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.removal import data
@@ -44,7 +45,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Known:
     }
     document["spec"]["storage"] = {"location": f"file://{tmp_path}/log"}
     tables = {i: _table(i, name) for i, name in enumerate(NAMES, 1)}
-    log = LogState(number=0, origin=ORIGIN, owner="shop", tables=tables)
+    log = LogState(number=RecordNumber(0), origin=ORIGIN, owner="shop", tables=tables)
     return Known(Replicator.model_validate(document), f"file://{tmp_path}/log", log)
 
 
@@ -52,7 +53,7 @@ def test_a_table_that_a_user_keeps_under_another_name_in_the_catalog_is_kept_wit
     known: Known, tmp_path: Path
 ) -> None:
     """`ALTER TABLE … RENAME` leaves the files where they are."""
-    lines = list(data.drop(known, _storage(known.replicator.spec), tmp_path / "run"))
+    lines = list(data.drop(known, _storage(known.replicator.spec), tmp_path / "run", lambda: known))
     assert [(line[1], line[2]) for line in lines[:-1]] == [("kept", "the catalog has no such table")] * 2
     assert _files(tmp_path) == {(name, file) for name in NAMES for file in ("00003-aa.metadata.json", "part.parquet")}
 
@@ -61,9 +62,9 @@ def test_of_tables_without_an_entry_a_repeated_deletion_completes_those_that_it_
     known: Known, tmp_path: Path
 ) -> None:
     storage = _storage(known.replicator.spec)
-    note = data.Proven(owner="shop", log_id="log", tables=(("public", "items"),))
+    note = data.Proven(owner="shop", log_id="log", epoch=-1, tables=(("public", "items"),))
     storage.put(DROPPED, note.model_dump_json().encode())
-    lines = {line[0].rpartition("/")[2]: line[1] for line in data.drop(known, storage, tmp_path / "run")}
+    lines = {line[0].rpartition("/")[2]: line[1] for line in data.drop(known, storage, tmp_path / "run", lambda: known)}
     assert (lines["orders"], lines["items"]) == ("kept", "dropped")
     assert {name for name, _ in _files(tmp_path)} == {"orders"}
 
@@ -80,5 +81,7 @@ def _files(folder: Path) -> set[tuple[str, str]]:
 
 def _table(table_id: int, name: str) -> TableLog:
     schema = table_schema(table_id).model_copy(update={"table_name": name})
-    logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    return TableLog(table_id=table_id, added_record=1, edge=1, initial_snapshot=False, schemas=(logged,))
+    logged = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema)
+    return TableLog(
+        table_id=table_id, added_record=RecordNumber(1), edge="1", initial_snapshot=False, schemas=(logged,)
+    )

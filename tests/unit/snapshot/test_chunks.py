@@ -3,8 +3,7 @@ import random
 import pytest
 
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import ChunkRegistered, Position, SnapshotTableFinished
+from tailrace.changelog.records import ChunkRegistered, Key, Position, Seq, SnapshotTableFinished
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot import chunks as c
@@ -16,7 +15,7 @@ FAULT = Fault(name="Retry", message="gone")
 def registered(chunk: int, lower: Key | None, upper: Key | None) -> ChunkRegistered:
     return ChunkRegistered(
         snapshot_id="s", table_id=7, chunk=chunk, lower=lower, upper=upper, path=None, rows=1, size=1,
-        schema_version=1, replay_point=1, high=Position(1),
+        schema_version=1, replay_point=Seq(1), high=Position(1),
     )  # fmt: skip
 
 

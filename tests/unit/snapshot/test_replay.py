@@ -2,50 +2,50 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.changelog.records import Column, TableSchema
+from support.transactions import ids, known, pairs
+from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema, TableLog, TransactionLog
 from tailrace.errors import CorruptLog
 from tailrace.snapshot.replay import replay_point, seen_through
-from tailrace.sources.postgresql.visibility import Snapshot, parse_snapshot
+from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 
 EPOCH = 2**32
 
 
-def sees(snapshot: Snapshot, xid: int) -> bool:
-    return bool(snapshot.sees(np.array([xid], np.int64))[0])
+def sees(snapshot: PgSnapshot, xid: int) -> bool:
+    return bool(snapshot.sees(ids(xid))[0])
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn) -> PgSnapshot:
     xmin = draw(st.integers(1, 20)) + draw(st.sampled_from([0, EPOCH, 3 * EPOCH]))
     xmax = xmin + draw(st.integers(0, 8))
     running = draw(st.sets(st.integers(xmin, xmax - 1))) if xmax > xmin else set()
-    return Snapshot(xmin, xmax, frozenset(running))
+    return PgSnapshot(xmin, xmax, frozenset(running))
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Snapshot, TransactionLog, int]:
+def cases(draw: st.DrawFn) -> tuple[PgSnapshot, TransactionLog, int]:
     snapshot = draw(snapshots())
     xids = draw(st.lists(st.integers(max(1, snapshot.xmin - 3), snapshot.xmax + 3), unique=True, max_size=8))
     first_seqs = sorted(draw(st.sets(st.integers(1, 99), min_size=len(xids), max_size=len(xids))))
-    return snapshot, TransactionLog.of(xids, first_seqs), 100
+    return snapshot, known(xids, first_seqs), 100
 
 
 @given(snapshots())
-def test_a_snapshot_is_read_back_from_its_text(snapshot: Snapshot) -> None:
+def test_a_snapshot_is_read_back_from_its_text(snapshot: PgSnapshot) -> None:
     assert parse_snapshot(str(snapshot)) == snapshot
 
 
 def test_a_snapshot_is_read_as_the_server_prints_it() -> None:
-    assert parse_snapshot("4294968000:4294968004:4294968000,4294968002") == Snapshot(
+    assert parse_snapshot("4294968000:4294968004:4294968000,4294968002") == PgSnapshot(
         EPOCH + 704, EPOCH + 708, frozenset({EPOCH + 704, EPOCH + 706})
     )
-    assert parse_snapshot("729:729:") == Snapshot(729, 729)
+    assert parse_snapshot("729:729:") == PgSnapshot(729, 729)
 
 
 @pytest.mark.parametrize("text", ["", "1:2", "1:2:3:4", "a:2:", "5:4:", "5:9:9", "5:9:4", "5:9:6,", "-1:2:", "0:1:"])
@@ -60,48 +60,47 @@ def test_ids_of_another_epoch_are_not_confused() -> None:
     assert not sees(snapshot, EPOCH + 6) and not sees(snapshot, 2 * EPOCH + 5)
 
 
-Point = Callable[[Snapshot, TransactionLog, int], int]
+Point = Callable[[PgSnapshot, TransactionLog, Seq], int]
 
 
-def check(point: Point, case: tuple[Snapshot, TransactionLog, int]) -> None:
+def check(point: Point, case: tuple[PgSnapshot, TransactionLog, int]) -> None:
     """Nothing unseen lies before the point, and the point itself is unseen or the next sequence."""
     snapshot, transactions, next_seq = case
-    found = point(snapshot, transactions, next_seq)
-    pairs = list(zip(transactions.ids, transactions.first_seqs, strict=True))
-    invisible = [seq for xid, seq in pairs if xid >= snapshot.xmax or xid in snapshot.xip]
+    found = point(snapshot, transactions, Seq(next_seq))
+    invisible = [seq for xid, seq in pairs(transactions) if xid >= snapshot.xmax or xid in snapshot.xip]
     assert all(seq >= found for seq in invisible)
     assert found in invisible or (found == next_seq and not invisible)
 
 
 @given(cases())
-def test_the_replay_point_is_the_first_unseen_change(case: tuple[Snapshot, TransactionLog, int]) -> None:
+def test_the_replay_point_is_the_first_unseen_change(case: tuple[PgSnapshot, TransactionLog, int]) -> None:
     check(replay_point, case)
 
 
-def xip_only(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True) if x in snapshot.xip), default=next_seq)
+def xip_only(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:
+    return min((s for x, s in pairs(log) if x in snapshot.xip), default=next_seq)
 
 
-def xmax_only(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True) if x >= snapshot.xmax), default=next_seq)
+def xmax_only(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:
+    return min((s for x, s in pairs(log) if x >= snapshot.xmax), default=next_seq)
 
 
-def above_xmax(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True)
+def above_xmax(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:
+    return min((s for x, s in pairs(log)
                 if x > snapshot.xmax or x in snapshot.xip), default=next_seq)  # fmt: skip
 
 
-def last_unseen(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    return max((s for x, s in zip(log.ids, log.first_seqs, strict=True) if not sees(snapshot, x)), default=next_seq)
+def last_unseen(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:
+    return max((s for x, s in pairs(log) if not sees(snapshot, x)), default=next_seq)
 
 
-def window(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
+def window(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:
     return next_seq
 
 
-def low_bits(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
-    seen = Snapshot(1, max(2, snapshot.xmax % EPOCH), frozenset())
-    return min((s for x, s in zip(log.ids, log.first_seqs, strict=True) if not sees(seen, x % EPOCH)
+def low_bits(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:
+    seen = PgSnapshot(1, max(2, snapshot.xmax % EPOCH), frozenset())
+    return min((s for x, s in pairs(log) if not sees(seen, x % EPOCH)
                 and x not in snapshot.xip), default=next_seq)  # fmt: skip
 
 
@@ -109,7 +108,7 @@ def low_bits(snapshot: Snapshot, log: TransactionLog, next_seq: int) -> int:
 def test_a_broken_replay_point_is_caught(mutant: Point) -> None:
     from hypothesis import find, settings
 
-    def fails(case: tuple[Snapshot, TransactionLog, int]) -> bool:
+    def fails(case: tuple[PgSnapshot, TransactionLog, int]) -> bool:
         try:
             check(mutant, case)
         except AssertionError:
@@ -122,24 +121,24 @@ def test_a_broken_replay_point_is_caught(mutant: Point) -> None:
 def table_with(*versions: tuple[int, int, str]) -> TableLog:
     """Of each version: its record, the sequence it comes after, its columns (a letter each)."""
     schemas = tuple(
-        LoggedSchema(record=record, after_seq=after, table=TableSchema(
+        LoggedSchema(record=RecordNumber(record), after_seq=Seq(after), table=TableSchema(
             table_id=7, schema_name="s", table_name="t", version=number,
             columns=tuple(Column(name=name, id=ord(name), source_type="int", type="int32") for name in names),
         ))
         for number, (record, after, names) in enumerate(versions, 1)
     )  # fmt: skip
-    return TableLog(table_id=7, added_record=1, edge=1, initial_snapshot=True, schemas=schemas)
+    return TableLog(table_id=7, added_record=RecordNumber(1), edge="1", initial_snapshot=True, schemas=schemas)
 
 
 def test_a_chunk_sees_what_came_before_the_column_that_it_has() -> None:
     """An insert from before ADD COLUMN … DEFAULT, replayed for another table's stalled commit, would bring a NULL."""
     table = table_with((1, 0, "a"), (5, 30, "ab"))
-    assert seen_through(table, ("b", "a"), planned=2) == 30
-    assert seen_through(table, ("a",), planned=2) == 0
+    assert seen_through(table, ("b", "a"), planned=RecordNumber(2)) == 30
+    assert seen_through(table, ("a",), planned=RecordNumber(2)) == 0
 
 
 def test_a_chunk_of_a_snapshot_planned_after_a_rewrite_sees_what_came_before_it() -> None:
     table = table_with((1, 0, "a"), (5, 30, "a"))
-    assert seen_through(table, ("a",), planned=6) == 30
-    assert seen_through(table, ("a",), planned=5) == 0, "it may have been read before the rewrite"
-    assert seen_through(table, ("a",), planned=0) == 0
+    assert seen_through(table, ("a",), planned=RecordNumber(6)) == 30
+    assert seen_through(table, ("a",), planned=RecordNumber(5)) == 0, "it may have been read before the rewrite"
+    assert seen_through(table, ("a",), planned=RecordNumber(0)) == 0

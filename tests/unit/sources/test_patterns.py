@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.ownership import made_name
-from tailrace.contract.resources import Source, TableOptions, Tables
+from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.sources.patterns import idle, matches, options_of, selected
 from tailrace.sources.postgresql.connect import PgConfig
 from tailrace.sources.postgresql.keys import in_list, in_range
@@ -60,7 +60,7 @@ def test_a_hostile_pattern_costs_no_more_than_a_long_one(pattern: str) -> None:
 
 
 def test_exclude_wins_and_the_first_matching_options_count() -> None:
-    tables = Tables(include=("public.*",), exclude=("public.tmp_*",))
+    tables = TablesSpec(include=("public.*",), exclude=("public.tmp_*",))
     assert selected(tables, "public", "a") and not selected(tables, "public", "tmp_a")
     first, second = TableOptions(match="public.a", as_text=("x",)), TableOptions(match="public.*")
     assert options_of((first, second), "public", "a") is first
@@ -114,7 +114,7 @@ def test_a_key_with_the_wrong_number_of_columns_is_refused_and_no_keys_mean_no_r
 
 
 def test_a_configuration_travels_to_executors_without_the_password() -> None:
-    source = Source(
+    source = SourceSpec(
         type="postgresql",
         host="db",
         database="shop",
@@ -133,7 +133,7 @@ def test_the_default_slot_name_has_only_letters_that_a_slot_may_have() -> None:
 
 
 def test_a_pattern_that_matches_no_table_is_told() -> None:
-    tables = Tables(include=("public.*", "sales.ordrs"))
+    tables = TablesSpec(include=("public.*", "sales.ordrs"))
     options = [TableOptions(match="public.users"), TableOptions(match="public.usres", columns=("id",))]
     found = [("public", "users"), ("public", "items")]
     assert idle(tables, options, found) == [

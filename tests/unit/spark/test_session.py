@@ -1,3 +1,5 @@
+import errno
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ from pyspark.sql import SparkSession
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.driver.run_dir import AlreadyRunning, NotRunning, RunFolder
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors import InvalidManifest, Retry, StorageFull
 from tailrace.spark import artifacts, session
 from tailrace.storage.access import hadoop_options
 
@@ -162,7 +164,7 @@ def test_a_jvm_that_cannot_start_is_named_with_what_it_needs(tmp_path: Path, mon
 
 def test_tables_can_lie_only_where_spark_can_write(tmp_path: Path) -> None:
     with pytest.raises(InvalidManifest, match="gs://lake/shop"):
-        hadoop_options(spec(location="gs://lake/shop").target, {})
+        hadoop_options(spec(location="gs://lake/shop").target.lake, {})
 
 
 def test_what_a_killed_jvm_left_in_the_run_directory_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -192,13 +194,35 @@ def test_the_server_is_found_while_it_is_announced(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     with pytest.raises(NotRunning):
         folder.server()
+    folder.take()
     token = folder.make_token()
-    folder.announce("http://127.0.0.1:9", None)
-    url, path = folder.server()
+    folder.announce("http://127.0.0.1:9", None, "file:///log")
+    with pytest.raises(InvalidManifest, match=r"storage\.location file:///log, this manifest has file:///other"):
+        RunFolder(tmp_path).server("file:///other")
+    url, path = RunFolder(tmp_path).server("file:///log")
     assert (url, path.read_text(), path.stat().st_mode & 0o777) == ("http://127.0.0.1:9", token, 0o600)
     folder.retract()
     with pytest.raises(NotRunning):
         folder.server()
+    folder.release()
+
+
+def test_a_full_run_directory_is_told_by_name_and_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "token"))
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(StorageFull, match=r"token: No space left on device"):
+        RunFolder(tmp_path).make_token()
+
+
+def test_the_server_of_a_killed_driver_is_not_taken_for_whoever_listens_there_now(tmp_path: Path) -> None:
+    killed = RunFolder(tmp_path)
+    killed.take()
+    killed.announce("http://127.0.0.1:9", None)
+    killed.release()
+    with pytest.raises(NotRunning, match="no driver runs"):
+        RunFolder(tmp_path).server()
 
 
 def test_a_long_path_gets_a_short_socket_of_its_own(tmp_path: Path) -> None:

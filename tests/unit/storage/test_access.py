@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.contract.resources import Storage as StorageConfig
-from tailrace.contract.resources import Target
+from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.errors import InvalidManifest
 from tailrace.storage.access import place
 from tailrace.storage.store import Storage
@@ -17,12 +16,12 @@ ODD = ["a b", "größe", "100%", "%41", "a+b", "a=b", "it's", "a,b;c", "(x)&$@!"
 @pytest.mark.parametrize("name", ODD)
 def test_storage_and_the_catalog_are_given_the_same_folder(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
-    target = Target(type="iceberg", location=folder.as_uri())
-    storage = Storage.open(target)
+    target = TargetSpec(type="iceberg", location=folder.as_uri())
+    storage = Storage.open(target.lake)
     storage.create("x/1", b"1")
     assert (folder / "x" / "1").read_bytes() == b"1"
     assert storage.root == f"file://{folder}" == catalog_options(target, {})["warehouse"]
-    assert Storage.open(target).get(f"{storage.root}/x/1") == b"1", "by its absolute URI"
+    assert Storage.open(target.lake).get(f"{storage.root}/x/1") == b"1", "by its absolute URI"
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -46,4 +45,4 @@ def test_a_local_location_is_normalised() -> None:
     assert place("file:///lake/../log//a/./b/") == ("file", "", "/log/a/b")
     with pytest.raises(InvalidManifest, match="UTF-8"):
         place("file:///lake/%ff")
-    assert StorageConfig(location="file:///x").location == "file:///x"
+    assert StorageLocation(location="file:///x").location == "file:///x"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import InvalidManifest, Stop
 from tailrace.storage.access import StorageRefused, resolve
 from tailrace.storage.store import Storage
@@ -14,8 +14,8 @@ from tailrace.storage.store import Storage
 S3 = "s3://lake/log"
 
 
-def settings(**more: object) -> StorageConfig:
-    return StorageConfig.model_validate({"location": S3, **more})
+def settings(**more: object) -> StorageLocation:
+    return StorageLocation.model_validate({"location": S3, **more})
 
 
 ADDRESSES = ["127.0.0.1", "127.0.0.1:9000", "[::1]:9000", "10.1.2.3."]

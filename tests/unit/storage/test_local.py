@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.contract.resources import Credentials
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import InvalidManifest
 from tailrace.storage import local
 from tailrace.storage.access import StorageRefused, hadoop_options, resolve
@@ -19,12 +18,12 @@ from tailrace.targets.lake.iceberg.catalog import file_options
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return Storage.open(StorageConfig(location=f"file://{tmp_path}/a%20b/log/"))
+    return Storage.open(StorageLocation(location=f"file://{tmp_path}/a%20b/log/"))
 
 
-def s3_config(file: Path | None = None, **more: object) -> StorageConfig:
+def s3_config(file: Path | None = None, **more: object) -> StorageLocation:
     credentials = None if file is None else Credentials(file=str(file))
-    return StorageConfig.model_validate(
+    return StorageLocation.model_validate(
         {
             "location": "s3://lake/_t/shop",
             "credentials": credentials,
@@ -137,7 +136,7 @@ def test_a_storage_travels_in_a_pickle(storage: Storage) -> None:
 def test_a_folder_in_the_place_of_an_object_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file")
     with pytest.raises(StorageRefused, match="no folder"):
-        Storage.open(StorageConfig(location=f"file://{tmp_path}/log")).create("journal/1.json", b"")
+        Storage.open(StorageLocation(location=f"file://{tmp_path}/log")).create("journal/1.json", b"")
 
 
 def test_credentials_come_from_lines_or_from_a_mounted_secret(tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ def test_credentials_come_from_lines_or_from_a_mounted_secret(tmp_path: Path) ->
     mounted.mkdir(parents=True)
     (mounted / "accessKeyId").write_text("me\n")
     (mounted / "secretAccessKey").write_text("a=b\n")
-    named = StorageConfig(location="s3://lake/x", credentials=Credentials(secret_name="lake"))
+    named = StorageLocation(location="s3://lake/x", credentials=Credentials(secret_name="lake"))
     for access in (
         resolve(s3_config(lines), {}),
         resolve(s3_config(mounted), {}),
@@ -176,7 +175,7 @@ def test_one_block_gives_hadoop_and_iceberg_the_same_place(tmp_path: Path) -> No
     assert hadoop["fs.s3a.bucket.lake.secret.key"] == iceberg["s3.secret-access-key"] == "hush"
     assert hadoop["fs.s3a.bucket.lake.path.style.access"] == iceberg["s3.path-style-access"] == "true"
     assert hadoop["fs.s3a.bucket.lake.connection.ssl.enabled"] == "false"
-    assert hadoop_options(StorageConfig(location=f"file://{tmp_path}"), {}) == {}
+    assert hadoop_options(StorageLocation(location=f"file://{tmp_path}"), {}) == {}
 
 
 @pytest.mark.parametrize("endpoint", ["minio:9000", "ftp://x"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from support.lake import table_schema
 from tailrace.changelog.paths import segment_path, segment_range
+from tailrace.changelog.records import Seq
 from tailrace.storage.path_names import decode, encode, former_folder, table_folder
 
 NAMES = st.text(
@@ -71,5 +72,5 @@ def test_no_name_of_the_source_is_too_long_for_a_file_system() -> None:
 @given(NAMES, NAMES)
 def test_a_segment_lies_in_one_folder_whatever_the_table_s_name(schema: str, table: str) -> None:
     named = table_schema([("id", "int64")], ["id"]).model_copy(update={"schema_name": schema, "table_name": table})
-    path = segment_path(named, 1, 2, "aa")
+    path = segment_path(named, Seq(1), Seq(2), "aa")
     assert segment_range(path) == (1, 2) and path.count("/") == 2 and len(path.split("/")[1]) < 255

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tailrace.contract.resources import Credentials
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import Retry
 from tailrace.storage import store
 from tailrace.storage.store import Storage
@@ -65,7 +64,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage
     threading.Thread(target=server.serve_forever, daemon=True).start()
     keys = tmp_path / "keys"
     keys.write_text("accessKeyId=a\nsecretAccessKey=b\n")
-    config = StorageConfig(
+    config = StorageLocation(
         location="s3://bucket/log",
         endpoint=f"http://127.0.0.1:{server.server_address[1]}",
         region="us-east-1",

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -70,6 +71,14 @@ def test_a_test_keeps_its_postgresql_version_and_both_versions_occur() -> None:
 def test_the_demo_needs_nothing_that_is_built_from_go() -> None:
     assert {*bootstrap.DEFAULT, *chain(*bootstrap.GROUPS.values())} <= set(bootstrap.PARTS)
     assert not {"s3", "kubernetes", "helm", "node"} & {*bootstrap.DEFAULT, *bootstrap.GROUPS["demo"]}
+
+
+def test_what_is_only_fetched_is_fetched_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=20)
+    for name in ("postgres-newest", "jars-lake"):
+        monkeypatch.setitem(bootstrap.PARTS, name, lambda: both.wait() >= 0)
+    monkeypatch.setattr(sys, "argv", ["bootstrap.py", "postgres-newest", "jars-lake"])
+    assert bootstrap.main() == 0
 
 
 def test_every_place_names_the_same_version(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Capture's start asks before it takes anything over, `tailrace doctor` asks the s
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.errors import SourceRefused
+from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection
@@ -14,7 +14,7 @@ from tailrace.sources.postgresql.log.replication import lost, lsn_text
 from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTEM, TIMELINE, Names, slot_text
 
 
-def identity(server: slots.Server, names: Names) -> dict[str, str]:
+def identity(server: slots.ServerIdentity, names: Names) -> dict[str, str]:
     """For an origin."""
     return {
         SYSTEM: server.system_identifier,
@@ -55,7 +55,7 @@ def of_somebody_else(slot: str, root: str) -> SourceRefused:
     )
 
 
-def check_origin(names: Names, origin: Origin, server: slots.Server) -> None:
+def check_origin(names: Names, origin: Origin, server: slots.ServerIdentity) -> None:
     found = {**identity(server, names), TIMELINE: origin.identity[TIMELINE]}
     for name, wanted in origin.identity.items():
         if wanted != found[name]:
@@ -65,7 +65,7 @@ def check_origin(names: Names, origin: Origin, server: slots.Server) -> None:
             )
 
 
-def check_position(origin: Origin, server: slots.Server, position: Position) -> None:
+def check_position(origin: Origin, server: slots.ServerIdentity, position: Position) -> None:
     timeline = origin.identity[TIMELINE]
     if str(server.timeline) != timeline:
         raise lost(
@@ -77,6 +77,11 @@ def check_position(origin: Origin, server: slots.Server, position: Position) -> 
             f"the source's log ends at {lsn_text(server.insert_position)}, before the journal's position"
             f" {lsn_text(position)}: the source was restored to an older state"
         )
+
+
+def publication_lost(name: str) -> PositionLost:
+    """The log's publication is gone, so nobody can tell which changes were left out since."""
+    return lost(f"publication {name!r} is missing")
 
 
 def check_slot(slot: slots.Slot | None, name: str, database: str, position: Position) -> None:

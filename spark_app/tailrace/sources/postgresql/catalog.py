@@ -12,7 +12,7 @@ from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.changelog.segments import LOG_COLUMNS
-from tailrace.contract.resources import TableOptions, Tables
+from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import unreadable
@@ -87,7 +87,7 @@ _LOGICAL = {
 
 
 def discover(
-    connection: Connection, tables: Tables, options: Sequence[TableOptions] = (), trees: Trees | None = None
+    connection: Connection, tables: TablesSpec, options: Sequence[TableOptions] = (), trees: Trees | None = None
 ) -> tuple[PgTable, ...]:
     """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`. `trees`:
     what an earlier look knows; a later one reads only those that may differ."""

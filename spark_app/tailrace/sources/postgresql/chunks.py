@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Key, Position
 from tailrace.errors import Locked, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
@@ -30,8 +30,9 @@ from tailrace.sources.postgresql.connect import (
     source_errors,
     take_unchecked_text,
 )
-from tailrace.sources.postgresql.copyout import Block, copy_out
-from tailrace.sources.postgresql.keys import Key, columns_text, in_list, in_range, key_order, normal_statement
+from tailrace.sources.postgresql.copyout import CopyBlock, copy_out
+from tailrace.sources.postgresql.key_text import canonical
+from tailrace.sources.postgresql.keys import columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.types import arrow_type
 
@@ -69,7 +70,7 @@ def key_statement(
 def _one_key(connection: Connection, table: PgTable, statement: sql.Composed) -> Key | None:
     with _table_errors(connection, table):
         row = connection.execute(statement).fetchone()
-    return None if row is None else tuple(str(v) for v in row)
+    return None if row is None else canonical(table.key_columns, [[str(v) for v in row]])[0]
 
 
 def normal_keys(connection: Connection, table: PgTable, asked: Sequence[Key]) -> tuple[Key, ...]:
@@ -79,7 +80,8 @@ def normal_keys(connection: Connection, table: PgTable, asked: Sequence[Key]) ->
     with _table_errors(connection, table):
         found = connection.execute(normal_statement(table, asked)).fetchall()
     widths = [column.padded for column in table.key_columns]
-    return tuple(tuple(_padded(str(v), width) for v, width in zip(row, widths, strict=True)) for row in found)
+    padded = [[_padded(str(v), width) for v, width in zip(row, widths, strict=True)] for row in found]
+    return canonical(table.key_columns, padded)
 
 
 def _padded(text: str, width: int | None) -> str:
@@ -112,14 +114,14 @@ def check_filter(connection: Connection, table: PgTable, where: str | None) -> N
         connection.execute(bare, binary=True)
 
 
-def edge_passed(connection: Connection, edge: int) -> str | None:
+def edge_passed(connection: Connection, edge: str) -> str | None:
     """None: every transaction older than the edge has ended, chunks may be read. Else who stands in the way.
 
     `pg_snapshot_xmin(now) > edge`: what older transactions wrote before capture began is not in the log, so every
     chunk must see it.
     """
     with source_errors("looking for transactions older than capture's start"):
-        row = connection.execute(_OLDEST, (edge,)).fetchone()
+        row = connection.execute(_OLDEST, (int(edge),)).fetchone()
     if row is None:
         return None
     xid, prepared, pid, who, age, state = row
@@ -238,7 +240,7 @@ def _filter(where: str | None) -> sql.Composable:
     return sql.SQL("true") if where is None else sql.SQL("({}\n)").format(sql.SQL(where))
 
 
-def _batch(table: PgTable, block: Block) -> pa.RecordBatch:
+def _batch(table: PgTable, block: CopyBlock) -> pa.RecordBatch:
     columns, ends = split(block.data, block.starts, len(table.columns), tagged=False)
     if not np.array_equal(ends, block.ends):
         raise Retry(f"a row of {table.name} from COPY does not have {len(table.columns)} columns")

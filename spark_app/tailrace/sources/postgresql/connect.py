@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from tailrace import privacy
-from tailrace.contract.resources import Source
+from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -58,6 +58,7 @@ _AUTHENTICATION = (
     "password authentication failed",
     "no password supplied",
     "no pg_hba.conf entry",
+    "pg_hba.conf rejects connection",
     "authentication failed for user",
     "is not permitted to log in",
     "requires a peer",
@@ -97,12 +98,13 @@ class PgConfig:
     """Seconds."""
 
     @staticmethod
-    def of(source: Source, application_name: str = "tailrace", secrets: Path | None = None) -> "PgConfig":
+    def of(source: SourceSpec, application_name: str = "tailrace", secrets: Path | None = None) -> "PgConfig":
         """From the manifest. `secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
         password = source.password_file
         if source.credentials is not None:
             password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
         ca_file = source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt")
+        assert source.database is not None, "required of this type"
         return PgConfig(
             host=source.host,
             port=source.tcp_port,
@@ -253,7 +255,8 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
         return SourceRefused(what, "Correct source.database, or create the database.")
     if any(part in text for part in _REFUSED):
         return SourceRefused(what, "Check the settings and rights of the source; docs/postgresql.md lists them.")
-    return Retry(f"cannot connect to {what}")
+    fix = "Check source.host, source.port, and that the server runs and can be reached from here."
+    return Retry(f"cannot connect to {what}", fix)
 
 
 def error_text(error: psycopg.Error) -> str:
@@ -263,7 +266,11 @@ def error_text(error: psycopg.Error) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Each line is a sentence, often without a full stop. The client's questions ("Is the server running?") are left
+    out: the fix asks them better."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    kept = [line for line in lines if line and not line.endswith("?")]
+    return " ".join(line if line[-1] in ".,:;" else f"{line}." for line in kept).removesuffix(".")
 
 
 @contextmanager

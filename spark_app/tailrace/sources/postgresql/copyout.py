@@ -25,7 +25,7 @@ BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Block:
+class CopyBlock:
     """Whole rows: row i is `data[ends[i] - sizes[i] : ends[i]]`, an int16 column count first."""
 
     data: bytes
@@ -41,7 +41,7 @@ class Block:
         return self.ends - self.sizes + 2
 
 
-def copy_out(connection: Connection, statement: bytes) -> Iterator[Block]:
+def copy_out(connection: Connection, statement: bytes) -> Iterator[CopyBlock]:
     """Run the COPY and yield its rows. psycopg errors of the server are raised as they are."""
     pgconn = connection.pgconn
     pgconn.send_query_params(statement, None)  # the protocol that takes one statement only
@@ -98,9 +98,9 @@ def _poll(socket: int, event: int) -> None:
     waiter.poll()
 
 
-def _block(rows: list[bytes]) -> Block:
+def _block(rows: list[bytes]) -> CopyBlock:
     sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-    return Block(b"".join(rows), sizes)
+    return CopyBlock(b"".join(rows), sizes)
 
 
 def _expect(connection: Connection, status: pq.ExecStatus) -> None:

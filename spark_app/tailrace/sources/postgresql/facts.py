@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.rows import DictRow, dict_row
 
-from tailrace.contract.resources import Source
+from tailrace.contract.resources import SourceSpec
 from tailrace.errors import TableStop
 from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection, source_errors
@@ -130,7 +130,7 @@ SELECT datcollversion <> pg_database_collation_actual_version(oid) AS changed FR
 """
 
 
-def observe(connection: Connection, source: Source, made: tuple[str, str], tables: Sequence[PgTable]) -> Facts:
+def observe(connection: Connection, source: SourceSpec, made: tuple[str, str], tables: Sequence[PgTable]) -> Facts:
     """`made`: what slot and publication are called if the manifest does not name them."""
     slot_name, publication_name = source.postgresql.slot or made[0], source.postgresql.publication or made[1]
     with (

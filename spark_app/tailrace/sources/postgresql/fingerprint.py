@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from psycopg.rows import dict_row
 
 from tailrace.changelog.records import Parts
-from tailrace.contract.resources import TableOptions, Tables
+from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
@@ -74,7 +74,7 @@ LONGEST = 80
 
 
 @dataclass(frozen=True)
-class Look:
+class CatalogLook:
     """The tables as the catalog shows them, with their parts, and the publication."""
 
     tables: Mapping[int, PgTable]
@@ -82,28 +82,31 @@ class Look:
 
 
 def look(
-    connection: Connection, tables: Tables, options: Sequence[TableOptions], publication: str, trees: Trees
-) -> Look:
-    """What is looked at later may be newer than what was looked at first; the next look then finds a difference."""
+    connection: Connection, tables: TablesSpec, options: Sequence[TableOptions], publication: str, trees: Trees
+) -> CatalogLook:
+    """What is looked at later may be newer than what was looked at first; the next look then finds a difference. A
+    table that was dropped meanwhile is not in the look: half its parts would be missing."""
     with source_errors("looking at the catalog"):
         found = discover(connection, tables, options, trees)
         published = look_at_publication(connection, publication)
         parts, emptied, moved_by = _parts(connection, found, trees.known)
-    for table in found:
+    present = [table for table in found if table.oid in moved_by]
+    for table in present:
         own = parts[table.oid]
         own["publication"] = {} if published is None else {"row": published.row}
         # A member by its schema leaves when it moves to another one; its row type moves along.
-        moved = moved_by.get(table.oid, "") if published is not None and published.by_schema(table) else ""
+        moved = moved_by[table.oid] if published is not None and published.by_schema(table) else ""
         own["name in the log"] = _logged_names(table, published)
         own["membership"] = {} if published is None else {"row": f"{published.membership(table)} {moved}".strip()}
-    complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in found)
-    return Look({t.oid: t for t in complete}, published)
+    complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in present)
+    return CatalogLook({t.oid: t for t in complete}, published)
 
 
 def _parts(
     connection: Connection, tables: Iterable[PgTable], trees: Mapping[int, Tree]
 ) -> tuple[dict[int, Parts], dict[int, Mapping[str, int]], dict[int, str]]:
-    """Parts, the transactions that may have emptied files, and those that last moved or renamed the tables."""
+    """Parts, the transactions that may have emptied files, and those that last moved or renamed the tables, which only
+    tables that are still there have."""
     moved_by: dict[int, str] = {}
     parts: dict[int, Parts] = {t.oid: {kind: {} for kind in KINDS} for t in tables}
     emptied: dict[int, Mapping[str, int]] = {oid: {} for oid in parts}

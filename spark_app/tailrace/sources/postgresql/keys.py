@@ -1,4 +1,5 @@
-"""SQL about keys: order, ranges, lists and their text. Pure composition; the database does every comparison.
+"""SQL about keys: order, ranges, lists and their text. Pure composition; the database does every comparison. Keys
+come in as the change log has them (`key_text`).
 
 Called by `chunks`. Operators come from the key's own index and are written with their schema, because the session's
 search path holds only pg_catalog: there `citext > citext` would quietly become `text > text`, an order that is not the
@@ -9,14 +10,15 @@ from collections.abc import Callable, Sequence
 
 from psycopg import sql
 
+from tailrace.changelog.records import Key
+from tailrace.sources.postgresql.key_text import server_text
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 
-Key = tuple[str, ...]
 _Pick = Callable[[Operators], tuple[str, str]]
 
 
 def column_text(column: CatalogColumn) -> sql.Composable:
-    """The text that the log carries: by the type's output function, not by a cast (bool: `t`, bpchar: padded)."""
+    """The text of the server's log: by the type's output function, not by a cast (bool: `t`, bpchar: padded)."""
     return sql.SQL("pg_catalog.textin({}({}))").format(sql.Identifier(*column.output), _undomained(column))
 
 
@@ -68,7 +70,7 @@ def in_list(table: PgTable, keys: Sequence[Key]) -> sql.Composable:
 
 
 def normal_statement(table: PgTable, keys: Sequence[Key]) -> sql.Composed:
-    """Query for the keys (at least one) in the text that the log carries: people write `01`, `yes` or `B4A9…`, too."""
+    """Query for the keys (at least one) in the server's text: people write `01`, `yes` or `B4A9…`, too."""
     columns = table.key_columns
     listed = _values(table, keys, "t", [c.name for c in columns])
     return sql.SQL("SELECT {} FROM {}").format(columns_text(columns), listed)
@@ -133,6 +135,6 @@ def _literals(table: PgTable, key: Key) -> list[sql.Composable]:
     if len(key) != len(columns):
         raise ValueError(f"the key of {table.name} has {len(columns)} columns, not {len(key)}")
     return [
-        sql.SQL("{}::{}").format(sql.Literal(value), sql.Identifier(*c.base_type))
+        sql.SQL("{}::{}").format(sql.Literal(server_text(c, value)), sql.Identifier(*c.base_type))
         for c, value in zip(columns, key, strict=True)
     ]

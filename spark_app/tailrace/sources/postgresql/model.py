@@ -1,6 +1,5 @@
 """What the catalog says about one table: made by discovery, used by capture, chunk readers and preflight."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,7 +53,7 @@ class CatalogColumn:
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
 
 
-Storage = tuple[tuple[int, int], ...]
+FileNodes = tuple[tuple[int, int], ...]
 """(oid, relfilenode) of each file."""
 
 
@@ -67,7 +66,7 @@ class PgTable:
     table_name: str
     partitioned: bool
     owner: str
-    storage: Storage
+    storage: FileNodes
     """(oid, relfilenode) of the table, or of every leaf partition: changes with a rewrite, TRUNCATE, ATTACH, DETACH."""
     columns: tuple[CatalogColumn, ...]
     """Those that are copied, in the source's order."""
@@ -92,11 +91,6 @@ class PgTable:
     def name(self) -> str:
         """`schema.table`, as users write it."""
         return f"{self.schema_name}.{self.table_name}"
-
-    @property
-    def files(self) -> str:
-        """`storage` as a digest."""
-        return hashlib.blake2b(repr(self.storage).encode(), digest_size=8).hexdigest()
 
     @property
     def key_columns(self) -> tuple[CatalogColumn, ...]:

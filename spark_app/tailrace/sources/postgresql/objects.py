@@ -27,7 +27,7 @@ deadlock_timeout (1 s by default). Seconds for the locks of one look. Meanwhile 
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerIdentity:
     """Who the source is."""
 
     system_identifier: str
@@ -47,7 +47,7 @@ class Slot:
     """lost: the log behind it is gone."""
 
 
-def identify(connection: Connection) -> Server:
+def identify(connection: Connection) -> ServerIdentity:
     with source_errors("asking the source for its identity"):
         row = connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
         if row is not None and row[0]:
@@ -58,7 +58,7 @@ def identify(connection: Connection) -> Server:
         ).fetchone()
     assert row is not None
     # The first eight digits of a segment's name are the timeline that is being written now.
-    return Server(row[0], int(row[1][:8], 16), row[2], lsn_value(row[3]))
+    return ServerIdentity(row[0], int(row[1][:8], 16), row[2], lsn_value(row[3]))
 
 
 def find_slot(connection: Connection, name: str) -> Slot | None:
@@ -183,7 +183,7 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
 
 
 def _drop_tables(connection: Connection, publication: sql.Identifier, oids: Sequence[int]) -> None:
-    """What is locked stays in for now: the next look tries again, and begins elsewhere."""
+    """What is locked stays in until a later look, which begins elsewhere."""
     named = "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s::int8[]::oid[])"
     names = connection.execute(named, (list(oids),))
     tables = [sql.SQL(name) for (name,) in names.fetchall()]
@@ -245,12 +245,16 @@ def _not_ours(table: PgTable, name: str, role: str, superuser: bool) -> TableSto
     )
 
 
-def edge(connection: Connection) -> int:
+def edge(connection: Connection) -> str:
     """X: a 64-bit xid of a transaction of its own, after the slot and the publication are as they should be."""
     with source_errors("taking the edge"):
         row = connection.execute("SELECT pg_catalog.pg_current_xact_id()::text").fetchone()
     assert row is not None
-    return int(row[0])
+    return str(row[0])
+
+
+def later_edge(one: str, other: str) -> str:
+    return max(one, other, key=int)
 
 
 def next_xid(connection: Connection) -> int:

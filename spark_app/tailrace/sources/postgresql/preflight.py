@@ -187,9 +187,12 @@ def publication(facts: Facts) -> Iterator[Finding]:
         fix = _run(f"ALTER PUBLICATION {_name(name)} SET (publish_via_partition_root = true)")
         yield Finding("publication", "fail", f"the publication {name} publishes partitions, not their roots", fix)
     else:
-        yield Finding(
-            "publication", "ok", f"the publication {name} " + ("can be created" if found is None else "exists")
+        message = (
+            f"role {facts.username} may create the publication {name}"
+            if found is None
+            else f"the publication {name} exists"
         )
+        yield Finding("publication", "ok", message)
 
 
 def published(facts: Facts) -> Iterator[Finding]:

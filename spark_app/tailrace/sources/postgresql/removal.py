@@ -14,7 +14,7 @@ from typing import Literal
 from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.sources.api import GIVEN, Proof, Step
+from tailrace.sources.api import GIVEN, RemovalProof, RemovalStep
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection
@@ -25,8 +25,12 @@ Kind = Literal["slot", "publication"]
 TEXTS = {"slot": slot_text, "publication": publication_text}
 
 
+class _TakenOver(Exception):
+    """The log is another's by now: why its slot and publication stay."""
+
+
 @dataclass(frozen=True)
-class Claim:
+class OwnedObject:
     """A thing in the source, if it is there, and what is to become of it."""
 
     kind: Kind
@@ -41,14 +45,16 @@ class Claim:
         return TEXTS[self.kind](self.name)
 
 
-def claims(replicator: Replicator, root: str, proof: Proof, server: slots.Server) -> Iterator[Claim]:
+def claims(
+    replicator: Replicator, root: str, proof: RemovalProof, server: slots.ServerIdentity
+) -> Iterator[OwnedObject]:
     """Pure."""
     block = replicator.spec.source.postgresql
     given = block.slot, block.publication
     kinds: tuple[Kind, Kind] = ("slot", "publication")
     for kind, named in zip(kinds, given, strict=True):
         if named is not None:
-            yield Claim(kind, named, GIVEN)
+            yield OwnedObject(kind, named, GIVEN)
         elif proof.origin is not None:
             claim = _of_origin(kind, root, proof.origin, server, proof.kept)
             yield replace(claim, applications=Names.of_log(replicator, proof.origin).applications)
@@ -56,7 +62,7 @@ def claims(replicator: Replicator, root: str, proof: Proof, server: slots.Server
             yield _by_name(kind, replicator, root, proof.kept)
 
 
-def _of_origin(kind: Kind, root: str, origin: Origin, server: slots.Server, kept: str | None) -> Claim:
+def _of_origin(kind: Kind, root: str, origin: Origin, server: slots.ServerIdentity, kept: str | None) -> OwnedObject:
     name = origin.identity[SLOT if kind == "slot" else PUBLICATION]
     made, here = (origin.identity[SYSTEM], origin.identity[DATABASE]), (server.system_identifier, server.database)
     why = kept
@@ -67,36 +73,43 @@ def _of_origin(kind: Kind, root: str, origin: Origin, server: slots.Server, kept
             f"it was made in system {made[0]}, database {made[1]};"
             f" the manifest leads to system {here[0]}, database {here[1]}"
         )
-    return Claim(kind, name, why)
+    return OwnedObject(kind, name, why)
 
 
-def _by_name(kind: Kind, replicator: Replicator, root: str, kept: str | None) -> Claim:
+def _by_name(kind: Kind, replicator: Replicator, root: str, kept: str | None) -> OwnedObject:
     """Without a change log. A name that holds this Replicator's uid is its own; a backend that uses it stays: whoever
     took the log over goes on with the slot's name."""
     unproven = None if replicator.metadata.uid else f"there is no change log at {root} that made it"
-    return Claim(kind, ownership.made_by(replicator), kept or unproven)
+    return OwnedObject(kind, ownership.made_by(replicator), kept or unproven)
 
 
-def drop(connection: Connection, claim: Claim, kept_by_now: Callable[[Claim], str | None]) -> Step:
+def drop(connection: Connection, claim: OwnedObject, kept_by_now: Callable[[OwnedObject], str | None]) -> RemovalStep:
     if not _there(connection, claim):
-        return Step(claim.what, "absent")
+        return RemovalStep(claim.what, "absent")
     if claim.kept is not None:
-        return Step(claim.what, "kept", claim.kept)
-    if claim.kind == "slot":
-        # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
-        release_slot(connection, claim.name, claim.applications, time.sleep)
-    why = kept_by_now(claim)
-    if why is not None:
-        return Step(claim.what, "kept", why)
+        return RemovalStep(claim.what, "kept", claim.kept)
+
+    def admit() -> None:
+        why = kept_by_now(claim)
+        if why is not None:
+            raise _TakenOver(why)
+
+    try:
+        if claim.kind == "slot":
+            # Held by our own process that was cut off: the server notices a dead peer only after wal_sender_timeout.
+            release_slot(connection, claim.name, claim.applications, time.sleep, admit)
+        admit()
+    except _TakenOver as error:
+        return RemovalStep(claim.what, "kept", str(error))
     if claim.kind == "publication":
         slots.drop_publication(connection, claim.name)
     # Whoever takes the log over from here on and reads the slot makes this fail, and the next attempt keeps it.
     elif slots.find_slot(connection, claim.name) is not None:  # half made, it went with its maker
         slots.drop_slot(connection, claim.name)
-    return Step(claim.what, "dropped")
+    return RemovalStep(claim.what, "dropped")
 
 
-def _there(connection: Connection, claim: Claim) -> bool:
+def _there(connection: Connection, claim: OwnedObject) -> bool:
     if claim.kind == "slot":
         return slots.find_slot(connection, claim.name) is not None
     return publication.look(connection, claim.name) is not None

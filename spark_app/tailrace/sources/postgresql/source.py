@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Origin, Position
+from tailrace.changelog.records import Key, Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
-from tailrace.contract.resources import Replicator, TableOptions, Tables
+from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
@@ -17,7 +16,7 @@ from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, s
 from tailrace.sources.postgresql.log.replication import lsn_text
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.subscription import PgSubscription
-from tailrace.sources.postgresql.visibility import Snapshot, parse_snapshot
+from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class PostgresSource:
     config: PgConfig
 
     @staticmethod
-    def of(spec: resources.Source, who: str, secrets: Path | None = None) -> "PostgresSource":
+    def of(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> "PostgresSource":
         return PostgresSource(PgConfig.of(spec, who[:MAX_IDENTIFIER], secrets))
 
     @property
@@ -51,7 +50,7 @@ class PostgresSource:
         with connect(self.config) as connection:
             yield PgSubscription(self.config, connection, replicator, root)
 
-    def visibility(self, seen: str) -> Snapshot:
+    def visibility(self, seen: str) -> PgSnapshot:
         return parse_snapshot(seen)
 
 
@@ -73,7 +72,7 @@ class PostgresSession:
             preflight.require_logical(self.connection)
         return objects.identify(self.connection).insert_position
 
-    def tables(self, patterns: Tables, options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
+    def tables(self, patterns: TablesSpec, options: Sequence[TableOptions]) -> tuple[PgTable, ...]:
         with source_errors("looking for the source's tables"):
             return catalog.discover(self.connection, patterns, options)
 
@@ -81,7 +80,7 @@ class PostgresSession:
         with source_errors(f"looking at the table with oid {table_id}"):
             return catalog.table_by_oid(self.connection, table_id, options)
 
-    def obstacle(self, edge: int) -> str | None:
+    def obstacle(self, edge: str) -> str | None:
         return chunks.edge_passed(self.connection, edge)
 
     def estimated_rows(self, table: Table, where: str | None) -> int:

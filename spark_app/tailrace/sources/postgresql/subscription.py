@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from tailrace.changelog.records import Origin, Position
+from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.sources.api import Examination, Patience, Proof, Step, Wiring
-from tailrace.sources.postgresql import admission, preflight, removal
+from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.postgresql import admission, preflight, publication, removal
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig
@@ -35,12 +35,12 @@ class PgSubscription:
         self._to_publish: list[PgTable] = []
         """What `prepare` found fit."""
 
-    def admit(self, origin: Origin, position: Position, renewing: bool) -> None:
+    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
         # The source is asked after the journal was read: a writer still at work takes both forward.
         server = slots.identify(self._connection)
         admission.check_origin(Names.of_log(self._replicator, origin), origin, server)
         if not renewing:
-            admission.check_position(origin, server, position)
+            admission.check_position(origin, server, point.position)
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         server, names = slots.identify(self._connection), Names.of(self._replicator, log_id)
@@ -52,21 +52,21 @@ class PgSubscription:
         identity, owner = admission.identity(server, names), ownership.owner(self._replicator)
         return Origin(log_id=log_id, source="postgresql", identity=identity, made=names.made, owner=owner)
 
-    def begin(self, origin: Origin, patience: Patience) -> Position:
+    def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
         names = Names.of(self._replicator, origin.log_id)
         making = start.Making(self._config, self._connection, names, self._root, patience)
-        return making.begin(self._to_publish)
+        return ResumePoint(making.begin(self._to_publish))
 
-    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], Position]:
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         names, server = Names.of_log(self._replicator, origin), slots.identify(self._connection)
         fit = start.fit_tables(self._connection, self._replicator, names, renewing=True)
         tables = start.publishable(self._connection, names, fit, inside=False)
         making = start.Making(self._config, self._connection, names, self._root, patience)
-        return admission.identity(server, names), making.renew(tables)
+        return admission.identity(server, names), ResumePoint(making.renew(tables))
 
-    def resume(self, origin: Origin, position: Position) -> None:
+    def resume(self, origin: Origin, point: ResumePoint) -> None:
         names = Names.of_log(self._replicator, origin)
-        self._check_slot(slots.find_slot(self._connection, names.slot), names, position)
+        self._check_slot(slots.find_slot(self._connection, names.slot), names, point.position)
         release_slot(self._connection, names.slot, names.applications, time.sleep)
 
     def stream(self, origin: Origin, wiring: Wiring) -> PgStream:
@@ -85,26 +85,28 @@ class PgSubscription:
             columns=tuple(column for table in tables for column in preflight.columns(table)),
         )
 
-    def check(self, origin: Origin, position: Callable[[], Position], renewing: bool) -> None:
+    def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         names = Names.of_log(self._replicator, origin)
         # In this order: a capture at work records a position before it lets the slot move there.
         slot = slots.find_slot(self._connection, names.slot)
-        newest = position()
+        newest = point()
         self.admit(origin, newest, renewing)
         if not renewing:
-            self._check_slot(slot, names, newest)
+            self._check_slot(slot, names, newest.position)
+            if publication.look(self._connection, names.publication) is None:
+                raise admission.publication_lost(names.publication)
 
     def check_free(self, noted: Origin | None) -> None:
         names = Names.of(self._replicator, noted.log_id if noted is not None else "")
         admission.check_free(self._replicator, self._root, names, noted, self._connection)
 
-    def remove(self, proof: Callable[[], Proof]) -> Iterator[Step]:
+    def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         server = slots.identify(self._connection)
 
-        def claims(now: Proof) -> list[removal.Claim]:
+        def claims(now: RemovalProof) -> list[removal.OwnedObject]:
             return list(removal.claims(self._replicator, self._root, now, server))
 
-        def kept_by_now(claim: removal.Claim) -> str | None:
+        def kept_by_now(claim: removal.OwnedObject) -> str | None:
             same = [c for c in claims(proof()) if (c.kind, c.name) == (claim.kind, claim.name)]
             return same[0].kept if same else f"the change log at {self._root} is another one by now"
 

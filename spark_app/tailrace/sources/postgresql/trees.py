@@ -13,7 +13,7 @@ from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Parts
 from tailrace.sources.postgresql.connect import Connection
-from tailrace.sources.postgresql.model import Storage
+from tailrace.sources.postgresql.model import FileNodes
 
 # Of each member its rows in pg_class, pg_inherits and pg_index, and its schema's; of the root its columns as well: a
 # partition's columns are named and dropped through the root alone, and what else is of interest about them (values for
@@ -88,7 +88,7 @@ class Shape:
 class Tree:
     """Everything below a partitioned table. Never changed: looks share it."""
 
-    storage: Storage
+    storage: FileNodes
     shapes: Mapping[Shape, str]
     """Of the leaves; with the name of one that has it."""
     missing: frozenset[str]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from tailrace.changelog.transactions import TransactionIds
 from tailrace.errors import CorruptLog
 
 MAX_XID = 2**64
@@ -17,7 +18,7 @@ LOGGED_XID = 2**63
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PgSnapshot:
     """What one transaction can see: everything below `xmin`, nothing from `xmax` on, and between them all but `xip`."""
 
     xmin: int
@@ -33,20 +34,20 @@ class Snapshot:
     def __str__(self) -> str:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.xip)))}"
 
-    def sees(self, transactions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
         """Of (committed, top-level) transactions, whether their rows are visible."""
         running = np.array([xid for xid in self.xip if xid < LOGGED_XID], np.int64)
-        return (transactions < self.xmax) & ~np.isin(transactions, running)
+        return (transactions.number < self.xmax) & ~np.isin(transactions.number, running)
 
-    def past(self, edge: int) -> bool:
-        return self.xmin > edge
+    def past(self, edge: str) -> bool:
+        return self.xmin > int(edge)
 
 
-def parse_snapshot(text: str) -> Snapshot:
+def parse_snapshot(text: str) -> PgSnapshot:
     """Read `xmin:xmax:xip,xip,…`, the text of `pg_current_snapshot()`."""
     parts = text.split(":")
     fields = [*parts[:2], *(parts[2].split(",") if len(parts) == 3 and parts[2] else [])]
     if len(parts) != 3 or not all(field.isascii() and field.isdigit() for field in fields):
         raise CorruptLog(f"{text!r} is not a snapshot", "Expected xmin:xmax:xip, as pg_current_snapshot() prints it.")
     xmin, xmax, *xip = map(int, fields)
-    return Snapshot(xmin, xmax, frozenset(xip))
+    return PgSnapshot(xmin, xmax, frozenset(xip))

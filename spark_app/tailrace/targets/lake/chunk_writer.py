@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.changelog.keys import Key
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.keys import fitting
+from tailrace.changelog.records import Key, TableSchema
 from tailrace.targets.api import WrittenChunk
-from tailrace.targets.lake.engine.keys import readable
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import chunk_path, write_file
@@ -36,7 +35,7 @@ class LakeChunkWriter:
         return self.layout.digest
 
     def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
-        return readable(keys, [self.layout.fields[name].type for name in self.layout.key])
+        return fitting(keys, [self.layout.fields[name].type for name in self.layout.key])
 
     def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
         path = chunk_path(self.location, snapshot_id, chunk, uuid.uuid4())

@@ -21,20 +21,20 @@ _METADATA = re.compile(r"(?:v(\d+)|(\d{5,})-[-\w]+)\.metadata\.json")
 
 
 @dataclass(frozen=True)
-class Proof:
+class LogMark:
     log_id: str
     path: str
     """The file that says it."""
 
 
-def delta(lake: Storage, folder: str) -> Proof | None:
+def delta(lake: Storage, folder: str) -> LogMark | None:
     """Of the newest commit or checkpoint that carries it. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/_delta_log/")]
     for path in reversed([p for p in names if _COMMIT.fullmatch(p.rpartition("/")[2])]):
         for line in lake.get(path).splitlines():
             found = _of_domain(json.loads(line).get("domainMetadata"))
             if found is not None:
-                return Proof(found, path)
+                return LogMark(found, path)
     for path in reversed([p for p in names if _CHECKPOINT.fullmatch(p.rpartition("/")[2])]):
         with lake.open_input(path) as source, pq.ParquetFile(source) as checkpoint:
             if "domainMetadata" not in checkpoint.schema_arrow.names:
@@ -42,11 +42,11 @@ def delta(lake: Storage, folder: str) -> Proof | None:
             for entry in checkpoint.read(["domainMetadata"])["domainMetadata"].to_pylist():
                 found = _of_domain(entry)
                 if found is not None:
-                    return Proof(found, path)
+                    return LogMark(found, path)
     return None
 
 
-def iceberg_folder(lake: Storage, folder: str) -> Proof | None:
+def iceberg_folder(lake: Storage, folder: str) -> LogMark | None:
     """Of the newest metadata in the folder. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/metadata/")]
     numbered = {int(m[1] or m[2]): p for p in names if (m := _METADATA.fullmatch(p.rpartition("/")[2]))}
@@ -58,7 +58,7 @@ def iceberg_folder(lake: Storage, folder: str) -> Proof | None:
     except NotFound:
         return None
     found = iceberg_property(metadata.get("properties", {}).get(STATE))
-    return None if found is None else Proof(found, path)
+    return None if found is None else LogMark(found, path)
 
 
 def iceberg_property(text: str | None) -> str | None:

@@ -84,7 +84,7 @@ class NewFile:
 
 
 @dataclass(frozen=True)
-class Commit:
+class TableCommit:
     """One atomic change of a table. `marks` holds each file's whole new vector (old positions included)."""
 
     applied: AppliedState
@@ -121,7 +121,7 @@ class FormatTable(Protocol):
         """The live data files of the version last read or written."""
         ...
 
-    def commit(self, change: Commit) -> None:
+    def commit(self, change: TableCommit) -> None:
         """Commit against the version last read; refused when anybody changed the table since (`Retry`: read
         the applied state again and locate again). Afterwards `files()` shows the new version."""
         ...

@@ -25,11 +25,11 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class LakeRemoval:
-    """See `targets.api.Removal`."""
+    """See `targets.api.TargetRemoval`."""
 
-    def __init__(self, spec: resources.Target, session: Callable[[], SparkSession]) -> None:
+    def __init__(self, spec: resources.TargetSpec, session: Callable[[], SparkSession]) -> None:
         self._spec, self._session = spec, session
-        self._lake = Storage.open(spec)
+        self._lake = Storage.open(spec.lake, part="target")
         catalog = spec.catalog
         self._iceberg = spec.type == "iceberg"
         self._by_catalog = self._iceberg and catalog is not None and catalog.type != "folder"
@@ -72,7 +72,7 @@ class LakeRemoval:
     def finish(self) -> None:
         self._lake.prune_root()
 
-    def _proof(self, name: TableName) -> log_of_table.Proof | None:
+    def _proof(self, name: TableName) -> log_of_table.LogMark | None:
         read = log_of_table.iceberg_folder if self._iceberg else log_of_table.delta
         try:
             return read(self._lake, table_folder(*name))

@@ -28,16 +28,16 @@ SETTINGS = {
 """The same for both formats: one archive of classes serves them."""
 
 
-def needs(target: resources.Target) -> SparkNeeds:
+def needs(target: resources.TargetSpec) -> SparkNeeds:
     """Only what the target needs: object storage and database drivers are large."""
-    s3 = ["s3"] if target.location.startswith("s3://") else []
+    s3 = ["s3"] if target.lake.location.startswith("s3://") else []
     jdbc = ["jdbc"] if target.catalog is not None and target.catalog.type == "jdbc" else []
     return SparkNeeds(("lake", *s3, *jdbc), SETTINGS)
 
 
-def prepare(target: resources.Target, context: SparkContext, classes: Path) -> None:
+def prepare(target: resources.TargetSpec, context: SparkContext, classes: Path) -> None:
     hadoop = context._jsc.hadoopConfiguration()
-    for name, value in hadoop_options(target, os.environ).items():
+    for name, value in hadoop_options(target.lake, os.environ).items():
         hadoop.set(name, value)  # not in the session's settings: they are the JVM's command line, for all to see
     if target.type == "delta":
         log_store.install(context._jvm, classes)

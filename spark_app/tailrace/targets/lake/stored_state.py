@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.keys import Key
+from tailrace.changelog.records import Key, RecordNumber, Seq
 from tailrace.errors import TargetRefused
 
-FORMAT = 2
-"""1: Delta and Iceberg had words of their own, and no number."""
+FORMAT = 3
+"""1: Delta and Iceberg had words of their own, and no number. 2: holes had texts of PostgreSQL and of Arrow."""
 
 
 def document(applied: AppliedState) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def applied_state(stored: Mapping[str, Any], holes: Iterable[Iterable[str]], tab
     keys: frozenset[Key] = frozenset(tuple(key) for key in holes)
     return AppliedState(
         log_id=str(stored["logId"]),
-        applied_seq=int(stored["appliedSequence"]),
-        applied_record=int(stored["appliedRecord"]),
+        applied_seq=Seq(int(stored["appliedSequence"])),
+        applied_record=RecordNumber(int(stored["appliedRecord"])),
         holes=keys,
         schema_version=int(stored["schemaVersion"]),
         table_id=int(stored["tableId"]),

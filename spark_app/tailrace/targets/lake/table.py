@@ -5,6 +5,7 @@ what.
 """
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 from tailrace import foreign
 from tailrace.batch.applied import AppliedState, Generation
@@ -18,10 +19,10 @@ from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.build import Spread, build
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import FileAccess
-from tailrace.targets.lake.files.compact import Limits, compact
+from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
-from tailrace.targets.lake.model import Commit, FormatTable
+from tailrace.targets.lake.model import FormatTable, TableCommit
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ SWEEP_RECORDS = 20_000
 SWEEP_SECONDS = 24 * 3600.0
 """The same by time, for tables that rarely change."""
 READ_AGAIN = "They are read again."
+CHECKS = 8
+"""Chunk files looked at together: each look is one small request."""
 
 
 class LakeTable:
@@ -54,6 +57,7 @@ class LakeTable:
         self._check_forms(part)
         change = self._build(part, layout)
         seam("apply.before-commit")
+        self._check_chunks(part)
         self._table.commit(change)
         # Dying here loses nothing: the applied state moved with the data; status and retention hear of it next time.
         seam("apply.after-commit")
@@ -64,7 +68,7 @@ class LakeTable:
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         chunks, extra = KeptChunks.of(needed), {"table": schema.name}
-        files = compact(self._table, self._lake, self._layout(schema), applied, Limits())
+        files = compact(self._table, self._lake, self._layout(schema), applied, CompactionLimits())
         expired = self._table.expire(now - HISTORY_SECONDS, chunks)
         swept = self._sweep(applied, now, chunks)
         if files:
@@ -100,7 +104,24 @@ class LakeTable:
             names = ", ".join(str(chunk.path) for chunk in strange)
             raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
 
-    def _build(self, part: TableSlice, layout: Layout) -> Commit:
+    def _check_chunks(self, part: TableSlice) -> None:
+        """A chunk's file may be a week old: whoever has removed it since its keys were read must not make a version
+        that nobody can open."""
+        files = [chunk for chunk in part.chunks if chunk.path is not None]
+        with ThreadPoolExecutor(CHECKS) as pool:
+            there = pool.map(lambda chunk: self._is_there(str(chunk.path), chunk.size), files)
+            lost = tuple(chunk for chunk, found in zip(files, there, strict=True) if not found)
+        if lost:
+            names = ", ".join(str(chunk.path) for chunk in lost)
+            raise ChunkLost(f"chunk files are gone, or have another size: {names}", READ_AGAIN, lost)
+
+    def _is_there(self, path: str, size: int) -> bool:
+        try:
+            return self._lake.size(path) == size
+        except NotFound:
+            return False
+
+    def _build(self, part: TableSlice, layout: Layout) -> TableCommit:
         files = () if part.clear else tuple(self._table.files())
         work = PartInput(part, layout, self._log, self._lake, self._table.location, files)
         try:

@@ -31,22 +31,22 @@ from tailrace.targets.lake.table import LakeTable
 class LakeTarget:
     """See `targets.api.Target`."""
 
-    def __init__(self, spec: resources.Target) -> None:
+    def __init__(self, spec: resources.TargetSpec) -> None:
         self._spec = spec
 
     @property
     def place(self) -> str:
-        return self._spec.location
+        return self._spec.lake.location
 
     @property
     def folder(self) -> Access:
-        return resolve(self._spec, os.environ)
+        return resolve(self._spec.lake, os.environ)
 
     def examine(self) -> bool:
-        hadoop_options(self._spec, os.environ)
+        hadoop_options(self._spec.lake, os.environ)
         if self._spec.type == "iceberg":
             catalog_options(self._spec, os.environ)
-        return probe(self._spec, exclusive=False)
+        return probe(self._spec.lake, exclusive=False, part="target")
 
     def spark(self) -> SparkNeeds:
         return lake_spark.needs(self._spec)
@@ -58,7 +58,7 @@ class LakeTarget:
         return LakeRemoval(self._spec, session)
 
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], LakeTable]:
-        lake = Storage.open(self._spec)
+        lake = Storage.open(self._spec.lake, part="target")
         make = self._opener(spark, lake, admit)
         return lambda table: LakeTable(make(table), log, lake, partial(spread, spark))
 

@@ -24,7 +24,7 @@ from support.observed import (
 )
 from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace.errors import Where
-from tailrace_operator.decide.model import Apply, Cancel, Delete, MakeSecret, SetFinalizers
+from tailrace_operator.decide.model import ApplyChild, Cancel, Delete, MakeSecret, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver, Refusal
 from tailrace_operator.resources import names
@@ -298,7 +298,9 @@ def test_what_the_api_server_refused_is_looked_at_again_soon() -> None:
 
 def test_what_the_api_server_refused_stays_told_while_it_is_sent_again() -> None:
     first = decide(observed(), LIMITS)
-    content = next(a.content_hash for a in first.actions if isinstance(a, Apply) and a.document["kind"] == "Service")
+    content = next(
+        a.content_hash for a in first.actions if isinstance(a, ApplyChild) and a.document["kind"] == "Service"
+    )
     refusal = Refusal("Service shop-driver", content, "exceeded quota", again_at=NOW + 60)
     waits = decide(observed(refusal=refusal), LIMITS)
     tries = decide(observed(refusal=refusal, now=NOW + 61, status=waits.status), LIMITS)

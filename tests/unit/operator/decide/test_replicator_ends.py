@@ -24,7 +24,7 @@ from support.observed import (
 from tailrace.contract.manifest import parse as parse_manifest
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import Fault
-from tailrace_operator.decide.model import Apply, Decision
+from tailrace_operator.decide.model import ApplyChild, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import REQUESTED_AT, ObservedDriver, ObservedReplicator, ObservedResync
@@ -146,7 +146,7 @@ def test_a_resync_of_every_table_brings_back_a_driver_whose_position_is_lost() -
     decision = decide(halted(resyncs=(AGAIN,)), LIMITS)
     assert (decision.status.halt, decision.status.resync_uid, decision.intent) == (None, AGAIN.uid, True)
     assert handed_over(decision) == "again"
-    kinds = [a.document["kind"] for a in decision.actions if isinstance(a, Apply)]
+    kinds = [a.document["kind"] for a in decision.actions if isinstance(a, ApplyChild)]
     assert kinds.index("ConfigMap") < kinds.index("StatefulSet"), "the pod must find it"
     assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 1
 
@@ -245,7 +245,7 @@ def test_a_driver_that_another_version_stopped_for_a_reason_of_its_own_stays_sto
     newer = ReplicatorStatus(halt=halt.model_copy(update={"reason": "SomethingNewer", "message": "in words"}))
     decision = decide(replace(stopped, status=newer), LIMITS)
     stalled = condition(decision, "Stalled")
-    assert stalled is not None and (stalled.reason, stalled.message) == ("Failing", "in words")
+    assert stalled is not None and (stalled.reason, stalled.message) == ("Failing", "In words.")
     assert decision.status.halt == newer.halt
 
 

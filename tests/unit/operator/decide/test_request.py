@@ -10,7 +10,7 @@ from tailrace.contract.driver import Problem
 from tailrace.contract.status import Fault, SnapshotState, SnapshotStatus, SnapshotTableProgress
 from tailrace_operator.decide.model import Cancel, Pause, SetFinalizers, SubmitSnapshot
 from tailrace_operator.decide.request import decide
-from tailrace_operator.observe.model import FINALIZER, Answer, ObservedDriver, ObservedRequest
+from tailrace_operator.observe.model import FINALIZER, DriverAnswer, ObservedDriver, ObservedRequest
 from tailrace_operator.status.models import SnapshotRequestStatus
 
 UID = request().meta.uid
@@ -34,13 +34,13 @@ def test_the_driver_is_asked_by_uid_and_only_once_it_has_taken_it() -> None:
     first = decide(request(), LIMITS)
     assert [a.snapshot_id for a in first.actions if isinstance(a, SubmitSnapshot)] == [UID]
     assert first.status.state == "Pending"
-    second = decide(request(answer=Answer(accepted=True, record=17, at=NOW)), LIMITS)
+    second = decide(request(answer=DriverAnswer(accepted=True, record=17, at=NOW)), LIMITS)
     assert second.actions == ()
     assert second.status.record == 17
 
 
 def test_a_driver_that_forgot_what_it_took_is_asked_again() -> None:
-    decision = decide(request(answer=Answer(accepted=True, record=17, at=NOW - 61)), LIMITS)
+    decision = decide(request(answer=DriverAnswer(accepted=True, record=17, at=NOW - 61)), LIMITS)
     assert [type(a) for a in decision.actions] == [SubmitSnapshot]
 
 
@@ -91,7 +91,7 @@ def test_suspend_pauses_and_unsuspend_resumes() -> None:
 @pytest.mark.parametrize("code", [409, 422])
 def test_a_refused_request_has_failed_for_good_and_names_the_fix(code: int) -> None:
     problem = Problem(name="InvalidManifest", message="no table matches public.x", fix="Correct tables.")
-    decision = decide(request(answer=Answer(accepted=False, problem=problem, code=code)), LIMITS)
+    decision = decide(request(answer=DriverAnswer(accepted=False, problem=problem, code=code)), LIMITS)
     assert decision.status.state == "Failed"
     assert truth(decision.status, "Stalled") == "True"
     assert decision.status.last_error is not None and decision.status.last_error.fix == "Correct tables."
@@ -102,7 +102,7 @@ def test_a_refused_request_has_failed_for_good_and_names_the_fix(code: int) -> N
 
 def test_a_busy_driver_is_asked_again() -> None:
     problem = Problem(name="Retry", message="capture restarts")
-    decision = decide(request(answer=Answer(accepted=False, problem=problem, code=503)), LIMITS)
+    decision = decide(request(answer=DriverAnswer(accepted=False, problem=problem, code=503)), LIMITS)
     assert [type(a) for a in decision.actions] == [SubmitSnapshot]
     assert "capture restarts" in decision.status.message
 

@@ -11,10 +11,10 @@ from tailrace_operator import settings
 from tailrace_operator.act import lease as leases
 from tailrace_operator.act.lease import Lease, LeaseLost
 from tailrace_operator.handlers.canary import Canary
-from tailrace_operator.kube import ApiUnavailable, Conflict, Document, Kube, NotFound, Where
+from tailrace_operator.kube import ApiConflict, ApiNotFound, ApiUnavailable, Document, Kube, Where
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.model import Key
-from tailrace_operator.observe.watch import Sink, Watch
+from tailrace_operator.observe.model import ObjectKey
+from tailrace_operator.observe.watch import Watch, WatchSink
 
 
 class MemoryApi:
@@ -34,7 +34,7 @@ class MemoryApi:
                 return {"metadata": {}, "items": found}
             case "GET":
                 if where.path not in self.objects:
-                    raise NotFound(404, "NotFound", where.path)
+                    raise ApiNotFound(404, "NotFound", where.path)
                 return cast(Document, _copy(self.objects[where.path]))
             case "POST":
                 return self._store(f"{where.path}/{given['body']['metadata']['name']}", given["body"], create=True)
@@ -45,7 +45,7 @@ class MemoryApi:
         known = self.objects.get(path)
         version = body["metadata"].get("resourceVersion")
         if (create and known) or (known and version not in (None, known["metadata"]["resourceVersion"])):
-            raise Conflict(409, "Conflict", path)
+            raise ApiConflict(409, "Conflict", path)
         self.version += 1
         self.objects[path] = _copy(body)
         self.objects[path]["metadata"]["resourceVersion"] = str(self.version)
@@ -200,8 +200,8 @@ def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
             await canary.look()
             assert not canary.stale
             await canary.look()
-        assert index.get(Key("Replicator", "team", "gone")) is None
-        found = index.get(Key("Replicator", "team", "a"))
+        assert index.get(ObjectKey("Replicator", "team", "gone")) is None
+        found = index.get(ObjectKey("Replicator", "team", "a"))
         assert found is not None and found["metadata"]["resourceVersion"] == "5"
 
     asyncio.run(history())
@@ -253,7 +253,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
             nonlocal lists
             lists += 1
 
-        sink = Sink(listed, lambda document: None, lambda document: None)
+        sink = WatchSink(listed, lambda document: None, lambda document: None)
         task = asyncio.create_task(Watch(cast(Kube, api), "Pod", "team", sink).run())
         await asyncio.sleep(2)
         task.cancel()

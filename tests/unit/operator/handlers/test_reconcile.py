@@ -14,22 +14,22 @@ import pytest
 from support.observed import LIMITS, NOW, meta, running
 from tailrace_operator.act.lease import Lease
 from tailrace_operator.act.perform import Performer
-from tailrace_operator.decide.model import Apply, MakeSecret, SetFinalizers
+from tailrace_operator.decide.model import ApplyChild, MakeSecret, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.handlers import watching
-from tailrace_operator.handlers.reconcile import Parts, Reconciler
+from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
-from tailrace_operator.kube import CALLS, Conflict, Document, Kube, NotFound, Where
+from tailrace_operator.kube import CALLS, ApiConflict, ApiNotFound, Document, Kube, Where
 from tailrace_operator.observe.drivers import ANSWER_SECONDS
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Child, Key, ObservedReplicator
+from tailrace_operator.observe.model import Child, ObjectKey, ObservedReplicator
 from tailrace_operator.resources import names
 from tailrace_operator.resources.driver import service
 
-KEY = Key("Replicator", "team", "shop")
+KEY = ObjectKey("Replicator", "team", "shop")
 
 
 def settled() -> ObservedReplicator:
@@ -37,7 +37,7 @@ def settled() -> ObservedReplicator:
     base = running()
     children = dict(base.children)
     for action in decide(base, LIMITS).actions:
-        assert isinstance(action, Apply)
+        assert isinstance(action, ApplyChild)
         kind, name = action.document["kind"], action.document["metadata"]["name"]
         children[f"{kind}/{name}"] = Child(kind, name, "u", "1", action.content_hash)
     base = replace(base, children=children)
@@ -46,7 +46,7 @@ def settled() -> ObservedReplicator:
 
 @pytest.mark.parametrize(("count", "seconds"), [(100, 10), (1000, 20), (5000, 25)])
 def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: int, seconds: float) -> None:
-    async def observe(key: Key) -> ObservedReplicator:
+    async def observe(key: ObjectKey) -> ObservedReplicator:
         return settled()
 
     async def write(*given: Any) -> None:
@@ -58,7 +58,7 @@ def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: 
         index=SimpleNamespace(count=lambda kind: count),
         writer=SimpleNamespace(write=write, wait=lambda *given: None),
     )
-    assert asyncio.run(Reconciler(cast(Parts, parts)).round(KEY)) == seconds
+    assert asyncio.run(Reconciler(cast(ReconcilerParts, parts)).round(KEY)) == seconds
 
 
 def test_an_object_that_cannot_be_judged_stops_no_other(
@@ -66,7 +66,7 @@ def test_an_object_that_cannot_be_judged_stops_no_other(
 ) -> None:
     assessed: list[str] = []
 
-    async def observe(key: Key) -> ObservedReplicator:
+    async def observe(key: ObjectKey) -> ObservedReplicator:
         return replace(settled(), meta=meta(name=key.name))
 
     def odd(observed: ObservedReplicator, limits: Any) -> Any:
@@ -79,8 +79,8 @@ def test_an_object_that_cannot_be_judged_stops_no_other(
 
     async def history() -> None:
         for name in ("a", "b"):
-            scheduler.wake(Key("Replicator", "team", name), 0)
-        task = asyncio.create_task(scheduler.run(Reconciler(cast(Parts, parts)).round, 1))
+            scheduler.wake(ObjectKey("Replicator", "team", name), 0)
+        task = asyncio.create_task(scheduler.run(Reconciler(cast(ReconcilerParts, parts)).round, 1))
         await asyncio.sleep(0.2)
         assert not task.done()
         task.cancel()
@@ -119,10 +119,10 @@ class Holding:
     async def call(self, method: str, where: Where, **given: Any) -> Document:
         if method == "GET":
             if self.held is None:
-                raise NotFound(404, "NotFound", where.path)
+                raise ApiNotFound(404, "NotFound", where.path)
             return self.held
         if method == "POST" and self.held is not None:
-            raise Conflict(409, "AlreadyExists", where.path)
+            raise ApiConflict(409, "AlreadyExists", where.path)
         self.written += 1
         body: Document = given["body"]
         return body | {"metadata": body["metadata"] | {"uid": "new", "resourceVersion": "2"}}
@@ -136,16 +136,18 @@ def held(**labels: str) -> Document:
 @pytest.mark.parametrize(
     ("there", "written"), [(None, 1), (held(**names.labels("shop", "driver")), 1), (held(app="shop"), 0), (held(), 0)]
 )
-@pytest.mark.parametrize("action", [Apply(service("shop"), "hash"), MakeSecret("shop-driver")], ids=["apply", "token"])
+@pytest.mark.parametrize(
+    "action", [ApplyChild(service("shop"), "hash"), MakeSecret("shop-driver")], ids=["apply", "token"]
+)
 def test_an_object_of_somebody_else_is_not_taken_over(
-    action: Apply | MakeSecret, there: Document | None, written: int
+    action: ApplyChild | MakeSecret, there: Document | None, written: int
 ) -> None:
     """What is taken over would be overwritten, and deleted with the Replicator."""
     api, memory = Holding(there), Memory(lambda: NOW)
     index = Index(lambda key: None)
     performer = Performer(cast(Kube, api), cast(aiohttp.ClientSession, None), index, cast(Gatherer, None), memory)
     asyncio.run(performer.perform(KEY, meta(), "shop", action))
-    assert api.written == (written if isinstance(action, Apply) or there is None else 0)
+    assert api.written == (written if isinstance(action, ApplyChild) or there is None else 0)
     refusal = memory.refusal(KEY)
     assert (refusal is not None) == (written == 0)
     assert refusal is None or "does not belong to this Replicator" in refusal.message
@@ -158,7 +160,7 @@ def test_a_long_queue_that_moves_is_not_stuck_and_one_that_does_not_is() -> None
     now, done = 0.0, 0
     scheduler = Scheduler(lambda: now)
 
-    async def work(key: Key) -> float | None:
+    async def work(key: ObjectKey) -> float | None:
         nonlocal now, done
         now += 10
         done += 1
@@ -169,7 +171,7 @@ def test_a_long_queue_that_moves_is_not_stuck_and_one_that_does_not_is() -> None
     async def history() -> None:
         nonlocal now
         for number in range(60):
-            scheduler.wake(Key("Replicator", "team", str(number)), 0)
+            scheduler.wake(ObjectKey("Replicator", "team", str(number)), 0)
         task = asyncio.create_task(scheduler.run(work, 1))
         await asyncio.sleep(0.1)
         assert done == 50

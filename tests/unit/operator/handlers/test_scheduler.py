@@ -7,9 +7,9 @@ from tailrace.errors import Retry
 from tailrace_operator.handlers.scheduler import Scheduler
 from tailrace_operator.kube import ApiUnavailable
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.model import Key
+from tailrace_operator.observe.model import ObjectKey
 
-A, B = Key("Replicator", "team", "a"), Key("Replicator", "team", "b")
+A, B = ObjectKey("Replicator", "team", "a"), ObjectKey("Replicator", "team", "b")
 
 
 async def run_for(scheduler: Scheduler, work: Any, seconds: float, workers: int = 2) -> None:
@@ -23,7 +23,7 @@ def test_an_object_that_is_woken_while_it_is_worked_on_is_worked_on_again_and_ne
     scheduler = Scheduler()
     running, most, rounds = 0, 0, 0
 
-    async def work(key: Key) -> float | None:
+    async def work(key: ObjectKey) -> float | None:
         nonlocal running, most, rounds
         running, rounds = running + 1, rounds + 1
         most = max(most, running)
@@ -40,9 +40,9 @@ def test_an_object_that_is_woken_while_it_is_worked_on_is_worked_on_again_and_ne
 
 def test_a_failing_object_is_tried_again_with_growing_pauses_and_holds_up_no_other() -> None:
     scheduler = Scheduler()
-    observed: list[Key] = []
+    observed: list[ObjectKey] = []
 
-    async def work(key: Key) -> float | None:
+    async def work(key: ObjectKey) -> float | None:
         observed.append(key)
         if key == A:
             raise Retry("not now")
@@ -59,7 +59,7 @@ def test_a_server_that_names_a_time_is_given_it() -> None:
     scheduler = Scheduler()
     count = 0
 
-    async def work(key: Key) -> float | None:
+    async def work(key: ObjectKey) -> float | None:
         nonlocal count
         count += 1
         raise ApiUnavailable("too many requests", after=5.0)
@@ -85,7 +85,7 @@ def test_work_that_hangs_is_overdue() -> None:
     scheduler = Scheduler(lambda: now)
     observed: list[float] = []
 
-    async def work(key: Key) -> float | None:
+    async def work(key: ObjectKey) -> float | None:
         nonlocal now
         now += 200
         observed.append(scheduler.overdue())
@@ -109,7 +109,7 @@ def pod(name: str, version: int = 1, **change: Any) -> dict[str, Any]:
 
 
 def test_a_change_wakes_the_object_and_our_own_status_write_does_not() -> None:
-    woken: list[Key] = []
+    woken: list[ObjectKey] = []
     index = Index(woken.append)
     index.put("Replicator", document("Replicator", "a"))
     index.put("Replicator", document("Replicator", "a", 2, status={"state": "Running"}))
@@ -130,14 +130,14 @@ def test_an_older_version_that_comes_late_is_passed_over() -> None:
 
 
 def test_a_pod_of_a_driver_wakes_its_replicator_and_the_requests_wake_with_the_replicators_status() -> None:
-    woken: list[Key] = []
+    woken: list[ObjectKey] = []
     index = Index(woken.append)
     index.put_owned("Pod", pod("p"))
     assert woken == [A]
     index.put("SnapshotRequest", document("SnapshotRequest", "again", spec={"replicator": "a"}))
     woken.clear()
     index.put("Replicator", document("Replicator", "a", 2, status={"state": "Running"}))
-    assert Key("SnapshotRequest", "team", "again") in woken
+    assert ObjectKey("SnapshotRequest", "team", "again") in woken
     index.remove("SnapshotRequest", "team", "again")
     assert woken[-1] == A, "a Replicator learns that a request is gone"
     assert index.requests("team", "a") == []
@@ -156,7 +156,7 @@ def test_a_successor_of_the_same_name_is_not_removed_by_the_news_of_its_predeces
 
 
 def test_a_secret_wakes_those_that_use_it_until_they_no_longer_do() -> None:
-    woken: list[Key] = []
+    woken: list[ObjectKey] = []
     index = Index(woken.append)
     index.use_data(A, {("Secret", "db")})
     index.put_data("Secret", "team", "db", "1")
@@ -171,7 +171,7 @@ def test_a_secret_wakes_those_that_use_it_until_they_no_longer_do() -> None:
 def test_names_that_come_and_go_leave_nothing_behind() -> None:
     index = Index(lambda key: None)
     for number in range(100):
-        key = Key("Replicator", "team", f"preview-{number}")
+        key = ObjectKey("Replicator", "team", f"preview-{number}")
         index.put("Replicator", document("Replicator", key.name))
         index.use_data(key, {("Secret", f"db-{number}")})
         index.put("SnapshotRequest", document("SnapshotRequest", key.name, spec={"replicator": key.name}))

@@ -32,7 +32,7 @@ from tailrace_operator.kube import Document, Kube, Where
 from tailrace_operator.observe import drivers
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver
-from tailrace_operator.observe.watch import Sink, Watch
+from tailrace_operator.observe.watch import Watch, WatchSink
 from tailrace_operator.status.load import dump
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -125,7 +125,7 @@ def test_an_object_of_any_length_does_not_stop_a_watch() -> None:
             return await self.session.get(self.url)
 
     async def ask(url: str) -> None:
-        sink = Sink(lambda all: None, lambda d: found.append(d["metadata"]["name"]), lambda d: None)
+        sink = WatchSink(lambda all: None, lambda d: found.append(d["metadata"]["name"]), lambda d: None)
         async with aiohttp.ClientSession() as session:
             task = asyncio.create_task(Watch(cast(Kube, Long(url, session)), "ConfigMap", None, sink).run())
             await asyncio.sleep(0.4)

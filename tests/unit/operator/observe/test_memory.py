@@ -1,12 +1,12 @@
 """What the operator keeps in memory between two looks."""
 
 from tailrace_operator.observe.memory import Memory
-from tailrace_operator.observe.model import Key, Refusal
+from tailrace_operator.observe.model import ObjectKey, Refusal
 
 
 def test_the_end_of_a_namespace_is_forgotten_with_the_replicator_that_met_it() -> None:
     memory = Memory(lambda: 0.0)
-    key = Key("Replicator", "team", "shop")
+    key = ObjectKey("Replicator", "team", "shop")
     memory.ending.add("first")
     memory.forget(key, "first")
     assert memory.ending == set()
@@ -14,7 +14,7 @@ def test_the_end_of_a_namespace_is_forgotten_with_the_replicator_that_met_it() -
 
 def test_a_refusal_is_told_until_the_object_is_taken_or_no_longer_sent() -> None:
     now = 0.0
-    memory, key = Memory(lambda: now), Key("Replicator", "team", "shop")
+    memory, key = Memory(lambda: now), ObjectKey("Replicator", "team", "shop")
     memory.refuse(key, Refusal("Service shop-driver", "h", "quota"))
     found = memory.refusal(key)
     assert found is not None and found.again_at > 0
@@ -30,7 +30,7 @@ def test_a_refusal_is_told_until_the_object_is_taken_or_no_longer_sent() -> None
 
 
 def test_what_belonged_to_a_replicator_is_forgotten_with_it() -> None:
-    memory, key = Memory(lambda: 0.0), Key("Replicator", "team", "shop")
+    memory, key = Memory(lambda: 0.0), ObjectKey("Replicator", "team", "shop")
     memory.applied["Service", "team", "shop-driver"] = ("h", "1")
     memory.applied["Job", "team", "shop-drop"] = ("h", "1")
     memory.applied["Service", "team", "other-driver"] = ("h", "1")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,9 +13,9 @@ from tailrace.contract.status import Fault, SnapshotStatus, State
 from tailrace_operator.decide import replicator, summary
 from tailrace_operator.decide import request as requests
 from tailrace_operator.decide.desired import resolve
-from tailrace_operator.decide.model import Apply
-from tailrace_operator.observe.model import FINALIZER, Answer, Child, ObservedDriver, ObservedReplicator, Refusal
-from tailrace_operator.status.conditions import bounded, violations
+from tailrace_operator.decide.model import ApplyChild
+from tailrace_operator.observe.model import FINALIZER, Child, DriverAnswer, ObservedDriver, ObservedReplicator, Refusal
+from tailrace_operator.status.conditions import bounded, sentence, violations
 from tailrace_operator.status.models import FINAL, ReplicatorStatus
 
 WHERE = st.sampled_from([None, "source", "target", "storage", "capture", "driver"])
@@ -82,6 +83,7 @@ def test_conditions_keep_the_rules_through_any_history(data: st.DataObject) -> N
         decision = replicator.decide(observed, LIMITS)
         found = decision.status
         assert violations(found.conditions, found.observed_generation, generation) == []
+        assert [e.message for e in decision.events] == [sentence(e.message) for e in decision.events]
         assert len(found.model_dump_json()) < 100_000
         _times_move_with_the_status_only(status, found)
         ReplicatorStatus.model_validate(found.model_dump(mode="json", by_alias=True))
@@ -106,11 +108,11 @@ def test_a_stopped_driver_stays_stopped_until_something_it_depends_on_changes(da
     later = replace(observed, status=decision.status, now=NOW + 1000, refusal=None)
     again = replicator.decide(later, LIMITS)
     assert again.status.halt == decision.status.halt
-    counts = [a.document["spec"]["replicas"] for a in again.actions if isinstance(a, Apply) and _is_set(a)]
+    counts = [a.document["spec"]["replicas"] for a in again.actions if isinstance(a, ApplyChild) and _is_set(a)]
     assert all(count == 0 for count in counts)
 
 
-def _is_set(action: Apply) -> bool:
+def _is_set(action: ApplyChild) -> bool:
     return bool(action.document["kind"] == "StatefulSet")
 
 
@@ -134,7 +136,7 @@ snapshots = st.none() | st.builds(
     fault=faults,
 )
 answers = st.none() | st.builds(
-    Answer,
+    DriverAnswer,
     accepted=st.booleans(),
     record=st.none() | st.integers(0, 9),
     problem=st.none() | st.builds(Problem, name=st.just("Conflict"), message=st.text()),
@@ -161,8 +163,29 @@ def test_a_requests_conditions_keep_the_rules_and_its_end_is_final(data: st.Data
         decision = requests.decide(observed, LIMITS)
         found = decision.status
         assert violations(found.conditions, found.observed_generation, generation) == []
+        assert [e.message for e in decision.events] == [sentence(e.message) for e in decision.events]
         assert not was_final or found.state == observed.status.state
         observed = replace(observed, status=found)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("the driver's pod is starting", "The driver's pod is starting."),
+        ("spec.suspend is true; the source keeps its log meanwhile.", None),
+        ("spec: tables.include: at least 1 item.", None),
+        ("PositionLost: the slot is gone. Fix: Resync.", None),
+        ("3 tables\n are failing", "3 tables are failing."),
+        ("", None),
+    ],
+)
+def test_conditions_and_events_are_sentences(said: str, shown: str | None) -> None:
+    assert sentence(said) == (said if shown is None else shown)
+
+
+@given(st.text(max_size=5000))
+def test_a_sentence_said_again_stays_the_same(text: str) -> None:
+    assert sentence(sentence(text)) == sentence(text)
 
 
 @given(st.text(max_size=5000))

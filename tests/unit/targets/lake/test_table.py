@@ -1,6 +1,6 @@
 """A lake table around its format: chunk files that are gone, and when its folder is tidied."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from support.ddl.lake import QuickTable
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import LoggedChunk, LoggedFinish
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import ChunkLost, NeededChunks
@@ -21,7 +22,12 @@ from tailrace.targets.lake.table import SWEEP_RECORDS, SWEEP_SECONDS, LakeTable,
 
 
 def batch() -> TableSlice:
-    part = cut(log(table(7, 3, chunk=True)), 7, AppliedState("log", 0, 0, schema_version=1, table_id=7), 9)
+    part = cut(
+        log(table(7, 3, chunk=True)),
+        7,
+        AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7),
+        RecordNumber(9),
+    )
     assert part is not None and part.chunks == (CHUNK,)
     return part
 
@@ -53,16 +59,35 @@ def test_what_fails_while_no_chunk_file_is_gone_is_told_as_it_is(
         failing(monkeypatch, tmp_path, PySparkException("out of memory")).apply(batch())
 
 
+@pytest.mark.parametrize("content", [None, b"", b"xx"])
+def test_a_chunk_file_that_changes_after_its_keys_were_read_is_lost_and_not_committed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+) -> None:
+    """Gone, or of another size, when the commit is about to name it."""
+    monkeypatch.setattr(lake_table, "build", lambda work, spread: work)
+    part, target = batch(), QuickTable(tmp_path.as_uri(), FolderAccess(str(tmp_path)))
+    target.ensure(part.schema, "log")
+    path = tmp_path / "chunk"
+    part = replace(part, chunks=(CHUNK.model_copy(update={"path": path.as_uri()}),))
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ChunkLost) as caught:
+        LakeTable(target, target.access, target.access, None).apply(part)
+    assert caught.value.chunks == part.chunks
+
+
 def test_lost_files_of_a_snapshot_that_ends_are_found_among_those_adopted_before(tmp_path: Path) -> None:
     kept = CHUNK.model_copy(update={"chunk": 1, "path": (tmp_path / "kept").as_uri()})
     gone = CHUNK.model_copy(update={"chunk": 2, "path": (tmp_path / "gone").as_uri()})
     (tmp_path / "kept").write_bytes(b"x")
     ends = LoggedFinish(
-        record=8, snapshot_id="s", complete=True, replay_point=1,
-        chunks=tuple(LoggedChunk(record=2, chunk=c) for c in (kept, gone, CHUNK.model_copy(update={"path": None}))),
+        record=RecordNumber(8), snapshot_id="s", complete=True, replay_point=Seq(1),
+        chunks=tuple(
+            LoggedChunk(record=RecordNumber(2), chunk=c) for c in (kept, gone, CHUNK.model_copy(update={"path": None}))
+        ),
     )  # fmt: skip
     state = log(table(7, 3).model_copy(update={"finishes": (ends,)}))
-    part = cut(state, 7, AppliedState("log", 3, 3, schema_version=1, table_id=7), 9)
+    part = cut(state, 7, AppliedState("log", Seq(3), RecordNumber(3), schema_version=1, table_id=7), RecordNumber(9))
     assert part is not None
     assert lost_chunks(part, FolderAccess(str(tmp_path))) == (gone,)
 
@@ -92,7 +117,9 @@ def test_old_versions_go_at_each_look_and_the_folder_is_listed_now_and_then(tmp_
     needed = NeededChunks(frozenset({"s3://lake/t/data/chunk%201.parquet"}), True)
 
     def tidy(now: float, record: int = 9) -> None:
-        lake.tidy(schema, AppliedState("log", record, record, schema_version=1, table_id=7), needed, now)
+        lake.tidy(
+            schema, AppliedState("log", Seq(record), RecordNumber(record), schema_version=1, table_id=7), needed, now
+        )
 
     tidy(1e6)
     tidy(1e6 + 60)

@@ -7,9 +7,9 @@ from support.journals import table_schema
 from support.origins import origin
 from support.resources import replicator
 from tailrace.batch.applied import AppliedState, Generation
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
-from tailrace.contract.resources import Replicator
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Replicator, StorageLocation
 from tailrace.errors import TargetRefused
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
@@ -32,10 +32,10 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
     for path in foreign:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    storage = Storage.open(StorageConfig.model_validate(place))
-    log = LogState(number=0, origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
+    storage = Storage.open(StorageLocation.model_validate(place))
+    log = LogState(number=RecordNumber(0), origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
     known = Known(Replicator.model_validate(document), storage.root, log)
-    assert [line[1] for line in drop_data.drop(known, storage, tmp_path)] == ["dropped"]
+    assert [line[1] for line in drop_data.drop(known, storage, tmp_path, lambda: known)] == ["dropped"]
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
 
 
@@ -47,7 +47,7 @@ def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
 def test_a_table_that_an_older_version_wrote_elsewhere_is_refused_by_name(
     tmp_path: Path, literal: bool, former: str
 ) -> None:
-    lake = Storage.open(StorageConfig(location=f"file://{tmp_path}"))
+    lake = Storage.open(StorageLocation(location=f"file://{tmp_path}"))
     require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
     lake.create(f"public/{former}/_delta_log/0.json", b"")
     with pytest.raises(TargetRefused, match="public/a!25b!20!c3!b6") as refused:
@@ -57,17 +57,19 @@ def test_a_table_that_an_older_version_wrote_elsewhere_is_refused_by_name(
 
 def test_a_former_table_that_lies_where_another_s_folder_is_now_is_refused_and_not_replaced() -> None:
     """`a!20b` had its folder by that very name, which is now the one of `a b`."""
-    now, former = _table("a b").schema, AppliedState("l", applied_record=5, table_id=2)
-    for told in (former, replace(former, applied_record=0)):
+    now, former = _table("a b").schema, AppliedState("l", applied_record=RecordNumber(5), table_id=2)
+    for told in (former, replace(former, applied_record=RecordNumber(0))):
         with pytest.raises(TargetRefused, match=r"public/a!20b .* table 2"):
-            belongs(Generation(7), told, now, now.name)
-    assert not belongs(Generation(7), replace(former, generation=3), now, now.name), "the same folder's former table"
-    assert belongs(Generation(3), replace(former, table_id=1), now, now.name)
+            belongs(Generation(RecordNumber(7)), told, now, now.name)
+    assert not belongs(Generation(RecordNumber(7)), replace(former, generation=RecordNumber(3)), now, now.name), (
+        "the same folder's former table"
+    )
+    assert belongs(Generation(RecordNumber(3)), replace(former, table_id=1), now, now.name)
     plain = _table("orders").schema
-    assert not belongs(Generation(7), former, plain, plain.name), "no other name ever lay there"
+    assert not belongs(Generation(RecordNumber(7)), former, plain, plain.name), "no other name ever lay there"
 
 
 def _table(name: str) -> TableLog:
     schema = table_schema(1).model_copy(update={"table_name": name})
-    logged = LoggedSchema(record=1, after_seq=0, table=schema)
-    return TableLog(table_id=1, added_record=1, edge=1, initial_snapshot=False, schemas=(logged,))
+    logged = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema)
+    return TableLog(table_id=1, added_record=RecordNumber(1), edge="1", initial_snapshot=False, schemas=(logged,))

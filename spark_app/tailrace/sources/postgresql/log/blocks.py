@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 @dataclass
-class Block:
+class MessageBlock:
     messages: list[bytes] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     size: int = 0
@@ -50,20 +50,20 @@ class Block:
     def begin(self, xid: int, commit_ts: int) -> None:
         self.marks.append(Mark(len(self.messages), xid, commit_ts))
 
-    def split(self, at: int) -> tuple["Block", "Block"]:
+    def split(self, at: int) -> tuple["MessageBlock", "MessageBlock"]:
         """Before and from message `at`, which is where a transaction begins or nothing follows."""
         if at == len(self.messages) and all(m.at < at for m in self.marks):
-            return self, Block()
-        head = Block(self.messages[:at], [m for m in self.marks if m.at < at])
-        tail = Block(self.messages[at:], [Mark(m.at - at, m.xid, m.commit_ts) for m in self.marks if m.at >= at])
+            return self, MessageBlock()
+        head = MessageBlock(self.messages[:at], [m for m in self.marks if m.at < at])
+        tail = MessageBlock(self.messages[at:], [Mark(m.at - at, m.xid, m.commit_ts) for m in self.marks if m.at >= at])
         for part in (head, tail):
             part.size = sum(map(len, part.messages)) + MESSAGE_OVERHEAD * len(part.messages)
         return head, tail
 
-    def continuation(self) -> "Block":
+    def continuation(self) -> "MessageBlock":
         """An empty block that goes on with the last transaction."""
         last = self.marks[-1]
-        return Block(marks=[Mark(0, last.xid, last.commit_ts)])
+        return MessageBlock(marks=[Mark(0, last.xid, last.commit_ts)])
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class FlatBlock:
     """Index of each message's transaction in the block's marks."""
 
     @staticmethod
-    def of(block: Block) -> "FlatBlock":
+    def of(block: MessageBlock) -> "FlatBlock":
         data = b"".join(block.messages)
         count = len(block.messages)
         lengths = np.fromiter(map(len, block.messages), dtype=np.int64, count=count)

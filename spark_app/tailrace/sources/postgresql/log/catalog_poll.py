@@ -8,15 +8,13 @@ poll looked.
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tailrace.changelog.records import (
     WRITTEN,
     Event,
     SchemaChanged,
-    SnapshotPlanned,
-    SourceRenewed,
     TableAdded,
     TableFingerprint,
     TableRemoved,
@@ -26,35 +24,24 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import Wiring
 from tailrace.sources.postgresql import objects as slots
+from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.log.decode import stopped
 from tailrace.sources.postgresql.log.differences import Action, differences
-from tailrace.sources.postgresql.log.explained import Look, known_to_the_log, rewritten, written
-from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins, resyncs
-from tailrace.sources.postgresql.log.replication import lost
-from tailrace.sources.postgresql.log.tables import ColumnChanges, Tables, compare
+from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
+from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins
+from tailrace.sources.postgresql.log.tables import CapturedTables, ColumnChanges, compare
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.trees import Trees
+from tailrace.sources.resyncs import renewal_plan, resyncs
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
-
-
-def _plan(renewal: SourceRenewed, tables: Iterable[int]) -> SnapshotPlanned:
-    """By which all that the stream began anew with is read; under the request's id, by which others follow it."""
-    return SnapshotPlanned(
-        snapshot_id=renewal.id,
-        request=renewal.request,
-        tables=tuple(tables),
-        chunk_rows=renewal.chunk_rows,
-        parallelism=renewal.parallelism,
-        resync=True,
-    )
 
 
 def _waits(table: PgTable, holder: str) -> PgTable:
@@ -63,7 +50,7 @@ def _waits(table: PgTable, holder: str) -> PgTable:
 
 
 @dataclass(frozen=True)
-class Place:
+class PollContext:
     """Where it looks."""
 
     replicator: Replicator
@@ -72,14 +59,14 @@ class Place:
 
 
 class CatalogPoll:
-    def __init__(self, place: Place, tables: Tables, wiring: Wiring) -> None:
+    def __init__(self, place: PollContext, tables: CapturedTables, wiring: Wiring) -> None:
         self._place = place
         self._tables = tables
         self._sink = wiring.sink
         self._nonce = wiring.nonce
         self._settle = wiring.settle
         self._tokens = 0
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
         self._locked: frozenset[int] = frozenset()
         self.took = 0.0
@@ -110,7 +97,7 @@ class CatalogPoll:
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
             brought = frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))
-            self._looks[content] = Look(self._tokens, found, edge, still_empty, versions, brought, due)
+            self._looks[content] = PendingLook(self._tokens, found, edge, still_empty, versions, brought, due)
         return self._tokens
 
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
@@ -118,7 +105,7 @@ class CatalogPoll:
         spec, names, begun = self._place.replicator.spec, self._place.names, time.monotonic()
         seen = look(self._place.connection, spec.tables, spec.options, names.publication, self._trees)
         if seen.publication is None:
-            raise lost(f"publication {names.publication!r} is missing")
+            raise publication_lost(names.publication)
         found = dict(seen.tables)
         fit = [t for t in found.values() if t.stop is None]
         stops = {t.oid: seen.publication.stop(t) for t in fit if seen.publication.membership(t)}
@@ -203,14 +190,14 @@ class CatalogPoll:
             # What is locked joins the request at a later look: it is not complete before those rows are there.
             for table in waiting:
                 events += self._added(table, edge, former)
-            events.append(_plan(renewal, [*read, *(table.oid for table in waiting)]))
+            events.append(renewal_plan(renewal, [*read, *(table.oid for table in waiting)]))
         # One record: dying before it leaves the stream without tables, and the request open.
         self._sink.add(*events)
         self._settle()
         return again, frozenset(locked)
 
     def _added(
-        self, table: PgTable, edge: int, former: Collection[tuple[str, str]], resync: str | None = None
+        self, table: PgTable, edge: str, former: Collection[tuple[str, str]], resync: str | None = None
     ) -> list[Event]:
         """The table in its present form, from now on. Where the log has had it, or another one under its name
         (`former`), it begins behind a gap, or with a target that is replaced, so its rows must come again."""
@@ -225,7 +212,7 @@ class CatalogPoll:
             log.warning("%s is not captured: %s", table.name, table.stop)
             events.append(stopped(table.oid, self._sink.state.last_seq, table.stop))
         else:
-            log.info("%s is captured; its chunks wait for transaction %d", table.name, edge)
+            log.info("%s is captured; its chunks wait for transaction %s", table.name, edge)
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
         self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
         return events
@@ -236,7 +223,7 @@ class CatalogPoll:
         known = (t.schema for t in state.tables.values())
         return {*state.forgotten_tables, *((schema.schema_name, schema.table_name) for schema in known)}
 
-    def _rejoin(self, leaving: list[int], look: Look) -> list[Event]:
+    def _rejoin(self, leaving: list[int], look: PendingLook) -> list[Event]:
         """First all of them end, then those whose name is free begin; the others are new tables to the next look. One
         record holds it all: dying before it leaves the tables as they were, to be looked at again."""
         events: list[Event] = []
@@ -272,7 +259,7 @@ class CatalogPoll:
         before = known.fingerprint["file"]
         return [item for item, file in table.parts["file"].items() if before.get(item) != file]
 
-    def _events(self, table_id: int, look: Look) -> list[Event]:
+    def _events(self, table_id: int, look: PendingLook) -> list[Event]:
         known, now = self._tables.known[table_id], look.found.get(table_id)
         last_seq = self._sink.state.last_seq
         if now is None:
@@ -306,13 +293,13 @@ class CatalogPoll:
         self._tables.evolve(evolved)
         # Where no ALTER kept writers and chunks apart, rows from behind the change lie before this place: the chunks
         # must see them.
-        edge = look.edge if reasons or difference.older else None
+        edge = slots.later_edge(self._log_of(table_id).edge, look.edge) if reasons or difference.older else None
         return [SchemaChanged(table=evolved, seq=last_seq, reread=reread, edge=edge), *recorded]
 
-    def _reasons(self, before: TableLog, now: PgTable, look: Look) -> list[str]:
+    def _reasons(self, before: TableLog, now: PgTable, look: PendingLook) -> list[str]:
         """Why rows must be read again; none: they need not."""
         if before.fingerprint is None:
-            return ["its files changed"] if rewritten(before, now) else []
+            return []
         state = self._sink.state
         found = (known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
         columns = {str(c.attnum): c.name for c in now.columns}

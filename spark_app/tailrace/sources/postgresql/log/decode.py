@@ -11,12 +11,22 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Event, Position, SchemaChanged, TableSchema, TableStopped, Truncated
+from tailrace.changelog.records import (
+    Event,
+    Position,
+    ResumePoint,
+    SchemaChanged,
+    Seq,
+    TableSchema,
+    TableStopped,
+    Truncated,
+)
+from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import NoKey, Retry, TableStop, ValueUnsupported
 from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
-from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, Block, FlatBlock, big_endian_32
+from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
 from tailrace.sources.postgresql.log.walk import Part, first_without_key, walk
 
 Indexes = NDArray[np.int64]
@@ -50,7 +60,7 @@ class Evolved:
 
 
 class Forms(Protocol):
-    """`tailrace.sources.postgresql.log.tables.Tables`."""
+    """`tailrace.sources.postgresql.log.tables.CapturedTables`."""
 
     def form_of(self, relation: pgoutput.Relation) -> Form | Evolved | None:
         """None: the table is not captured, or stopped. Raises `TableStop` when the form cannot be followed; the table
@@ -92,7 +102,7 @@ class Decoder:
         self._last: int | None = None
         """The relation id, where the last block ended with a Relation message."""
 
-    def decode(self, block: Block, next_seq: int) -> Changes:
+    def decode(self, block: MessageBlock, next_seq: int) -> Changes:
         flat = FlatBlock.of(block)
         now = self._prepare(flat)
         while True:
@@ -107,12 +117,13 @@ class Decoder:
         before = next_seq + np.cumsum(totals) - totals
         took = np.flatnonzero(totals)
         marks = [block.marks[i] for i in took.tolist()]
-        transactions = [(mark.xid, first) for mark, first in zip(marks, before[took].tolist(), strict=True)]
+        starts = zip(marks, before[took].tolist(), strict=True)
+        transactions = [TransactionStart("", mark.xid, first) for mark, first in starts]
         times = [mark.commit_ts for mark in marks]
         return Changes(
             tables=tables,
             events=self._events(now, firsts),
-            last_seq=next_seq + int(counts.sum()) - 1,
+            last_seq=Seq(next_seq + int(counts.sum()) - 1),
             transactions=transactions,
             commit_time=(min(times), max(times)) if times else None,
             leaves=[(root, leaf) for root, leaf in now.leaves if self._forms.is_captured(root)],
@@ -235,14 +246,14 @@ class Decoder:
             stop = now.stops.get(evolved.form.schema.table_id)
             if stop is not None and stop[0] <= index:
                 continue  # a value before the change has stopped the table: nothing of the new version is captured
-            seq = int(firsts[index]) - 1
+            seq = Seq(int(firsts[index]) - 1)
             events.append((index, SchemaChanged(table=evolved.form.schema, seq=seq, reread=evolved.reread)))
         for index, table_ids in now.truncates:
             for ordinal, table_id in enumerate(self._truncated(now, index, table_ids)):
-                seq = int(firsts[index]) + ordinal
-                events.append((index, Truncated(table_id=table_id, seq=seq, transaction=int(now.flat.xids[index]))))
+                seq = Seq(int(firsts[index]) + ordinal)
+                events.append((index, Truncated(table_id=table_id, seq=seq, transaction=str(now.flat.xids[index]))))
         for table_id, (index, error) in now.stops.items():
-            events.append((index, stopped(table_id, int(firsts[index]) - 1, error)))
+            events.append((index, stopped(table_id, Seq(int(firsts[index]) - 1), error)))
         return [event for _, event in sorted(events, key=lambda e: e[0])]
 
 
@@ -253,11 +264,11 @@ class Decoding:
         self._decoder = decoder
         self._sink = sink
 
-    def rows(self, block: Block) -> None:
+    def rows(self, block: MessageBlock) -> None:
         self._sink.rows(self._decoder.decode(block, self._sink.next_seq))
 
     def cut(self, position: Position, rows: bool = True) -> None:
-        self._sink.cut(position, rows)
+        self._sink.cut(ResumePoint(position), rows)
 
 
 def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
@@ -276,5 +287,5 @@ def _without_key(schema: TableSchema) -> NoKey:
     )
 
 
-def stopped(table_id: int, seq: int, error: TableStop) -> TableStopped:
+def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
     return TableStopped(table_id=table_id, seq=seq, error=error.name, message=error.message, fix=error.fix)

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Literal
 
 from tailrace.changelog.records import Parts, TableSchema
-from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.errors import RESYNC, SchemaChangeUnsupported, TableGone, TableStop
 
-STOP_FIX = "Run `tailrace resync --tables …` (in Kubernetes `spec.resync`): the table is copied as it is now."
+STOP_FIX = f"To copy the table as it is now, {RESYNC}."
 
 
 class Action(StrEnum):
@@ -30,7 +30,7 @@ Change = Literal["added", "removed", "changed", "emptied", "added empty"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class DifferenceRule:
     kind: str
     change: Change
     action: Action
@@ -43,40 +43,46 @@ WRITTEN_BY = " @"
 """In a value: the transaction that wrote the catalog's row follows."""
 
 _H, _R, _S = Action.HARMLESS, Action.READ_AGAIN, Action.STOP
-DIFFERENCES: tuple[Rule, ...] = (
-    Rule("name", "changed", _S, "{table} was renamed to {now}", TableGone),
-    Rule("column", "removed", _S, "column {column!r} of {table} was dropped"),
-    Rule("column", "changed", _S, "column {column!r} of {table} was renamed to {now!r}"),
-    Rule("type", "changed", _S, "column {column!r} of {table} changed its type from {before} to {now}"),
-    Rule("copied as", "changed", _S, "column {column!r} of {table} is to be copied as {now}, not as {before}"),
-    Rule("key", "changed", _S, "the key of {table} changed at column {column!r}"),
-    Rule("key", "removed", _S, "the key of {table} changed at column {column!r}"),
-    Rule("key", "added", _S, "the key of {table} now contains the column {column!r}"),
-    Rule("column", "added", _H, "{table} has the new column {now!r}"),
-    Rule("file", "changed", _R, "file {item} of {table} was rewritten, or a partition truncated"),
-    Rule("file", "removed", _R, "file {item} of {table} is gone: a partition was dropped or detached"),
-    Rule("file", "added", _R, "file {item} of {table} is new and not empty: a partition was attached"),
-    Rule("file", "emptied", _H, "file {item} of {table} was emptied by TRUNCATE, which the log holds"),
-    Rule("file", "added empty", _H, "partition {item} of {table} is new and empty"),
-    Rule("toast", "changed", _H, "{table} has another TOAST table: whether it was rewritten, its file says"),
-    Rule("partition", "changed", _R, "partition {item} of {table} was detached and attached again"),
-    Rule("partition", "added", _H, "partition {item} of {table} is new: its file says whether it has rows"),
-    Rule("partition", "removed", _H, "partition {item} of {table} was removed"),
-    Rule("membership", "changed", _R, "{table} was removed from the publication and added again"),
-    Rule("publication", "changed", _R, "the publication of {table} was altered or re-created"),
-    Rule("enum label", "changed", _R, "enum label {before} of a column of {table} was renamed to {now}"),
-    Rule("enum label", "removed", _R, "enum label {before} of a column of {table} was removed"),
-    Rule("enum label", "added", _H, "a column of {table} has the new enum label {now}"),
-    Rule("composite type", "changed", _R, "a composite type of a column of {table} has other attributes"),
-    Rule("composite type", "added", _H, "a column of {table} has a new composite type"),
-    Rule("composite type", "removed", _H, "no column of {table} has composite type {item} any longer"),
-    Rule("key order", "changed", _R, "the index of the key of {table} has another order"),
-    Rule("replica identity", "changed", _H, "a replica identity of {table} changed, and still holds its key"),
-    Rule("attributes", "changed", _H, "{table} has {now} columns, dropped ones included, not {before}"),
-    Rule("name in the log", "changed", _H, "column {before!r} of {table} is {now!r} in the log: its own line judges"),
-    Rule("row security", "changed", _H, "row-level security of {table} changed: the log holds all rows, reads refuse"),
+DIFFERENCES: tuple[DifferenceRule, ...] = (
+    DifferenceRule("name", "changed", _S, "{table} was renamed to {now}", TableGone),
+    DifferenceRule("column", "removed", _S, "column {column!r} of {table} was dropped"),
+    DifferenceRule("column", "changed", _S, "column {column!r} of {table} was renamed to {now!r}"),
+    DifferenceRule("type", "changed", _S, "column {column!r} of {table} changed its type from {before} to {now}"),
+    DifferenceRule(
+        "copied as", "changed", _S, "column {column!r} of {table} is to be copied as {now}, not as {before}"
+    ),
+    DifferenceRule("key", "changed", _S, "the key of {table} changed at column {column!r}"),
+    DifferenceRule("key", "removed", _S, "the key of {table} changed at column {column!r}"),
+    DifferenceRule("key", "added", _S, "the key of {table} now contains the column {column!r}"),
+    DifferenceRule("column", "added", _H, "{table} has the new column {now!r}"),
+    DifferenceRule("file", "changed", _R, "file {item} of {table} was rewritten, or a partition truncated"),
+    DifferenceRule("file", "removed", _R, "file {item} of {table} is gone: a partition was dropped or detached"),
+    DifferenceRule("file", "added", _R, "file {item} of {table} is new and not empty: a partition was attached"),
+    DifferenceRule("file", "emptied", _H, "file {item} of {table} was emptied by TRUNCATE, which the log holds"),
+    DifferenceRule("file", "added empty", _H, "partition {item} of {table} is new and empty"),
+    DifferenceRule("toast", "changed", _H, "{table} has another TOAST table: whether it was rewritten, its file says"),
+    DifferenceRule("partition", "changed", _R, "partition {item} of {table} was detached and attached again"),
+    DifferenceRule("partition", "added", _H, "partition {item} of {table} is new: its file says whether it has rows"),
+    DifferenceRule("partition", "removed", _H, "partition {item} of {table} was removed"),
+    DifferenceRule("membership", "changed", _R, "{table} was removed from the publication and added again"),
+    DifferenceRule("publication", "changed", _R, "the publication of {table} was altered or re-created"),
+    DifferenceRule("enum label", "changed", _R, "enum label {before} of a column of {table} was renamed to {now}"),
+    DifferenceRule("enum label", "removed", _R, "enum label {before} of a column of {table} was removed"),
+    DifferenceRule("enum label", "added", _H, "a column of {table} has the new enum label {now}"),
+    DifferenceRule("composite type", "changed", _R, "a composite type of a column of {table} has other attributes"),
+    DifferenceRule("composite type", "added", _H, "a column of {table} has a new composite type"),
+    DifferenceRule("composite type", "removed", _H, "no column of {table} has composite type {item} any longer"),
+    DifferenceRule("key order", "changed", _R, "the index of the key of {table} has another order"),
+    DifferenceRule("replica identity", "changed", _H, "a replica identity of {table} changed, and still holds its key"),
+    DifferenceRule("attributes", "changed", _H, "{table} has {now} columns, dropped ones included, not {before}"),
+    DifferenceRule(
+        "name in the log", "changed", _H, "column {before!r} of {table} is {now!r} in the log: its own line judges"
+    ),
+    DifferenceRule(
+        "row security", "changed", _H, "row-level security of {table} changed: the log holds all rows, reads refuse"
+    ),
 )
-_RULES: Mapping[tuple[str, Change], Rule] = {(rule.kind, rule.change): rule for rule in DIFFERENCES}
+_RULES: Mapping[tuple[str, Change], DifferenceRule] = {(rule.kind, rule.change): rule for rule in DIFFERENCES}
 IMPLIED = frozenset(
     (kind, change)
     for kind in ("type", "copied as", "replica identity", "toast", "name in the log")
@@ -87,7 +93,7 @@ IMPLIED = frozenset(
 
 @dataclass(frozen=True)
 class Difference:
-    rule: Rule
+    rule: DifferenceRule
     item: str
     before: str
     now: str

@@ -6,7 +6,7 @@ holds comes by the stream. Where that is not proven, the difference stands.
 
 from dataclasses import dataclass
 
-from tailrace.changelog.records import WRITTEN
+from tailrace.changelog.records import WRITTEN, Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.postgresql.log.differences import Difference, as_change
 from tailrace.sources.postgresql.log.rejoin import Rejoin
@@ -16,12 +16,12 @@ _XID_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Look:
+class PendingLook:
     """One look at the catalog that waits for its marker."""
 
     token: int
     found: dict[int, PgTable]
-    edge: int
+    edge: str
     """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
     empty: frozenset[str]
     """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
@@ -34,7 +34,9 @@ class Look:
     """Tables that are taken in again; they have been published since before the marker."""
 
 
-def known_to_the_log(difference: Difference, before: TableLog, now: PgTable, look: Look, state: LogState) -> Difference:
+def known_to_the_log(
+    difference: Difference, before: TableLog, now: PgTable, look: PendingLook, state: LogState
+) -> Difference:
     """A TRUNCATE explains the very files whose catalog rows it wrote if nobody has written them since and the file
     is empty, or was not rewritten by the same transaction. And a new file that is empty needs no explanation if it was
     never emptied (its number is still the table's) and the log brought no rows of it."""
@@ -43,8 +45,8 @@ def known_to_the_log(difference: Difference, before: TableLog, now: PgTable, loo
         return difference
     if difference.rule.change == "added" and item in look.empty and difference.now == item:
         return as_change(difference, "added empty")
-    since = [t for t in before.truncates if t.seq > before.files_seq and t.transaction is not None]
-    by = [t.seq for t in since if t.transaction is not None and t.transaction & _XID_BITS == now.emptied_by.get(item)]
+    since = [t for t in before.truncates if t.seq > before.looked_seq]
+    by = [t.seq for t in since if int(t.transaction) & _XID_BITS == now.emptied_by.get(item)]
     if difference.rule.change == "changed" and by and (item in look.empty or _same_toast(item, before, now)):
         # The same transaction may have emptied a partition again, which leaves no trace at all.
         whole = item == str(now.oid) or not _followed(max(by), before, state)
@@ -65,15 +67,9 @@ def written(table: TableLog) -> list[str]:
     return [item for item, file in (table.fingerprint or {}).get("file", {}).items() if file == WRITTEN]
 
 
-def _followed(seq: int, table: TableLog, state: LogState) -> bool:
+def _followed(seq: Seq, table: TableLog, state: LogState) -> bool:
     """Whether rows of the table may come after this place in the same transaction."""
-    rows = state.transactions.rows
-    following = rows.find(1, seq + 1)
-    end = int(rows.line(following)[1]) - 1 if following < len(rows) else state.last_seq
+    following = state.transactions.first_after(seq)
+    end = state.last_seq if following is None else following - 1
     segment = table.segments.ended_through(seq)
     return end > seq and segment < len(table.segments) and table.segments[segment].segment.first_seq <= end
-
-
-def rewritten(before: TableLog, now: PgTable) -> bool:
-    """By the digest of a version without fingerprints: other files, and no TRUNCATE."""
-    return before.files not in (None, now.files) and all(t.seq <= before.files_seq for t in before.truncates)

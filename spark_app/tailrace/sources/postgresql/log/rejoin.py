@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tailrace.changelog.state import LogState
 from tailrace.sources.postgresql.log.tables import Captured
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.resyncs import resyncs
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,6 @@ def rejoins(state: LogState, known: Mapping[int, Captured], found: Mapping[int, 
         elif now.name != name:
             due[table_id] = Rejoin(f"it was renamed to {now.name}")
     return due
-
-
-def resyncs(state: LogState) -> dict[int, str]:
-    """The resync that each table still has to join, oldest first: its plan is in the journal before anything is done,
-    so dying anywhere leaves it open here, and once the table is added for it, it no longer is."""
-    asked: dict[int, str] = {}
-    for snapshot_id, snapshot in state.snapshots.items():
-        if not snapshot.plan.resync or snapshot.ended is not None:
-            continue
-        for table_id in snapshot.tables:
-            if table_id in state.tables and snapshot.awaits(state.tables[table_id]):
-                asked.setdefault(table_id, snapshot_id)
-    return asked
 
 
 def name_is_free(known: Mapping[int, Captured], table: PgTable) -> bool:

@@ -37,6 +37,8 @@ _UNDECODABLE = "could not map filen"
 """("filenode" in PostgreSQL 14 and 15, then "filenumber"; never translated.) The server's picture of its catalog lacks
 a TRUNCATE or rewrite whose commit was logged, and not yet visible, when the slot was made: however often it is asked,
 it fails at the same transaction."""
+UNDEFINED_OBJECT, INSUFFICIENT_PRIVILEGE = "42704", "42501"
+"""SQLSTATEs."""
 CREATE_SLOT = "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')"
 _KEEPALIVE = struct.Struct(">BQqB")
 _STATUS = struct.Struct(">BQQQqB")
@@ -64,8 +66,9 @@ class LogConnection:
         result = self._pgconn.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             message = " ".join(self._pgconn.get_error_message().split())
+            state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
             self.close()
-            raise _start_error(slot, message)
+            raise start_error(slot, state, message)
         self._pgconn.nonblocking = 1
 
     def fileno(self) -> int:
@@ -184,24 +187,28 @@ def lost(seen: str, useless: str | None = None) -> PositionLost:
     )
 
 
-def _start_error(slot: str, message: str) -> Exception:
-    if "does not exist" in message and "publication" not in message:
+def start_error(slot: str, state: str, message: str) -> Exception:
+    """By the server's SQLSTATE, for its message may be in any language. A slot that has lost its log comes as a
+    `Retry`: the next start asks the catalog, which says so."""
+    if state == UNDEFINED_OBJECT:
         return lost(f"slot {slot!r}: {message}")
-    if "no longer" in message or "has been invalidated" in message or "obsolete" in message:
-        return lost(f"slot {slot!r}: {message}")
-    if "is active for" in message:
-        return Retry(f"slot {slot!r}: {message}")
-    if "permission" in message or "publication" in message:
+    if state == INSUFFICIENT_PRIVILEGE:
         return SourceRefused(f"slot {slot!r}: {message}", "Grant the missing rights; `tailrace doctor` prints them.")
     return Retry(f"slot {slot!r}: {message}")
 
 
 def release_slot(
-    connection: Connection, slot: str, application_names: Collection[str], sleep: Callable[[float], None]
+    connection: Connection,
+    slot: str,
+    application_names: Collection[str],
+    sleep: Callable[[float], None],
+    admit: Callable[[], None] = lambda: None,
 ) -> None:
     """Take over a slot that the backend of our own dead process still holds.
 
-    Ours is told by its names, which hold the slot's, and by its user; any other holder is refused, never ended.
+    Ours is told by its names, which hold the log's id, and by its user; any other holder is refused, never ended.
+    `admit` is called once a holder was seen, and before it is ended: who takes the log over begins an epoch before it
+    reads the slot, so a holder that was seen before a look at the log which finds no such epoch is none of its.
     """
     deadline = time.monotonic() + TAKEOVER_WAIT
     while True:
@@ -215,6 +222,7 @@ def release_slot(
             ).fetchone()
         if row is None:
             return
+        admit()
         pid, name, same_user, address = row
         if name not in application_names or not same_user:
             raise SourceRefused(

@@ -17,12 +17,12 @@ from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import check_slot
 from tailrace.sources.postgresql.catalog import table_by_oid
 from tailrace.sources.postgresql.connect import Connection, PgConfig
-from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, Place
+from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, PollContext
 from tailrace.sources.postgresql.log.decode import Decoder, Decoding
 from tailrace.sources.postgresql.log.pgoutput import extend_xid
 from tailrace.sources.postgresql.log.replication import LogConnection
 from tailrace.sources.postgresql.log.spill import Spill
-from tailrace.sources.postgresql.log.tables import Tables
+from tailrace.sources.postgresql.log.tables import CapturedTables
 from tailrace.sources.postgresql.log.transactions import Assembler
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
@@ -47,7 +47,7 @@ class PgStream:
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
         decoding = Decoding(Decoder(self._tables), wiring.sink)
         self._assembler = Assembler(decoding, Spill(wiring.scratch), self._extend, wiring.memory)
-        self._poll = CatalogPoll(Place(replicator, connection, names), self._tables, wiring)
+        self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, wiring)
         self._looks: dict[int, int] = {}
         """Table -> the look that was taken for it."""
         self._log: LogConnection | None = None
@@ -146,11 +146,11 @@ class PgStream:
         return extend_xid(xid, self._next_xid)
 
 
-def _tables(connection: Connection, options: Sequence[TableOptions]) -> Tables:
+def _tables(connection: Connection, options: Sequence[TableOptions]) -> CapturedTables:
     def type_name(oid: int, modifier: int) -> str:
         return slots.type_name(connection, oid, modifier)
 
     def lookup(oid: int) -> PgTable | None:
         return table_by_oid(connection, oid, options)
 
-    return Tables(type_name, lookup)
+    return CapturedTables(type_name, lookup)

@@ -53,7 +53,7 @@ class ColumnChanges:
     stop: TableStop | None = None
 
 
-class Tables:
+class CapturedTables:
     """All tables of the journal that are captured or stopped."""
 
     def __init__(self, type_name: TypeName, lookup: Lookup) -> None:

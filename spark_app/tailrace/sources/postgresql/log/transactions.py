@@ -4,8 +4,9 @@
     idle --Stream Start--> in a stream --rows, with xids--> --Stream Stop--> idle      (pieces, undecided)
     idle --Stream Commit--> replayed as a transaction;  --Stream Abort--> forgotten
 
-An illegal message in a state is a `Stop`. Rows end up in a `Block`; when it is full, or a record is due, `Blocks` takes
-it. Memory stays bounded: finished transactions leave first, then the open one goes to segments piece by piece.
+An illegal message in a state is a `Stop`. Rows end up in a `MessageBlock`; when it is full, or a record is due,
+`Blocks` takes it. Memory stays bounded: finished transactions leave first, then the open one goes to segments piece by
+piece.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from tailrace.changelog.records import Position
 from tailrace.sources.postgresql.log import pgoutput
-from tailrace.sources.postgresql.log.blocks import Block
+from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction
 
 MARKER_PREFIX = "tailrace"
@@ -29,11 +30,11 @@ MANY_RELATIONS = 1000
 class Blocks(Protocol):
     """What becomes of the blocks; `decode.Decoding`."""
 
-    def rows(self, block: Block) -> None:
+    def rows(self, block: MessageBlock) -> None:
         """Decode the block's rows; they belong to the record being built."""
 
     def cut(self, position: Position, rows: bool = True) -> None:
-        """Like `tailrace.sources.api.Sink.cut`."""
+        """Like `tailrace.sources.api.Sink.cut`; a position says all."""
 
 
 class Mode(Enum):
@@ -60,19 +61,19 @@ class Relations:
         self._arrivals += 1
         return self._arrivals
 
-    def announce(self, message: bytes, block: Block) -> None:
+    def announce(self, message: bytes, block: MessageBlock) -> None:
         """Outside of streams."""
         relation_id = _relation_id(message)
         self._regular[relation_id] = (self.arrival(), message)
         self._apply(relation_id, message, block)
 
-    def replay(self, message: bytes, arrival: int, seen: dict[int, tuple[int, bytes]], block: Block) -> None:
+    def replay(self, message: bytes, arrival: int, seen: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
         """Of a stream that has committed; `seen` collects them for `end_replay`."""
         relation_id = _relation_id(message)
         seen[relation_id] = (arrival, message)
         self._apply(relation_id, message, block)
 
-    def end_replay(self, seen: dict[int, tuple[int, bytes]], block: Block) -> None:
+    def end_replay(self, seen: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
         for relation_id, (arrival, message) in seen.items():
             regular = self._regular.get(relation_id)
             if regular is None or regular[0] <= arrival:
@@ -92,7 +93,7 @@ class Relations:
     def __len__(self) -> int:
         return len(self._regular)
 
-    def _apply(self, relation_id: int, message: bytes, block: Block) -> None:
+    def _apply(self, relation_id: int, message: bytes, block: MessageBlock) -> None:
         """Even if it was in effect already: a partition that was attached again is described again, and what goes to
         it follows."""
         self._effective[relation_id] = message
@@ -123,7 +124,7 @@ class Assembler:
         self._limit = block_limit
         self._relations = Relations()
         self._mode = Mode.IDLE
-        self._block = Block()
+        self._block = MessageBlock()
         self._boundary = 0
         """Messages of the block that belong to finished transactions."""
         self._open_in_segments = False
@@ -267,7 +268,7 @@ class Assembler:
         if self._open_in_segments or self._block.size >= self._limit:
             self.cut()
         elif not self._boundary:
-            self._block = Block()  # the transaction changed nothing that we carry
+            self._block = MessageBlock()  # the transaction changed nothing that we carry
 
     def cut(self) -> None:
         """Make a record of all finished transactions (of none: the sink decides whether there is anything to say)."""

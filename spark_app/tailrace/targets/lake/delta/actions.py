@@ -1,4 +1,4 @@
-"""One `Commit` as Delta log actions. Pure: `delta.DeltaTable` reads footers and sizes before, writes vectors after.
+"""One `TableCommit` as Delta log actions. Pure: `delta.DeltaTable` reads footers and sizes before, vectors come after.
 
 A marked file is removed and added again with its new vector; a file whose rows are all dead is only removed.
 """
@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from tailrace.targets.lake.delta.stats import bounds, dumps, file_stats, loads
 from tailrace.targets.lake.files import vectors
-from tailrace.targets.lake.model import Commit, DataFile, NewFile
+from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
 Action = dict[str, Any]
 _ADD = ("path", "size", "modificationTime", "stats", "deletionVector", "tags", "defaultRowCommitVersion", "baseRowId")
@@ -59,7 +59,7 @@ def rows_of(add: Action) -> int:
 
 
 def plan(
-    change: Commit, live: Mapping[str, LiveFile], new: Sequence[Action], *, file_id: uuid.UUID, now_ms: int
+    change: TableCommit, live: Mapping[str, LiveFile], new: Sequence[Action], *, file_id: uuid.UUID, now_ms: int
 ) -> Plan:
     """`new`: the `add` actions of `change.add`, in its order and without vectors."""
     out = Plan([], dict(live))

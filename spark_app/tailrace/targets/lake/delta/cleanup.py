@@ -36,7 +36,7 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 60480
 
 
 @dataclass(frozen=True)
-class Present:
+class CurrentTable:
     """The table as it is now."""
 
     version: int
@@ -47,7 +47,7 @@ class Present:
     """Names of the files that the version is made of."""
 
 
-class Cleaner:
+class DeltaCleaner:
     """Of one table; remembers what versions of the last hour gave up."""
 
     def __init__(self, access: FileAccess, location: str) -> None:
@@ -77,12 +77,12 @@ class Cleaner:
         """Whether there may be something to delete; a table without commits costs nothing."""
         return self._checkpoint(version) or any(when < older_than for when in self.removed.values())
 
-    def forget(self, present: Present, older_than: float, chunks: KeptChunks) -> bool:
+    def forget(self, present: CurrentTable, older_than: float, chunks: KeptChunks) -> bool:
         """Delete what was given up before that time, and the log before the last checkpoint that is older."""
         kept = retention(present.metadata)
         return kept is not None and self._forget(present, older_than - kept + HISTORY_SECONDS, chunks)
 
-    def sweep(self, present: Present, older_than: float, chunks: KeptChunks, skew: float) -> int:
+    def sweep(self, present: CurrentTable, older_than: float, chunks: KeptChunks, skew: float) -> int:
         kept = retention(present.metadata)
         if kept is None:
             return 0
@@ -96,9 +96,10 @@ class Cleaner:
             # Commits name the same one while the holes stay, so its age says nothing: any readable version may name it.
             named = side_files(self._access, (path for path, _ in self._log()))
             gone = [path for path in gone if name_of(path) not in named]
+        gone += cleanup.left_by_killed(self._access, self._location, older - skew)
         return len(gone) if cleanup.remove(self._access, gone, self._location) else 0
 
-    def _forget(self, present: Present, older_than: float, chunks: KeptChunks) -> bool:
+    def _forget(self, present: CurrentTable, older_than: float, chunks: KeptChunks) -> bool:
         due = {path for path, when in self.removed.items() if when < older_than and not chunks.keeps(path)}
         # A file is given up with each new vector of it, and is live all the same.
         gone = [path for path in due if name_of(path) not in present.needed]
@@ -106,7 +107,7 @@ class Cleaner:
             self.removed = {path: when for path, when in self.removed.items() if path not in due}
         return self._clean_log(present, older_than) or bool(gone)
 
-    def _clean_log(self, present: Present, older_than: float) -> bool:
+    def _clean_log(self, present: CurrentTable, older_than: float) -> bool:
         if not self._checkpoint(present.version):
             return False
         gone = outdated(self._log(), older_than, present.newest)

@@ -104,7 +104,7 @@ class DeltaLog:
 
     def changes(self, first: int) -> Iterator[tuple[int, list[Action]]]:
         """The actions of each version from `first` on; a version that the log no longer has is an error of the JVM's,
-        raised as `Gap`."""
+        raised as `LogGap`."""
         try:
             versions = self._log.getChanges(first, self._none, True)
             while versions.hasNext():
@@ -113,7 +113,7 @@ class DeltaLog:
                 yield int(entry._1()), [json.loads(actions.apply(n).json()) for n in range(actions.size())]
         except Py4JJavaError as error:
             if java_class(error).endswith(("VersionNotContiguousException", "DeltaIllegalStateException")):
-                raise Gap(f"the log lacks versions after {first - 1}: {privacy.error_text(error)}") from error
+                raise LogGap(f"the log lacks versions after {first - 1}: {privacy.error_text(error)}") from error
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
         except Py4JError as error:
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
@@ -166,7 +166,7 @@ class DeltaLog:
         return self._delta.actions.Action.fromJson(json.dumps(action))
 
 
-class Gap(Retry):
+class LogGap(Retry):
     """Versions of the log were cleaned away before anybody looked at them."""
 
 

@@ -19,7 +19,7 @@ INLINE_HOLES = 64 << 10
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredDomain:
     """The domain's content."""
 
     applied: AppliedState
@@ -28,7 +28,7 @@ class Stored:
     holes_file: str | None = None
 
 
-def encode(stored: Stored, save: Callable[[str, bytes], None]) -> tuple[str, str | None]:
+def encode(stored: StoredDomain, save: Callable[[str, bytes], None]) -> tuple[str, str | None]:
     """The domain's JSON, and the path of the holes' file below the table, if they need one (`save` was then called)."""
     applied = stored.applied
     holes = json.dumps(sorted(applied.holes), ensure_ascii=False)
@@ -52,13 +52,13 @@ def peek(text: str, table: str) -> AppliedState:
     return decode(text, lambda _: b"[]", table).applied
 
 
-def decode(text: str, load: Callable[[str], bytes], table: str) -> Stored:
+def decode(text: str, load: Callable[[str], bytes], table: str) -> StoredDomain:
     """The reverse; `load` reads a side file by its path below the table, `table` is for messages."""
     try:
         document = json.loads(text)
         path = document.get("holesFile")
         applied = stored_state.applied_state(document, json.loads(load(path)) if path else document["holes"], table)
-        return Stored(applied, document["version"], document["nonce"], path)
+        return StoredDomain(applied, document["version"], document["nonce"], path)
     except (KeyError, ValueError, TypeError) as error:
         raise TargetRefused(
             f"{table} has an unreadable {DOMAIN}: {text[:200]!r}",

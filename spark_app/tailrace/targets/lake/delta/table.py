@@ -29,15 +29,15 @@ from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
-from tailrace.targets.lake.delta.cleanup import Cleaner, Present
-from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, Gap
+from tailrace.targets.lake.delta.cleanup import CurrentTable, DeltaCleaner
+from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, LogGap
 from tailrace.targets.lake.delta.replay import State, replay
-from tailrace.targets.lake.delta.state import DOMAIN, Stored
+from tailrace.targets.lake.delta.state import DOMAIN, StoredDomain
 from tailrace.targets.lake.delta.stats import INDEXED_COLUMNS, file_stats
 from tailrace.targets.lake.files.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.files.vectors import DeltaVector, read_delta
 from tailrace.targets.lake.kept import NO_CHUNKS, SKEW_SECONDS, KeptChunks, names_of
-from tailrace.targets.lake.model import OTHERS, Commit, DataFile, always, belongs
+from tailrace.targets.lake.model import OTHERS, DataFile, TableCommit, always, belongs
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class _Version:
     """What is known of the version last read or written."""
 
     snapshot: DeltaSnapshot
-    stored: Stored
+    stored: StoredDomain
     metadata: Action
     live: dict[str, LiveFile]
     ours: bool = False
@@ -73,7 +73,7 @@ class DeltaTable:
         self._clock = clock
         self._new_id = new_id
         self._admit = admit
-        self._cleaner = Cleaner(access, self.location)
+        self._cleaner = DeltaCleaner(access, self.location)
         self._log: DeltaLog | None = None
         self._schema: TableSchema | None = None
         self._log_id = ""
@@ -135,7 +135,7 @@ class DeltaTable:
     def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
         return self._cleaner.sweep(self._present(), older_than, chunks, skew)
 
-    def _present(self) -> Present:
+    def _present(self) -> CurrentTable:
         """The table as it is now, whoever changed it: nothing is deleted by what we remember, nor by a
         driver that another has taken over from."""
         self.refresh()
@@ -146,7 +146,7 @@ class DeltaTable:
             files.add(at.stored.holes_file)
         # Our own last commit stays in the log: what came after it is judged again at the next start.
         newest = min(at.stored.version, at.snapshot.checkpoint())
-        return Present(at.snapshot.version, newest, at.metadata, frozenset(names_of(files)))
+        return CurrentTable(at.snapshot.version, newest, at.metadata, frozenset(names_of(files)))
 
     def files(self) -> Sequence[DataFile]:
         if self._files is None:
@@ -160,7 +160,7 @@ class DeltaTable:
         wider = delta_schema.evolved(metadata, schema) if schema.version > stored.applied.schema_version else None
         return delta_schema.arrow_schema(wider or metadata, schema)
 
-    def commit(self, change: Commit) -> None:
+    def commit(self, change: TableCommit) -> None:
         at = self._version
         metadata = delta_schema.evolved(at.metadata, change.evolve) if change.evolve else None
         metadata = delta_schema.bounded(metadata or at.metadata) or metadata
@@ -207,7 +207,7 @@ class DeltaTable:
             for version, actions in self._open.changes(first):
                 if not delta_foreign.is_ours(actions) and (fault := delta_foreign.judge(self._name, version, actions)):
                     raise fault
-        except Gap as error:
+        except LogGap as error:
             raise TargetChanged(
                 self._name,
                 f"versions {first} to {last} are others', and {error.message}",
@@ -224,7 +224,7 @@ class DeltaTable:
         found = replay(self._access, self.location, snapshot.log_files())
         return found or State(snapshot.metadata(), snapshot.domains(), list(snapshot.files()), list(snapshot.removed()))
 
-    def _stored(self, state: State) -> Stored | None:
+    def _stored(self, state: State) -> StoredDomain | None:
         text = state.domains.get(DOMAIN)
         if text is None:
             return None
@@ -238,7 +238,7 @@ class DeltaTable:
             fix = f"Restore it, or {RESYNC}."
             raise TargetChanged(self._name, what, fix) from error
 
-    def _load(self, snapshot: DeltaSnapshot, stored: Stored, state: State) -> AppliedState:
+    def _load(self, snapshot: DeltaSnapshot, stored: StoredDomain, state: State) -> AppliedState:
         live = {}
         for add in state.files:
             uri = uri_of(add["path"], self.location)
@@ -270,8 +270,8 @@ class DeltaTable:
         generation cannot be taken for one of the new."""
         log.info("%s: the target held another table; it was replaced", schema.name)
         live = {uri_of(add["path"], self.location): LiveFile(add, BitMap64()) for add in state.files}
-        out = plan(Commit(applied, clear=True), live, [], file_id=self._new_id(), now_ms=self._now_ms)
-        stored = Stored(applied, snapshot.version + 1, self._new_id().hex)
+        out = plan(TableCommit(applied, clear=True), live, [], file_id=self._new_id(), now_ms=self._now_ms)
+        stored = StoredDomain(applied, snapshot.version + 1, self._new_id().hex)
         domain = _domain(delta_state.encode(stored, self._save)[0])
         self._at, self._files = None, None
         seam("delta.before-replace")
@@ -282,7 +282,7 @@ class DeltaTable:
 
     def _create(self, schema: TableSchema, applied: AppliedState) -> AppliedState:
         """Version 0 carries the applied state: a table of ours is never without it."""
-        stored = Stored(applied, 0, self._new_id().hex)
+        stored = StoredDomain(applied, 0, self._new_id().hex)
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
         self._admit()
         self._open.commit(None, [_domain(delta_state.encode(stored, self._save)[0])], metadata)
@@ -293,14 +293,11 @@ class DeltaTable:
         self._cleaner.opened(snapshot.version)
         return applied
 
-    def _plan(self, change: Commit, at: _Version, metadata: Action) -> Plan:
+    def _plan(self, change: TableCommit, at: _Version, metadata: Action) -> Plan:
         now = self._now_ms
         columns = self._stats_columns(metadata)
         new = []
         for file in change.add:
-            # Proves that the file (a chunk's may be a week old) is still there.
-            if self._access.size(file.path) != file.size:
-                raise TargetRefused(f"{file.path} is not {file.size} bytes long", "Read the chunk again.")
             new.append(new_add(file, footer_of(self._access, file.path), columns, self.location, now))
         return plan(change, at.live, new, file_id=self._new_id(), now_ms=now)
 
@@ -311,8 +308,8 @@ class DeltaTable:
         rest = [field for name, field in fields.items() if name not in key]
         return [field for name, field in fields.items() if name in key] + rest[:INDEXED_COLUMNS]
 
-    def _state_actions(self, applied: AppliedState, at: _Version, nonce: str) -> tuple[Stored, list[Action]]:
-        stored = Stored(applied, at.snapshot.version + 1, nonce, at.stored.holes_file)
+    def _state_actions(self, applied: AppliedState, at: _Version, nonce: str) -> tuple[StoredDomain, list[Action]]:
+        stored = StoredDomain(applied, at.snapshot.version + 1, nonce, at.stored.holes_file)
         text, holes_file = delta_state.encode(stored, self._save)
         # For people and other tools; we ourselves go by the domain.
         transaction = {
@@ -320,7 +317,7 @@ class DeltaTable:
             "version": applied.applied_record,
             "lastUpdated": self._now_ms,
         }
-        return Stored(applied, stored.version, nonce, holes_file), [_domain(text), {"txn": transaction}]
+        return StoredDomain(applied, stored.version, nonce, holes_file), [_domain(text), {"txn": transaction}]
 
     def _save(self, path: str, data: bytes) -> None:
         self._access.create(f"{self.location}/{path}", data)
@@ -347,7 +344,7 @@ class DeltaTable:
             raise unknown from error
         return None
 
-    def _advance(self, version: int, out: Plan, stored: Stored, metadata: Action | None) -> None:
+    def _advance(self, version: int, out: Plan, stored: StoredDomain, metadata: Action | None) -> None:
         """The version that we wrote is known without reading it, unless Delta put it behind a harmless foreign one."""
         snapshot = self._open.current(version)
         if version != stored.version or snapshot is None:

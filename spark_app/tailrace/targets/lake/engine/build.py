@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tailrace.changelog.keys import Key
+from tailrace.changelog import keys
+from tailrace.changelog.records import Key
 from tailrace.targets.lake.engine.changes import unpacked_size
 from tailrace.targets.lake.engine.chunk_keys import as_table
 from tailrace.targets.lake.engine.decide import Decided, decide, locate_rows
 from tailrace.targets.lake.engine.divide import Arrived
-from tailrace.targets.lake.engine.keys import to_text
 from tailrace.targets.lake.engine.moved_keys import find_moved_keys
 from tailrace.targets.lake.engine.numbered import NumberedKeys, number_keys
 from tailrace.targets.lake.engine.output import write_rows
@@ -25,7 +25,7 @@ from tailrace.targets.lake.engine.part import MovedKeys, PartInput, PartResult
 from tailrace.targets.lake.engine.snapshot_end import Candidates, Own, PartKeys, find_deletions
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.locate import CACHE
-from tailrace.targets.lake.model import Commit, NewFile
+from tailrace.targets.lake.model import NewFile, TableCommit
 
 PART_ROWS = 400_000
 PART_BYTES = 128 << 20
@@ -50,7 +50,7 @@ def held_size(work: PartInput, moved_keys: MovedKeys) -> int:
     return UNPACKED * keys * size // max(1, rows)
 
 
-def build(work: PartInput, spread: Spread | None = None) -> Commit:
+def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
     """The commit of the batch. `spread` works the parts elsewhere when there is more than one."""
     new, chunks = work.slice.new_segments, work.slice.chunks
     rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
@@ -72,7 +72,7 @@ def build(work: PartInput, spread: Spread | None = None) -> Commit:
     return merge(work, results)
 
 
-def merge(work: PartInput, results: Sequence[PartResult]) -> Commit:
+def merge(work: PartInput, results: Sequence[PartResult]) -> TableCommit:
     """One commit from all parts: whole vectors of the files that are there, chunk files with their superseded rows."""
     dead: dict[str, BitMap64] = {}
     for result in results:
@@ -84,7 +84,7 @@ def merge(work: PartInput, results: Sequence[PartResult]) -> Commit:
         if chunk.path is not None
     ]
     marks = {file.path: file.dead | dead[file.path] for file in work.files if file.path in dead}
-    return Commit(
+    return TableCommit(
         work.slice.applied_after(frozenset[Key]().union(*(result.holes for result in results))),
         [*(file for file in adopted if len(file.dead) < file.rows), *(f for o in results for f in o.added)],
         {} if work.slice.clear else marks,
@@ -107,7 +107,7 @@ def _finish(work: PartInput, numbered: NumberedKeys, decided: Decided, source: P
     if work.slice.finished:
         gone = find_deletions(work, source, Candidates(numbered.keys(rows.key), numbered.keys(holes)), dead)
         rows, holes, dead = rows.filter(~gone.rows), holes[~gone.holes], gone.dead
-    keys = as_table(work, numbered.keys(rows.key))
-    order = np.asarray(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
+    written = as_table(work, numbered.keys(rows.key))
+    order = np.asarray(pc.sort_indices(written, sort_keys=[(name, "ascending") for name in written.column_names]))
     added = write_rows(work, rows.filter(order), decided.base, decided.pool) if len(order) else ()
-    return PartResult({p: d for p, d in dead.items() if len(d)}, added, frozenset(to_text(numbered.keys(holes))))
+    return PartResult({p: d for p, d in dead.items() if len(d)}, added, frozenset(keys.keys(numbered.keys(holes))))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.changelog.records import Segment, TableSchema
+from tailrace.changelog.records import Segment, Seq, TableSchema
 from tailrace.changelog.segments import open_segment
 from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, flat, joined, typed, words
 from tailrace.targets.lake.engine.part import PartInput
@@ -24,7 +24,7 @@ INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
 
 
 @dataclass(frozen=True)
-class Changes:
+class RowChanges:
     """Log rows in order of sequence, without TRUNCATEs. Names and types of `rows` are the target's."""
 
     seq: Ints
@@ -108,17 +108,21 @@ def _name_of(version: TableSchema, column_id: int) -> str:
     return next(column.name for column in version.columns if column.id == column_id)
 
 
-def first_needed(work: PartInput) -> int:
+def first_needed(work: PartInput) -> Seq:
     """The first sequence of which some part may need rows."""
-    return min(work.slice.start_seq + 1, *map(work.slice.replayed_from, work.slice.chunks), work.slice.through_seq + 1)
+    own = (Seq(work.slice.start_seq + 1), Seq(work.slice.through_seq + 1))
+    return min(*own, *map(work.slice.replayed_from, work.slice.chunks))
 
 
-def read_changes(work: PartInput, part: int, chunk_words: Ints, rows: Iterable[SegmentRows] | None = None) -> Changes:
+def read_changes(
+    work: PartInput, part: int, chunk_words: Ints, rows: Iterable[SegmentRows] | None = None
+) -> RowChanges:
     """The part's log rows; `chunk_words` are the words of its chunks' keys. `rows`: those at or above
     `first_needed`, where somebody has divided them already; None: read them from the segments."""
     first, chunk_words = first_needed(work), np.unique(chunk_words)
     kept: list[SegmentRows] = []
-    for block in _own(work, part, first if len(chunk_words) else work.slice.start_seq + 1) if rows is None else rows:
+    start = first if len(chunk_words) else Seq(work.slice.start_seq + 1)
+    for block in _own(work, part, start) if rows is None else rows:
         mine = block.seq >= first
         old = mine & (block.seq <= work.slice.start_seq)
         if old.any():
@@ -130,13 +134,13 @@ def read_changes(work: PartInput, part: int, chunk_words: Ints, rows: Iterable[S
     return _promoted(work, kept)
 
 
-def _own(work: PartInput, part: int, first: int) -> Iterator[SegmentRows]:
+def _own(work: PartInput, part: int, first: Seq) -> Iterator[SegmentRows]:
     """Rows of the part, out of all."""
     for block in segment_rows(work, [segment for segment in work.slice.segments if segment.last_seq >= first]):
         yield block if work.parts == 1 else block.filter(work.owner(block.keys) == part)
 
 
-def _promoted(work: PartInput, kept: list[SegmentRows]) -> Changes:
+def _promoted(work: PartInput, kept: list[SegmentRows]) -> RowChanges:
     target = work.layout.schema
     columns = [
         pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.id).chunks],
@@ -144,7 +148,7 @@ def _promoted(work: PartInput, kept: list[SegmentRows]) -> Changes:
         for column in target.columns
     ]  # fmt: skip
     masks = {place: [_unchanged(block, work, c.id) for block in kept] for place, c in enumerate(target.columns)}
-    return Changes(
+    return RowChanges(
         np.concatenate([np.empty(0, np.int64), *(block.seq for block in kept)]),
         np.concatenate([np.empty(0, np.int64), *(block.op for block in kept)]),
         joined([block.keys for block in kept], work.key_types),

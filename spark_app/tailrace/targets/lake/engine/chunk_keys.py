@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.changelog.records import ChunkRegistered
-from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, from_text, joined, taken, typed
+from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, joined, of_texts, taken, typed
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import BATCH_ROWS, parquet
 
@@ -44,7 +44,7 @@ def key_batches(work: PartInput, path: str, size: int = BATCH_ROWS) -> Iterator[
 
 def asked(work: PartInput, chunk: ChunkRegistered) -> Columns:
     """The keys that a chunk was to look for."""
-    return from_text(chunk.keys or (), work.key_types)
+    return of_texts(chunk.keys or (), work.key_types)
 
 
 def read_chunk_keys(work: PartInput, part: int) -> ChunkKeys:

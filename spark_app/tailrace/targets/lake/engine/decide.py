@@ -18,7 +18,7 @@ from tailrace.targets.lake.engine.keys import Ints, Mask, words
 from tailrace.targets.lake.engine.moved_keys import BaseRows, apply_rule, moving, value_rows
 from tailrace.targets.lake.engine.newest import Newest, newest
 from tailrace.targets.lake.engine.numbered import NumberedKeys
-from tailrace.targets.lake.engine.output import Base, Rows
+from tailrace.targets.lake.engine.output import Base, OutputRows
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.locate import Found, locate, read_rows
@@ -29,7 +29,7 @@ Located = Mapping[str, Found]
 
 @dataclass(frozen=True)
 class Decided:
-    rows: Rows
+    rows: OutputRows
     """To be written."""
     base: Sequence[Base]
     """Where the rows are under those that do not carry every column: read when they are written."""
@@ -54,7 +54,7 @@ def decide(work: PartInput, numbered: NumberedKeys, located: Located) -> Decided
         held = np.fromiter(solved.rows, np.int64, len(solved.rows))
         more = value_rows(list(solved.rows.values()), len(work.names))
         values = [np.concatenate(pair) for pair in zip(rows.values, more, strict=True)]
-        rows = Rows(np.concatenate([rows.key, held]), values)
+        rows = OutputRows(np.concatenate([rows.key, held]), values)
         holes[slow] = False
         holes[np.fromiter(solved.holes, np.int64, len(solved.holes))] = True
     dead = {path: BitMap64(hits.positions) for path, hits in located.items()}
@@ -149,7 +149,7 @@ def _base(work: PartInput, numbered: NumberedKeys, located: Located, plain: Newe
     return [rows for rows in base if len(rows.keys)]
 
 
-def _plain_rows(numbered: NumberedKeys, plain: Newest, slow: Mask, base: Sequence[Base]) -> tuple[Rows, Mask]:
+def _plain_rows(numbered: NumberedKeys, plain: Newest, slow: Mask, base: Sequence[Base]) -> tuple[OutputRows, Mask]:
     """Rows of the keys that stand alone, and the holes that stay; an update that finds no row writes nothing."""
     below = np.zeros(numbered.count, np.bool_)
     for rows in base:
@@ -157,7 +157,7 @@ def _plain_rows(numbered: NumberedKeys, plain: Newest, slow: Mask, base: Sequenc
     lost = plain.partial & (plain.reset | ~below[plain.keys])
     written = ~plain.deleted & ~slow[plain.keys] & numbered.touched[plain.keys] & ~lost
     values = [column[written] for column in plain.values]
-    return Rows(plain.keys[written], values), numbered.hole & ~numbered.touched
+    return OutputRows(plain.keys[written], values), numbered.hole & ~numbered.touched
 
 
 def _superseded(work: PartInput, numbered: NumberedKeys, slow: Mask) -> dict[str, BitMap64]:

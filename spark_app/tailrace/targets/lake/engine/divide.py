@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.slice import FinishedSnapshot
+from tailrace.changelog.records import Seq
 from tailrace.targets.lake.engine.changes import SegmentRows, first_needed, segment_rows
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, asked, key_batches
 from tailrace.targets.lake.engine.keys import Columns, Ints, flat, taken
@@ -155,7 +156,7 @@ class Arrived:
         for placed in self.keys[FINISHED]:
             yield placed[2] if alone else chosen(placed, np.isin(placed[0], own))[2]
 
-    def since(self, seq: int) -> Iterator[Columns]:
+    def since(self, seq: Seq) -> Iterator[Columns]:
         """Keys that changed at or after this sequence."""
         for placed in self.keys[SINCE]:
             yield chosen(placed, placed[1] >= seq)[2]

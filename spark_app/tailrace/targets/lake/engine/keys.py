@@ -1,4 +1,4 @@
-"""Keys of rows: as text (holes, lists of keys), as group numbers, and their division among parts. Pure.
+"""Keys of rows: as columns, as group numbers, and their division among parts. Pure.
 
 A key is a list of Arrow columns in key order, canonical (`lake.files.keys.canonical`) and of the target's types.
 """
@@ -10,9 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace import privacy
-from tailrace.changelog.keys import Key
-from tailrace.errors import CorruptLog
+from tailrace.changelog import keys
+from tailrace.changelog.records import Key
 from tailrace.targets.lake.files.keys import canonical, key_words
 
 Columns = list[pa.Array]
@@ -43,45 +42,9 @@ def taken(columns: Columns, rows: Ints) -> Columns:
     return [column.take(pa.array(rows)) for column in columns]
 
 
-def to_text(columns: Columns) -> list[Key]:
-    """The text that the source reads back as the same value."""
-    return list(zip(*(_text(column).to_pylist() for column in columns), strict=True))
-
-
-def _text(column: pa.Array) -> pa.Array:
-    if pa.types.is_binary(column.type):
-        return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
-    return column.cast(pa.string())
-
-
-def from_text(keys: Sequence[Key], types: Sequence[pa.DataType]) -> Columns:
-    """Keys from the source's text, or from `to_text`."""
-    columns = zip(*keys, strict=True) if keys else ([] for _ in types)
-    return [canonical(_value(list(texts), kind)) for texts, kind in zip(columns, types, strict=True)]
-
-
-def readable(keys: Sequence[Key], types: Sequence[pa.DataType]) -> tuple[Key, ...]:
-    """Those that have a value in the target's types: no row of a target can have another (`infinity`)."""
-
-    def fits(some: Sequence[Key]) -> bool:
-        try:
-            from_text(some, types)
-        except CorruptLog:
-            return False
-        return True
-
-    return tuple(keys) if fits(keys) else tuple(key for key in keys if fits([key]))
-
-
-def _value(texts: list[str], kind: pa.DataType) -> pa.Array:
-    try:
-        if pa.types.is_binary(kind):
-            return pa.array([bytes.fromhex(text.removeprefix("\\x")) for text in texts], kind)
-        if pa.types.is_boolean(kind):
-            texts = [{"t": "true", "f": "false"}.get(text, text) for text in texts]
-        return pa.array(texts, pa.string()).cast(kind)
-    except (pa.ArrowInvalid, ValueError) as error:
-        raise CorruptLog(f"a key of the change log is no {kind}: {privacy.error_text(error)}") from error
+def of_texts(listed: Sequence[Key], types: Sequence[pa.DataType]) -> Columns:
+    """The keys of holes and of chunks that are lists of keys."""
+    return [canonical(column) for column in keys.columns(listed, types)]
 
 
 def group(columns: Columns) -> tuple[Ints, int]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Op, Rule, Target
+from tailrace.batch.rule import UNCHANGED, ApplyRule, Batch, Change, Chunk, Op, TargetState
 from tailrace.changelog.records import Segment
-from tailrace.targets.lake.engine.changes import DELETE, MOVE, Changes, segment_rows
+from tailrace.targets.lake.engine.changes import DELETE, MOVE, RowChanges, segment_rows
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY
 from tailrace.targets.lake.engine.keys import Ints, Mask, words
 from tailrace.targets.lake.engine.numbered import NumberedKeys
@@ -74,7 +74,7 @@ class BaseRows:
     chunk: dict[int, int]
 
 
-def apply_rule(work: PartInput, numbered: NumberedKeys, chosen: Mask, base_rows: BaseRows) -> Target[int]:
+def apply_rule(work: PartInput, numbered: NumberedKeys, chosen: Mask, base_rows: BaseRows) -> TargetState[int]:
     """The rule over the chosen keys (by number). Values are pool rows; the result has the rows and the holes."""
     columns = len(work.names)
     rows = np.flatnonzero(chosen[numbered.key])
@@ -82,17 +82,17 @@ def apply_rule(work: PartInput, numbered: NumberedKeys, chosen: Mask, base_rows:
     history += [Change(seq, "T") for seq in work.slice.truncates]
     history.sort(key=lambda change: change.seq)
     chunks = [_chunk(work, number, numbered, chosen, base_rows) for number in range(len(work.slice.chunks))]
-    target = Target(
+    target = TargetState(
         {number: (row,) * columns for number, row in base_rows.target.items() if chosen[number]},
         work.slice.applied.applied_seq,
         work.slice.through_record - 1,
         frozenset(np.flatnonzero(numbered.hole & chosen).tolist()),
     )
     batch = Batch(work.slice.through_record, work.slice.through_seq, history, chunks, repair=work.slice.repair)
-    return Rule[int](columns).apply(target, batch)
+    return ApplyRule[int](columns).apply(target, batch)
 
 
-def _change(changes: Changes, row: int, key: int, columns: int) -> Change[int]:
+def _change(changes: RowChanges, row: int, key: int, columns: int) -> Change[int]:
     letter: Op = chr(changes.op[row])  # type: ignore[assignment]  # the column holds nothing but these letters
     if changes.op[row] == DELETE:
         return Change(int(changes.seq[row]), letter, key)
@@ -116,7 +116,7 @@ def value_rows(rows: Sequence[tuple[object, ...]], columns: int) -> list[Ints]:
     return [np.ascontiguousarray(matrix[:, place]) for place in range(columns)]
 
 
-def moving(changes: Changes) -> Ints:
+def moving(changes: RowChanges) -> Ints:
     """Rows that place a whole row without carrying all of it."""
     mask = np.zeros(changes.count, np.bool_)
     for unchanged in changes.unchanged.values():

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.targets.lake.engine.changes import Changes, read_changes
+from tailrace.targets.lake.engine.changes import RowChanges, read_changes
 from tailrace.targets.lake.engine.chunk_keys import ChunkChoice, ChunkKeys, choose, read_chunk_keys
 from tailrace.targets.lake.engine.divide import Arrived
-from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, from_text, group, joined, taken, words
+from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, group, joined, of_texts, taken, words
 from tailrace.targets.lake.engine.part import PartInput
 
 
@@ -19,7 +19,7 @@ from tailrace.targets.lake.engine.part import PartInput
 class NumberedKeys:
     """Each distinct key of the part has a number, from 0. Arrays go by log row, by chunk row or by number."""
 
-    changes: Changes
+    changes: RowChanges
     """The log rows, in order of sequence."""
     chunk_keys: ChunkKeys
     """The chunk rows, chunk by chunk."""
@@ -66,5 +66,5 @@ def number_keys(work: PartInput, part: int, divided: Arrived | None) -> Numbered
 def _holes(work: PartInput, part: int) -> Columns:
     """The part's."""
     holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
-    keys = from_text(holes, work.key_types)
+    keys = of_texts(holes, work.key_types)
     return taken(keys, np.flatnonzero(work.owner(keys) == part).astype(np.int64))

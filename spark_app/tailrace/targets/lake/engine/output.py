@@ -26,14 +26,14 @@ WIDE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Rows:
+class OutputRows:
     """Rows to write: their keys' numbers and, by column, pool rows, or `FROM_BASE` for the row underneath."""
 
     key: Ints
     values: list[Ints]
 
-    def filter(self, chosen: Ints | Mask) -> "Rows":
-        return Rows(self.key[chosen], [column[chosen] for column in self.values])
+    def filter(self, chosen: Ints | Mask) -> "OutputRows":
+        return OutputRows(self.key[chosen], [column[chosen] for column in self.values])
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Base:
     keys: Ints
 
 
-def write_rows(work: PartInput, rows: Rows, base: Sequence[Base], pool: Sequence[pa.Table]) -> tuple[NewFile, ...]:
+def write_rows(
+    work: PartInput, rows: OutputRows, base: Sequence[Base], pool: Sequence[pa.Table]
+) -> tuple[NewFile, ...]:
     """Rows without anything underneath in their order, the others as they lie in their files."""
     output = _Output(work, rows, pool)
     tables = (table for source in (output.whole(), *map(output.over, base)) for table in source)
@@ -53,7 +55,7 @@ def write_rows(work: PartInput, rows: Rows, base: Sequence[Base], pool: Sequence
 
 
 class _Output:
-    def __init__(self, work: PartInput, rows: Rows, pool: Sequence[pa.Table]) -> None:
+    def __init__(self, work: PartInput, rows: OutputRows, pool: Sequence[pa.Table]) -> None:
         self._work, self._rows = work, rows
         self._kinds = [work.layout.fields[name].type for name in work.names]
         self._pool = [_joined(pool, place, kind) for place, kind in enumerate(self._kinds)]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.keys import Key
+from tailrace.changelog.records import Key
 from tailrace.targets.lake.engine.keys import Columns, Ints, words
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout

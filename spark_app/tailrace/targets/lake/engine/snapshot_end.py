@@ -12,7 +12,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from tailrace.batch.slice import FinishedSnapshot
-from tailrace.changelog.records import Segment
+from tailrace.changelog.records import Segment, Seq
 from tailrace.targets.lake.engine.changes import segment_rows
 from tailrace.targets.lake.engine.chunk_keys import key_batches
 from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, joined, taken
@@ -34,7 +34,7 @@ class PartKeys(Protocol):
         """Of the snapshot's chunk files."""
         ...
 
-    def since(self, seq: int) -> Iterator[Columns]:
+    def since(self, seq: Seq) -> Iterator[Columns]:
         """What changed at or after this sequence."""
         ...
 
@@ -57,7 +57,7 @@ class Own:
         for path in finished.paths:
             yield from (keys for _, keys in key_batches(self.work, path))
 
-    def since(self, seq: int) -> Iterator[Columns]:
+    def since(self, seq: Seq) -> Iterator[Columns]:
         later = [segment for segment in self.work.slice.segments if segment.last_seq >= seq]
         for block in segment_rows(self.work, later, columns=False, unchanged=False):
             yield block.filter(block.seq >= seq).keys

@@ -6,13 +6,21 @@ Dying anywhere in between leaves files that nobody names; the next sweep, which 
 """
 
 import logging
+import re
 from collections.abc import Iterable, Set
 
 from tailrace.errors import TailraceError
+from tailrace.storage.local import TEMPORARY
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.kept import KeptChunks, name_of
 
 log = logging.getLogger(__name__)
+
+CHECKSUM = re.compile(r"\.(.+)\.crc")
+"""Hadoop's, beside each file that it writes into a local folder."""
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_TEMPORARY = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]+|\..+\.{_UUID}(?:\.TID\d+)?\.tmp|{_UUID}-version-hint\.temp")
+"""How a file is called until it is whole: by our storage, by Delta and the log store, by Iceberg's folder catalog."""
 
 
 def abandoned(found: Iterable[tuple[str, float]], needed: Set[str], *, before: float, chunks: KeptChunks) -> list[str]:
@@ -22,12 +30,29 @@ def abandoned(found: Iterable[tuple[str, float]], needed: Set[str], *, before: f
     ]
 
 
+def left_by_killed(access: FileAccess, location: str, before: float) -> list[str]:
+    """What killed writers left in a local folder, older than `before`: files that never got their name, and checksums
+    of files that are gone. An object store has neither."""
+    found = list(access.aged(location)) if location.startswith("file:") else []
+    there = {path for path, _ in found}
+    return [path for path, changed in found if changed < before and (_unfinished(path) or _lonely(path, there))]
+
+
+def _unfinished(path: str) -> bool:
+    return _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _lonely(path: str, there: Set[str]) -> bool:
+    folder, _, name = path.rpartition("/")
+    match = CHECKSUM.fullmatch(name)
+    return match is not None and f"{folder}/{match[1]}" not in there
+
+
 def remove(access: FileAccess, paths: Iterable[str], location: str) -> bool:
     """Delete the files as far as they lie below `location`; False: some may have stayed. The table is right without it,
     so a storage that refuses is no reason to stop it."""
     below = sorted(path for path in paths if path.startswith(f"{location}/"))
     if location.startswith("file:"):
-        # Hadoop puts a checksum file beside each file that it writes into a local folder.
         below += [f"{folder}/.{name}.crc" for folder, _, name in (path.rpartition("/") for path in below)]
     try:
         access.delete_many(below)

@@ -15,11 +15,11 @@ from tailrace.seams import seam
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
-from tailrace.targets.lake.model import Commit, DataFile, FormatTable
+from tailrace.targets.lake.model import DataFile, FormatTable, TableCommit
 
 
 @dataclass(frozen=True)
-class Limits:
+class CompactionLimits:
     """When a rewrite is worth its reading and writing."""
 
     small_bytes: int = FILE_BYTES // 4
@@ -32,7 +32,7 @@ class Limits:
     """At most so much is read in one go, so that changes do not wait long."""
 
 
-def pick(files: Sequence[DataFile], limits: Limits) -> list[DataFile]:
+def pick(files: Sequence[DataFile], limits: CompactionLimits) -> list[DataFile]:
     """The files to rewrite now: heavily marked ones and, if there are enough, small ones; the smallest first."""
     marked = [file for file in files if len(file.dead) > file.rows * limits.dead_share]
     small = [file for file in files if file.size < limits.small_bytes and file not in marked]
@@ -47,7 +47,9 @@ def pick(files: Sequence[DataFile], limits: Limits) -> list[DataFile]:
     return out
 
 
-def compact(table: FormatTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: Limits) -> int:
+def compact(
+    table: FormatTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: CompactionLimits
+) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
     chosen = pick(table.files(), limits)
     if not chosen:
@@ -56,7 +58,7 @@ def compact(table: FormatTable, access: FileAccess, layout: Layout, applied: App
     batches = (batch for file in chosen for batch in live_rows(access, file, schema))
     new = [written.file for written in write_physical(access, table.location, schema, batches)]
     seam("compact.before-commit")
-    table.commit(Commit(applied, new, data_change=False, remove=[file.path for file in chosen]))
+    table.commit(TableCommit(applied, new, data_change=False, remove=[file.path for file in chosen]))
     return len(chosen)
 
 

@@ -6,13 +6,12 @@ The catalog object is used directly, without Spark's caching wrapper: another wr
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tailrace.contract.resources import Credentials, Target
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.contract.resources import Credentials, StorageLocation, TargetSpec
 from tailrace.errors import InvalidManifest, TargetRefused
-from tailrace.storage.access import DEFAULT_SECRETS, SECRETS_VARIABLE, resolve
+from tailrace.storage import secret_files
+from tailrace.storage.access import resolve
 from tailrace.storage.path_names import encode, table_folder
 from tailrace.targets.lake.iceberg.java import Java, guarded
 
@@ -22,17 +21,17 @@ _JDBC_NAMES = {"username": "jdbc.user", "password": "jdbc.password"}
 _REST_NAMES = {"token": "token", "credential": "credential"}
 
 
-def catalog_options(target: Target, environment: Mapping[str, str]) -> dict[str, str]:
+def catalog_options(target: TargetSpec, environment: Mapping[str, str]) -> dict[str, str]:
     """The properties for Iceberg's catalog loader. Secrets go no further than into the loader's map."""
     catalog = target.catalog
     kind = catalog.type if catalog is not None else "folder"
-    location = resolve(target, environment).root
+    location = resolve(target.lake, environment).root
     if catalog is None or kind == "folder":
         return {"type": "hadoop", "warehouse": location}
     if catalog.uri is None:
         raise InvalidManifest(f"target.catalog.uri is missing for catalog type {kind}", "Set the catalog's address.")
     options = {"type": kind, "uri": catalog.uri, "warehouse": catalog.warehouse or location}
-    options |= file_options(target, environment)
+    options |= file_options(target.lake, environment)
     if location.startswith("file:"):
         options["io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
     if kind == "jdbc":
@@ -42,7 +41,7 @@ def catalog_options(target: Target, environment: Mapping[str, str]) -> dict[str,
     return options
 
 
-def file_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[str, str]:
+def file_options(config: StorageLocation, environment: Mapping[str, str]) -> dict[str, str]:
     """Properties for Iceberg's own access to files on S3. Empty if local."""
     access = resolve(config, environment)
     if access.scheme != "s3":
@@ -60,21 +59,11 @@ def file_options(config: StorageConfig, environment: Mapping[str, str]) -> dict[
 
 
 def _secrets(credentials: Credentials, names: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """`username` and `password` (jdbc), `token` or `credential` (rest): lines `name=value` of a file, or a Secret's."""
-    folder = Path(environment.get(SECRETS_VARIABLE, DEFAULT_SECRETS))
-    path = Path(credentials.file) if credentials.file is not None else folder / str(credentials.secret_name)
-    try:
-        if path.is_dir():
-            found = {name: (path / name).read_text("utf-8").strip() for name in names if (path / name).is_file()}
-        else:
-            lines = (line.partition("=") for line in path.read_text("utf-8").splitlines())
-            found = {name.strip(): value.strip() for name, _, value in lines if name.strip() in names}
-    except OSError as error:
-        raise TargetRefused(
-            f"credentials {path} cannot be read ({error.strerror})", "Check path and rights."
-        ) from error
+    """`username` and `password` (jdbc), `token` or `credential` (rest)."""
+    field = "target.catalog.credentials"
+    found = secret_files.read(credentials, tuple(names), environment, TargetRefused, field)
     if not found:
-        raise TargetRefused(f"credentials {path} hold none of {', '.join(names)}", "Give them.")
+        raise TargetRefused(f"{field} hold none of {', '.join(names)}", "Give them.")
     return {names[name]: value for name, value in found.items()}
 
 
@@ -95,14 +84,14 @@ class IcebergCatalog:
 
     @classmethod
     def open(
-        cls, java: Java, target: Target, environment: Mapping[str, str] | None = None, name: str = NAME
+        cls, java: Java, target: TargetSpec, environment: Mapping[str, str] | None = None, name: str = NAME
     ) -> "IcebergCatalog":
         environment = os.environ if environment is None else environment
         options = catalog_options(target, environment)
         folder = options["type"] == "hadoop"
         with guarded(name, "opening the Iceberg catalog"):
             catalog = java.iceberg.CatalogUtil.buildIcebergCatalog(name, java.map(options), java.hadoop)
-        return cls(java, catalog, resolve(target, environment).root, folder)
+        return cls(java, catalog, resolve(target.lake, environment).root, folder)
 
     def identifier(self, schema_name: str, table_name: str) -> Any:
         if self.folder:  # it makes folders of the names

@@ -35,7 +35,7 @@ _OURS = re.compile(
 
 
 @dataclass(frozen=True)
-class Cleaner:
+class IcebergCleaner:
     """Works on one opened table; `location` is its folder. Nothing outside it is deleted."""
 
     reader: Reader
@@ -95,6 +95,7 @@ class Cleaner:
         oldest = min((kept.at_ms / 1000 for kept in history.snapshots.values()), default=older_than)
         found = (entry for part in ("data", "metadata", "_tailrace") for entry in self._found(part))
         gone = cleanup.abandoned(found, needed, before=min(older_than, oldest) - skew, chunks=chunks)
+        gone += cleanup.left_by_killed(self.access, self.location, older_than - skew)
         self.admit()
         return len(gone) if cleanup.remove(self.access, gone, self.location) else 0
 

@@ -13,9 +13,9 @@ from typing import Any
 from pyroaring import BitMap64
 
 from tailrace.targets.lake.iceberg.files import Tracked, Vector
-from tailrace.targets.lake.iceberg.java import Conflict, Java
-from tailrace.targets.lake.iceberg.schema import Step
-from tailrace.targets.lake.model import Commit, NewFile
+from tailrace.targets.lake.iceberg.java import CommitConflict, Java
+from tailrace.targets.lake.iceberg.schema import SchemaStep
+from tailrace.targets.lake.model import NewFile, TableCommit
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Work:
         return self.raws.get(path, path)
 
 
-def work_out(change: Commit, files: Mapping[str, Tracked]) -> Work:
+def work_out(change: TableCommit, files: Mapping[str, Tracked]) -> Work:
     """Files with no live row left are removed or not added at all; vectors that say nothing new are passed over."""
     if change.clear and change.marks:
         raise ValueError("a clearing commit marks nothing: every file goes")
@@ -60,7 +60,7 @@ def work_out(change: Commit, files: Mapping[str, Tracked]) -> Work:
 
 def _live(files: Mapping[str, Tracked], path: str) -> Tracked:
     if path not in files:
-        raise Conflict(f"{path} is not a live file of the version last read", "Read the table and locate again.")
+        raise CommitConflict(f"{path} is not a live file of the version last read", "Read the table and locate again.")
     return files[path]
 
 
@@ -148,7 +148,7 @@ def _methods(operation: Any, rewrite: bool) -> tuple[Callable[[Any], Any], ...]:
     return operation.addRows, operation.addDeletes, operation.removeRows, operation.removeDeletes
 
 
-def evolve(transaction: Any, java: Java, steps: Sequence[Step]) -> str:
+def evolve(transaction: Any, java: Java, steps: Sequence[SchemaStep]) -> str:
     """Apply the steps inside the transaction; the resulting schema as JSON."""
     if steps:
         update = transaction.updateSchema()

@@ -24,7 +24,7 @@ _REPLACED = ("UUID does not match", "Metadata file for version")
 _LINE = 300
 
 
-class Conflict(Retry):
+class CommitConflict(Retry):
     """Somebody changed the table between reading and committing. Shown as the `Retry` that it is."""
 
     @property
@@ -98,7 +98,7 @@ def guarded(table: str, doing: str, committing: bool = False) -> Iterator[None]:
         if any(sign in text for sign in _REPLACED):
             raise MissingTable(said) from error
         if _is_conflict(name, text):
-            raise Conflict(said, "The table is read again and the batch located again.") from error
+            raise CommitConflict(said, "The table is read again and the batch located again.") from error
         if committing:
             raise OutcomeUnknown(said, "The table is read back first.") from error
         raise Retry(said) from error

@@ -13,7 +13,7 @@ from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.files import Tracked, plan
 from tailrace.targets.lake.iceberg.java import Java, guarded
 from tailrace.targets.lake.iceberg.schema import Columns, present_fields
-from tailrace.targets.lake.iceberg.state import Broken, IcebergSnapshot, Stored
+from tailrace.targets.lake.iceberg.state import Broken, IcebergSnapshot, StoredSummary
 from tailrace.targets.lake.model import OTHERS
 
 
@@ -23,7 +23,7 @@ class Version:
 
     snapshot: int | None
     """None: the table has no snapshot yet."""
-    stored: Stored
+    stored: StoredSummary
     columns: Columns
     last_id: int
     """The highest field id ever used."""
@@ -127,7 +127,7 @@ class Reader:
                 )
             parent = between.parent
 
-    def _with_holes(self, stored: Stored) -> Stored:
+    def _with_holes(self, stored: StoredSummary) -> StoredSummary:
         if stored.holes_file is None:
             return stored
         try:

@@ -11,9 +11,9 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
-from tailrace.targets.lake.iceberg.java import Conflict, Java, guarded
+from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.schema import Columns
-from tailrace.targets.lake.iceberg.state import Mirror, Stored
+from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
 
 _METRICS = "write.metadata.metrics.column."
 
@@ -31,7 +31,7 @@ def replace(java: Java, table: Any, name: str, *, state: AppliedState, schema: T
         staged = transaction.table()
         columns = _columns(java, transaction, name, schema)
         removal = transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
-        stored = Stored(state)
+        stored = StoredSummary(state)
         removal.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce).commit()
         doc = iceberg_state.parse_snapshot(java.iceberg.SnapshotParser.toJson(staged.currentSnapshot()))
         update = transaction.updateProperties()
@@ -71,5 +71,5 @@ def _columns(java: Java, transaction: Any, name: str, schema: TableSchema) -> Co
         transaction.updateSchema().setIdentifierFields(names).commit()
     after = iceberg_schema.present_fields(java.iceberg.SchemaParser.toJson(transaction.table().schema()))
     if {f.name: f.id for f in after} != {c.name: columns.ids[c.id] for c in schema.columns}:
-        raise Conflict(f"{name}: the new columns got other field ids than foreseen", "The table is read again.")
+        raise CommitConflict(f"{name}: the new columns got other field ids than foreseen", "The table is read again.")
     return columns

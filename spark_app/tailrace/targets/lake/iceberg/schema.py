@@ -74,7 +74,7 @@ class Columns:
                 names[column.id] = f"{column.name}_{last_id}" if taken else column.name
         return Columns(max(schema.version, self.version), ids, names)
 
-    def unlike(self, present: Sequence["Present"]) -> dict[int, str]:
+    def unlike(self, present: Sequence["PresentField"]) -> dict[int, str]:
         """Physical name by field id, of the table's fields that are called otherwise there."""
         physical = {self.ids[column_id]: name for column_id, name in self.names.items()}
         return {f.id: physical[f.id] for f in present if f.id in physical and physical[f.id] != f.name}
@@ -104,7 +104,7 @@ def identifier(schema: TableSchema) -> tuple[Column, ...]:
     return () if any(column.type in _NO_IDENTIFIER for column in key) else key
 
 
-def made_for(columns: Columns, present: Sequence["Present"], schema: TableSchema) -> bool:
+def made_for(columns: Columns, present: Sequence["PresentField"], schema: TableSchema) -> bool:
     """Whether the table's columns can be the log's: before generations were counted, a table that was dropped and made
     again was written into its predecessor's columns, where the numbers happened to be the same."""
     fields = {field.id: (field.name, field.type.replace(" ", "")) for field in present}
@@ -142,7 +142,7 @@ def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Sche
 
 
 @dataclass(frozen=True)
-class Present:
+class PresentField:
     """A field of the table as it is."""
 
     id: int
@@ -153,7 +153,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Step:
+class SchemaStep:
     """One step of `UpdateSchema`: method name and arguments; `type` is given as Iceberg's type text."""
 
     action: str
@@ -161,7 +161,7 @@ class Step:
     value: str = ""
 
 
-def evolution(table: str, present: Sequence[Present], columns: Columns, wanted: TableSchema) -> list[Step]:
+def evolution(table: str, present: Sequence[PresentField], columns: Columns, wanted: TableSchema) -> list[SchemaStep]:
     """Steps from the table's fields to `wanted`. Drops come first, additions last: a dropped name can be used again."""
     by_id = {field.id: field for field in present}
     by_column = {column_id: by_id[id_] for column_id, id_ in columns.ids.items() if id_ in by_id}
@@ -171,27 +171,27 @@ def evolution(table: str, present: Sequence[Present], columns: Columns, wanted: 
         if column_id not in kept:
             if field.required:
                 raise _unsupported(table, f"key column {field.name} was dropped")
-            drops.append(Step("deleteColumn", field.name))
+            drops.append(SchemaStep("deleteColumn", field.name))
     for column in wanted.columns:
         if column.id in by_column:
             changes += _changed(table, column, by_column[column.id])
         elif column.key is not None:
             raise _unsupported(table, f"column {column.name} was added to the key")
         else:
-            additions.append(Step("addColumn", column.name, iceberg_type(column.type)))
+            additions.append(SchemaStep("addColumn", column.name, iceberg_type(column.type)))
     return [*drops, *changes, *additions]
 
 
-def _changed(table: str, column: Column, field: Present) -> list[Step]:
+def _changed(table: str, column: Column, field: PresentField) -> list[SchemaStep]:
     steps, new = [], iceberg_type(column.type)
     if field.required != (column.key is not None):
         raise _unsupported(table, f"column {column.name} entered or left the key")
     if field.type != new:
         if not _promotable(field.type, new):
             raise _unsupported(table, f"column {column.name} changed from {field.type} to {new}")
-        steps.append(Step("updateColumn", field.name, new))
+        steps.append(SchemaStep("updateColumn", field.name, new))
     if field.name != column.name:
-        steps.append(Step("renameColumn", field.name, column.name))
+        steps.append(SchemaStep("renameColumn", field.name, column.name))
     return steps
 
 
@@ -208,9 +208,9 @@ def _promotable(old: str, new: str) -> bool:
     return before is not None and after is not None and before[1] == after[1] and before[0] <= after[0]
 
 
-def present_fields(text: str) -> list[Present]:
+def present_fields(text: str) -> list[PresentField]:
     """The table's current fields, from Iceberg's schema JSON."""
-    return [Present(f["id"], f["name"], str(f["type"]), f["required"]) for f in json.loads(text)["fields"]]
+    return [PresentField(f["id"], f["name"], str(f["type"]), f["required"]) for f in json.loads(text)["fields"]]
 
 
 def bound(logical: str, raw: bytes) -> object | None:

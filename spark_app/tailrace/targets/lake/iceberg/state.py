@@ -30,7 +30,7 @@ INLINE_HOLES = 4096
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredSummary:
     """A stored state; `holes_file` and its digest instead of many holes."""
 
     applied: AppliedState
@@ -42,7 +42,7 @@ class Stored:
 class Mirror:
     """The table property: the state, and which snapshot it belongs to (None: the table was just made)."""
 
-    stored: Stored
+    stored: StoredSummary
     snapshot: int | None
     sequence: int
 
@@ -76,7 +76,7 @@ def parse_holes(text: str, digest: str | None, where: str) -> frozenset[tuple[st
     return frozenset(tuple(key) for key in json.loads(text))
 
 
-def encode(stored: Stored) -> dict[str, Any]:
+def encode(stored: StoredSummary) -> dict[str, Any]:
     applied = stored.applied
     out = stored_state.document(applied)
     if stored.holes_file is not None:
@@ -84,11 +84,11 @@ def encode(stored: Stored) -> dict[str, Any]:
     return out | ({"holes": sorted(applied.holes)} if applied.holes else {})
 
 
-def decode(text: str, table: str) -> Stored:
+def decode(text: str, table: str) -> StoredSummary:
     try:
         doc = json.loads(text)
         applied = stored_state.applied_state(doc, doc.get("holes", ()), table)
-        return Stored(applied, doc.get("holesFile"), doc.get("holesDigest"))
+        return StoredSummary(applied, doc.get("holesFile"), doc.get("holesDigest"))
     except (ValueError, KeyError, TypeError) as error:
         raise TargetRefused(
             f"{table} has an unreadable {STATE}: {text[:100]!r}",
@@ -96,7 +96,7 @@ def decode(text: str, table: str) -> Stored:
         ) from error
 
 
-def encode_text(stored: Stored) -> str:
+def encode_text(stored: StoredSummary) -> str:
     return json.dumps(encode(stored), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -151,7 +151,7 @@ def walk(table: str, current: int, read: Callable[[int], IcebergSnapshot | None]
 
 def proven_by_mirror(
     table: str, broken: Broken, mirror: Mirror | None, sequences: Callable[[], Collection[int]]
-) -> Stored:
+) -> StoredSummary:
     """The mirrored state, if the mirrored snapshot is surely an ancestor and no foreign rows came after it.
 
     `sequences`: the data sequence numbers of all live data files and vectors. A number belongs to one snapshot only,

@@ -23,17 +23,17 @@ from tailrace.targets.lake.files.vectors import puffin_file
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
-from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, Cleaner
+from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
 from tailrace.targets.lake.iceberg.commit import Builder, Work, evolve, fill, row_delta, work_out
 from tailrace.targets.lake.iceberg.files import Tracked, Vector, absolute, data_file
-from tailrace.targets.lake.iceberg.java import Conflict, MissingTable, guarded
+from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, guarded
 from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
 from tailrace.targets.lake.iceberg.schema import Columns
-from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, Stored
+from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, StoredSummary
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
-from tailrace.targets.lake.model import OTHERS, Commit, DataFile, always, belongs
+from tailrace.targets.lake.model import OTHERS, DataFile, TableCommit, always, belongs
 
 
 def _random_id() -> str:
@@ -111,7 +111,7 @@ class IcebergTable:
 
     def _create(self, schema: TableSchema, state: AppliedState) -> None:
         properties = iceberg_schema.properties(schema) | {
-            iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(Stored(state), None, 0)),
+            iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(StoredSummary(state), None, 0)),
             iceberg_state.COLUMNS: iceberg_schema.first_columns(schema).to_json(),
         }
         self._catalog.ensure_namespace(self._identifier, self.name)
@@ -137,10 +137,12 @@ class IcebergTable:
             self._version = reader.version(current)
         return self._version.stored.applied
 
-    def _replaced(self, detail: str) -> Conflict:
+    def _replaced(self, detail: str) -> CommitConflict:
         """What becomes of it shows when it is opened: it is created again, and filled from the log as far as that goes;
         another's table in its place is refused."""
-        return Conflict(f"the target table {self.name} was dropped or re-created ({detail})", "It is opened again.")
+        return CommitConflict(
+            f"the target table {self.name} was dropped or re-created ({detail})", "It is opened again."
+        )
 
     def files(self) -> Sequence[DataFile]:
         return [tracked.file for tracked in self._known().files.values()]
@@ -155,10 +157,10 @@ class IcebergTable:
 
     def _known(self) -> Version:
         if self._version is None:
-            raise Conflict(f"{self.name} must be read again before it is used", "Call refresh.")
+            raise CommitConflict(f"{self.name} must be read again before it is used", "Call refresh.")
         return self._version
 
-    def commit(self, change: Commit) -> None:
+    def commit(self, change: TableCommit) -> None:
         base = self._known()
         work, nonce = work_out(change, base.files), self._new_id()
         stored = self._store(change.applied, base.stored)
@@ -194,11 +196,18 @@ class IcebergTable:
         vectors = [tracked.vector.path for tracked in known.files.values() if tracked.vector is not None]
         return self._cleaner().sweep(older_than, chunks, [*known.files, *vectors], skew)
 
-    def _cleaner(self) -> Cleaner:
-        return Cleaner(self._open()[0], self._access, self.location, self._admit)
+    def _cleaner(self) -> IcebergCleaner:
+        return IcebergCleaner(self._open()[0], self._access, self.location, self._admit)
 
     def _transact(
-        self, base: Version, change: Commit, work: Work, *, vectors: dict[str, Vector], stored: Stored, nonce: str
+        self,
+        base: Version,
+        change: TableCommit,
+        work: Work,
+        *,
+        vectors: dict[str, Vector],
+        stored: StoredSummary,
+        nonce: str,
     ) -> tuple[IcebergSnapshot, Version]:
         reader = self._open()[0]
         with guarded(self.name, "preparing a commit to"):
@@ -250,7 +259,7 @@ class IcebergTable:
         current = staged.currentSnapshot()
         present = None if current is None else int(current.snapshotId())
         if present != base.snapshot:
-            raise Conflict(
+            raise CommitConflict(
                 f"{self.name} is at snapshot {present}, the batch was located at {base.snapshot}",
                 "The table is read again and the batch located again.",
             )
@@ -266,24 +275,24 @@ class IcebergTable:
         for column in wanted.columns:
             if ids.get(column.name) != columns.ids[column.id]:
                 # Somebody else changed the schema; our files already carry the ids foreseen.
-                raise Conflict(
+                raise CommitConflict(
                     f"{self.name}: column {column.name} got field id {ids.get(column.name)}, "
                     f"foreseen was {columns.ids[column.id]}",
                     "The table is read again and the batch written again.",
                 )
         return columns, max([base.last_id, *ids.values()])
 
-    def _store(self, applied: AppliedState, last: Stored) -> Stored:
+    def _store(self, applied: AppliedState, last: StoredSummary) -> StoredSummary:
         text = iceberg_state.holes_json(applied)
         if len(text) <= iceberg_state.INLINE_HOLES:
-            return Stored(applied)
+            return StoredSummary(applied)
         digest = hashlib.sha256(text.encode()).hexdigest()
         if last.holes_digest == digest:
-            return Stored(applied, last.holes_file, digest)
+            return StoredSummary(applied, last.holes_file, digest)
         # A leading underscore keeps orphan clean-ups away: no snapshot lists this file among its own.
         path = f"{self.location}/_tailrace/holes-{self._new_id()}.json"
         self._access.create(path, text.encode())
-        return Stored(applied, path, digest)
+        return StoredSummary(applied, path, digest)
 
     def _write_vectors(self, work: Work) -> dict[str, Vector]:
         if not work.vectors:
@@ -303,6 +312,6 @@ class IcebergTable:
         except Retry as error:
             raise OutcomeUnknown(f"{cause.message}; reading back failed, too: {error.message}", cause.fix) from error
         if not happened:
-            raise Conflict(
+            raise CommitConflict(
                 f"{cause.message}; the commit did not happen", "The table is read again and the batch located again."
             ) from cause

@@ -14,10 +14,10 @@ from support.pgoutput_messages import UNCHANGED
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import Retry
 from tailrace.sources.api import Changes
-from tailrace.sources.postgresql.log.blocks import Block
+from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.decode import Decoder
 from tailrace.sources.postgresql.log.spill import Spill
-from tailrace.sources.postgresql.log.tables import Tables
+from tailrace.sources.postgresql.log.tables import CapturedTables
 from tailrace.sources.postgresql.model import PgTable
 
 CAPTURED, FOREIGN = 10, 11
@@ -41,8 +41,8 @@ def no_table(_: int) -> PgTable | None:
     return None
 
 
-def decoder(table: TableSchema) -> tuple[Decoder, Tables]:
-    tables = Tables(lambda oid, modifier: "text", no_table)
+def decoder(table: TableSchema) -> tuple[Decoder, CapturedTables]:
+    tables = CapturedTables(lambda oid, modifier: "text", no_table)
     tables.add(table)
     return Decoder(tables), tables
 
@@ -55,7 +55,7 @@ class Script:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.block = Block()
+        self.block = MessageBlock()
         self.rows: list[dict[str, Any]] = []
         self.truncates: list[int] = []
         self.seq = 100
@@ -137,13 +137,13 @@ def test_columns_and_rows_tell_the_same(seed: int) -> None:
     decoded = decoder(schema())[0].decode(script.block, 100)
     assert rows_of(decoded) == script.rows
     assert decoded.last_seq == script.seq - 1
-    assert dict(decoded.transactions) == firsts
+    assert {start.number: start.first_seq for start in decoded.transactions} == firsts
     assert [e.seq for e in decoded.events if e.kind == "truncated"] == script.truncates
 
 
 def test_a_root_that_is_described_again_before_each_partition_has_one_segment_of_a_block() -> None:
     reader, _ = decoder(schema())
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for number in range(50):
         block.add(RELATIONS[0])
@@ -156,7 +156,7 @@ def test_a_root_that_is_described_again_before_each_partition_has_one_segment_of
 
 def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_gap() -> None:
     reader, tables = decoder(schema())
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for message in RELATIONS:
         block.add(message)
@@ -175,7 +175,7 @@ def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_ga
 
 def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
     reader, tables = decoder(schema())
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for message in (
         RELATIONS[0],
@@ -193,9 +193,9 @@ def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
 def test_a_schema_change_behind_the_row_that_stopped_the_table_is_not_recorded() -> None:
     """Else the record would not fit its own log, and capture would die of one table's value for ever."""
     now = catalog_table(schema(), ["id", "a", "b", "c"])
-    tables = Tables(lambda oid, modifier: "text", lambda _: now)
+    tables = CapturedTables(lambda oid, modifier: "text", lambda _: now)
     tables.add(schema())
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for message in (
         RELATIONS[0],
@@ -212,7 +212,7 @@ def test_a_schema_change_behind_the_row_that_stopped_the_table_is_not_recorded()
 
 def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
     reader, tables = decoder(schema())
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for message in (
         pg.relation(CAPTURED, ["id"], ["id"]),
@@ -228,13 +228,13 @@ def test_a_form_that_no_surviving_row_has_changes_nothing() -> None:
 def test_relations_of_tables_that_are_not_ours_are_forgotten() -> None:
     """A source may describe any number of tables that come and go."""
     reader, tables = decoder(schema())
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for message in (*RELATIONS, *(pg.relation(FOREIGN + i, ["id"], ["id"], f"x{i}") for i in range(1, 1500))):
         block.add(message)
     reader.decode(block, 1)
     assert set(reader._relations) == {CAPTURED}
-    rows = Block()
+    rows = MessageBlock()
     rows.begin(8, 8000)
     for message in (pg.insert(CAPTURED, ["1", "1", None]), pg.insert(FOREIGN, ["1"])):
         rows.add(message)
@@ -250,7 +250,7 @@ def test_a_partition_is_the_table_described_directly_before_a_row_of_its_root() 
     described = {i: pg.relation(i, NAMES, ["id"], f"t_{i}") for i in (leaf, other, later)}
     row = pg.insert(CAPTURED, ["1", "1", "x"])
     reader, tables = decoder(schema())
-    blocks = [Block(), Block()]
+    blocks = [MessageBlock(), MessageBlock()]
     for block in blocks:
         block.begin(7, 7000)
     for message in (*RELATIONS, described[leaf], row, described[other], pg.truncate(CAPTURED), described[later]):
@@ -275,7 +275,7 @@ def test_a_partition_that_a_rolled_back_row_described_is_its_own_roots(tmp_path:
         streamed.add(pg.with_xid(message, 8))
     streamed.add(pg.with_xid(pg.insert(other, ["1", "1", "x"]), 7))
     spill.abort(7, 8)
-    block = Block()
+    block = MessageBlock()
     block.begin(7, 7000)
     for batch in spill.take(7).replay():
         block.messages += batch

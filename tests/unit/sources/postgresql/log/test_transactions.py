@@ -12,7 +12,7 @@ from support import pgoutput_messages as pg
 from tailrace.changelog.records import Position
 from tailrace.errors import SourceRefused
 from tailrace.sources.postgresql.log import pgoutput, transactions
-from tailrace.sources.postgresql.log.blocks import Block
+from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill
 from tailrace.sources.postgresql.log.transactions import Assembler
 
@@ -26,7 +26,7 @@ class Collect:
         self.cuts: list[tuple[int, int]] = []
         self.largest = 0
 
-    def rows(self, block: Block) -> None:
+    def rows(self, block: MessageBlock) -> None:
         assert block.marks[0].at == 0
         self.largest = max(self.largest, block.size)
         for index, message in enumerate(block.messages):

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.contract.resources import Storage as StorageConfig
+from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.contract.resources import StorageLocation
 from tailrace.errors import ForeignChange, Retry, SchemaChangeUnsupported, TargetChanged, TargetRefused
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta import foreign as delta_foreign
@@ -30,7 +31,7 @@ from tailrace.targets.lake.delta.stats import PREFIX, bounds, dumps, file_stats,
 from tailrace.targets.lake.delta.table import DeltaTable, _Version
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.model import Commit, NewFile
+from tailrace.targets.lake.model import NewFile, TableCommit
 
 GUID = uuid.UUID(int=7)
 ALL = ["bool", "int32", "int64", "float64", "decimal(20,3)", "string", "binary", "date", "timestamp", "timestamptz"]
@@ -140,7 +141,7 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
     metadata = delta_schema.new_metadata(schema, "x", 0)
     metadata["schemaString"] = metadata["schemaString"].replace('"name": "v"', '"name": "theirs"')
     table = DeltaTable(cast(SparkSession, None), LocalFiles(), "file:///t")
-    stored = delta_state.Stored(AppliedState("log", schema_version=1), 1, "n")
+    stored = delta_state.StoredDomain(AppliedState("log", schema_version=1), 1, "n")
     table._at = _Version(DeltaSnapshot(1, None), stored, metadata, {})
     with pytest.raises(TargetChanged, match="no column 'v'"):
         table.arrow_schema(schema)
@@ -150,13 +151,13 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
 
 def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: Path) -> None:
     schema = table_schema([("id", "int64")], ["id"])
-    stored = delta_state.Stored(AppliedState("log"), 3, "n")
+    stored = delta_state.StoredDomain(AppliedState("log"), 3, "n")
     location = new_location(tmp_path)
     table = DeltaTable(cast(SparkSession, None), LocalFiles(), location)
     metadata = delta_schema.new_metadata(schema, "x", 0)
     table._at = _Version(DeltaSnapshot(3, None), stored, metadata, {}, ours=True)
     with pytest.raises(Retry, match=r"00000003\.json is missing"):
-        table.commit(Commit(AppliedState("log", 1, 1)))
+        table.commit(TableCommit(AppliedState("log", Seq(1), RecordNumber(1))))
     with pytest.raises(Retry, match="not known"):
         table.files()
 
@@ -171,33 +172,39 @@ def test_applied_state_comes_back_with_few_and_with_many_holes() -> None:
     saved: dict[str, bytes] = {}
     for count in (0, 2, 20_000):
         applied = AppliedState(
-            "log", 5, 6, frozenset((f"{number}", "ä\n") for number in range(count)), 2, 3, count or None
+            "log",
+            Seq(5),
+            RecordNumber(6),
+            frozenset((f"{number}", "ä\n") for number in range(count)),
+            2,
+            3,
+            RecordNumber(count) if count else None,
         )
-        text, path = delta_state.encode(delta_state.Stored(applied, 9, "n"), saved.__setitem__)
+        text, path = delta_state.encode(delta_state.StoredDomain(applied, 9, "n"), saved.__setitem__)
         assert (path is not None) == (count == 20_000) == (len(saved) == 1)
         assert len(text) < delta_state.INLINE_HOLES + 500
-        assert delta_state.decode(text, saved.__getitem__, "t") == delta_state.Stored(applied, 9, "n", path)
-    again = delta_state.Stored(applied, 10, "m", path)
+        assert delta_state.decode(text, saved.__getitem__, "t") == delta_state.StoredDomain(applied, 9, "n", path)
+    again = delta_state.StoredDomain(applied, 10, "m", path)
     assert delta_state.encode(again, lambda *_: pytest.fail("written again"))[1] == path
     with pytest.raises(TargetRefused, match="t has an unreadable"):
-        delta_state.decode('{"format": 2, "logId": 1}', saved.__getitem__, "t")
+        delta_state.decode('{"format": 3, "logId": 1}', saved.__getitem__, "t")
 
 
 def test_a_list_of_holes_is_never_named_like_one_that_was_given_up() -> None:
     """Else a clean-up that has stalled since, perhaps another driver's, may delete what a commit has just named."""
     many = AppliedState("log", holes=frozenset((f"{number}",) for number in range(20_000)))
-    _, first = delta_state.encode(delta_state.Stored(many, 1, "n"), lambda *_: None)
-    _, none = delta_state.encode(delta_state.Stored(AppliedState("log"), 2, "m", first), lambda *_: None)
-    _, again = delta_state.encode(delta_state.Stored(many, 3, "o", none), lambda *_: None)
+    _, first = delta_state.encode(delta_state.StoredDomain(many, 1, "n"), lambda *_: None)
+    _, none = delta_state.encode(delta_state.StoredDomain(AppliedState("log"), 2, "m", first), lambda *_: None)
+    _, again = delta_state.encode(delta_state.StoredDomain(many, 3, "o", none), lambda *_: None)
     assert first and again and not none and first != again
-    _, kept = delta_state.encode(delta_state.Stored(many, 4, "p", again), lambda *_: pytest.fail("written again"))
+    _, kept = delta_state.encode(delta_state.StoredDomain(many, 4, "p", again), lambda *_: pytest.fail("written again"))
     assert kept == again
 
 
 def test_a_lost_list_of_holes_stops_the_table_by_name(tmp_path: Path) -> None:
-    text = {"format": 2, "logId": "l", "appliedSequence": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
+    text = {"format": 3, "logId": "l", "appliedSequence": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
     text |= {"version": 1, "nonce": "n", "holesFile": "_tailrace/holes-1.json"}
-    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     table = DeltaTable(cast(SparkSession, None), storage, f"{tmp_path.as_uri()}/t")
     with pytest.raises(TargetChanged, match=r"holes-1\.json is gone"):
         table._stored(State(domains={delta_state.DOMAIN: json.dumps(text)}))
@@ -211,7 +218,7 @@ def add_of(path: str, rows: int, **more: Any) -> dict[str, Any]:
 def test_a_mark_removes_the_file_with_its_old_vector_and_adds_it_with_the_new_one() -> None:
     old = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 4, "cardinality": 1}
     live = {"u/a": LiveFile(add_of("a", 10, deletionVector=old), BitMap64([1]))}
-    out = plan(Commit(AppliedState("l"), marks={"u/a": BitMap64([1, 2])}), live, [], file_id=GUID, now_ms=5)
+    out = plan(TableCommit(AppliedState("l"), marks={"u/a": BitMap64([1, 2])}), live, [], file_id=GUID, now_ms=5)
     remove, add = out.actions[0]["remove"], out.actions[1]["add"]
     assert remove["deletionVector"] == old and remove["dataChange"]
     assert add["deletionVector"]["cardinality"] == 2 and json.loads(add["stats"])["tightBounds"] is False
@@ -222,7 +229,7 @@ def test_a_mark_removes_the_file_with_its_old_vector_and_adds_it_with_the_new_on
 def test_a_mark_that_says_nothing_new_makes_no_action_and_a_dead_file_is_only_removed() -> None:
     live = {name: LiveFile(add_of(name, 2), BitMap64([0])) for name in ("a", "b")}
     marks = {"a": BitMap64([0]), "b": BitMap64([0, 1])}
-    out = plan(Commit(AppliedState("l"), marks=marks), live, [], file_id=GUID, now_ms=5)
+    out = plan(TableCommit(AppliedState("l"), marks=marks), live, [], file_id=GUID, now_ms=5)
     assert [list(action) for action in out.actions] == [["remove"]]
     assert list(out.live) == ["a"]
 
@@ -231,11 +238,11 @@ def test_clear_and_compaction_remove_files_and_large_vectors_share_one_file() ->
     live = {name: LiveFile(add_of(name, 10**6), BitMap64()) for name in ("a", "b", "c")}
     dead = BitMap64(range(0, 10**6, 7))
     new = NewFile("u/n", 10**6, 9, dead)
-    out = plan(Commit(AppliedState("l"), [new], clear=True), live, [add_of("n", 10**6)], file_id=GUID, now_ms=5)
+    out = plan(TableCommit(AppliedState("l"), [new], clear=True), live, [add_of("n", 10**6)], file_id=GUID, now_ms=5)
     assert list(out.live) == ["u/n"] and len(out.actions) == 4
     assert out.files[0][0] == f"deletion_vector_{GUID}.bin"
     moved = plan(
-        Commit(AppliedState("l"), [NewFile("u/m", 10, 9)], data_change=False, remove=["a"]),
+        TableCommit(AppliedState("l"), [NewFile("u/m", 10, 9)], data_change=False, remove=["a"]),
         live,
         [add_of("m", 10)],
         file_id=GUID,
@@ -244,7 +251,7 @@ def test_clear_and_compaction_remove_files_and_large_vectors_share_one_file() ->
     assert sorted(moved.live) == ["b", "c", "u/m"]
     assert not any(action[kind]["dataChange"] for action in moved.actions for kind in action)
     marks = {"a": dead, "b": BitMap64(range(1, 10**6, 7))}
-    both = plan(Commit(AppliedState("l"), marks=marks), live, [], file_id=GUID, now_ms=5)
+    both = plan(TableCommit(AppliedState("l"), marks=marks), live, [], file_id=GUID, now_ms=5)
     assert len(both.files) == 1 and len({action["add"]["deletionVector"]["offset"] for action in both.actions[2:]}) == 2
 
 
@@ -318,7 +325,7 @@ def test_a_checkpoint_of_a_table_that_was_created_anew_is_read_afresh(tmp_path: 
 
 def test_a_log_file_that_is_gone_or_broken_is_left_to_delta(tmp_path: Path) -> None:
     location, name = f"{tmp_path.as_uri()}/t", f"{0:020d}.json"
-    storage = Storage.open(StorageConfig(location=tmp_path.as_uri()))
+    storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     assert replay(storage, location, [name]) is None
     storage.create(f"{location}/_delta_log/{name}", b'{"add": ')
     assert replay(storage, location, [name]) is None

@@ -13,7 +13,7 @@ import pytest
 
 from support.folder_lake import FolderTable, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
-from tailrace.batch.rule import Rule, Target
+from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import cut
 from tailrace.errors import CorruptLog
 from tailrace.targets.lake.engine import build as engine
@@ -40,7 +40,7 @@ def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spre
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
     log = RandomLog(rnd, folder, first_schema(composite), keys)
     table = FolderTable(folder, log.schema)
-    target: Target[KeyOf] = Target()
+    target: TargetState[KeyOf] = TargetState()
     for _ in range(rnd.randint(1, 5)):
         for _ in range(rnd.randint(1, 3)):
             log.grow()
@@ -55,11 +55,11 @@ def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spre
             assert table.applied.holes == {tuple(map(str, key)) for key in target.holes}
 
 
-def expected(log: RandomLog, target: Target[KeyOf], repair: bool) -> Target[KeyOf]:
+def expected(log: RandomLog, target: TargetState[KeyOf], repair: bool) -> TargetState[KeyOf]:
     columns = len(log.schema.columns)
     rows = {key: (*row, *[None] * (columns - len(row))) for key, row in target.rows.items()}
-    before = Target(rows, target.applied_seq, target.applied_record, target.holes)
-    return Rule[KeyOf](columns).apply(before, log.batch(repair))
+    before = TargetState(rows, target.applied_seq, target.applied_record, target.holes)
+    return ApplyRule[KeyOf](columns).apply(before, log.batch(repair))
 
 
 def test_a_segment_that_is_not_what_its_record_says_is_not_applied(tmp_path: Path) -> None:

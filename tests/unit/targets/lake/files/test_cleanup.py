@@ -1,6 +1,7 @@
 """Which files a clean-up takes, without a table: names, ages, the log's beginning, the versions to look at."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_of_a_file_given_up_several_times_the_newest_time_counts(tmp_path: Path)
     new = {"path": "data/a.parquet", "deletionTimestamp": 9000_000}
     for order in ([old, new], [new, old]):
         assert removed_by(order, "file:///t") == {"file:///t/data/a.parquet": 9000.0}
-        cleaner = delta_cleanup.Cleaner(LocalFiles(), "file:///t")
+        cleaner = delta_cleanup.DeltaCleaner(LocalFiles(), "file:///t")
         for action in order:
             cleaner.opened(5, [action])
         assert cleaner.removed == {"file:///t/data/a.parquet": 9000.0}
@@ -140,6 +141,32 @@ def test_nothing_outside_the_table_is_deleted_and_a_storage_that_refuses_stops_n
             raise StorageRefused("no right to delete")
 
     assert not cleanup.remove(Refusing(), [f"file://{inside}"], f"file://{tmp_path}/t")
+
+
+UUID = "1cd9cb2a-bd22-4f6c-b5e4-b8e2f0ba7e5c"
+KILLED = (
+    f"_delta_log/.{7:020d}.json.{UUID}.tmp",
+    f"_delta_log/.{100:020d}.checkpoint.parquet.{UUID}.TID12.tmp",
+    f"_delta_log/..{100:020d}.checkpoint.parquet.{UUID}.tmp.crc",
+    f"_delta_log/._last_checkpoint.{UUID}.tmp",
+    f"metadata/{UUID}-version-hint.temp",
+    "data/.tailrace-tmp-0123456789abcdef",
+    "data/.gone.parquet.crc",
+)
+"""What a process leaves that dies while it writes, or between a deletion and that of the checksum."""
+
+
+def test_what_killed_writers_left_goes_by_its_age_and_nothing_that_stands_for_a_file(tmp_path: Path) -> None:
+    kept = ("data/a.parquet", "data/.a.parquet.crc", "_delta_log/_last_checkpoint", "data/.hidden", "metadata/v1.tmp")
+    for name in (*KILLED, *kept):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (1000.0, 1000.0))
+    files, location = LocalFiles(), tmp_path.as_uri()
+    assert cleanup.left_by_killed(files, location, 1000.0) == []
+    found = cleanup.left_by_killed(files, location, 1001.0)
+    assert {path.removeprefix(f"{location}/") for path in found} == set(KILLED)
 
 
 def test_lists_of_holes_that_a_kept_commit_names_are_found(tmp_path: Path) -> None:

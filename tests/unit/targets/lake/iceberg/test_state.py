@@ -4,18 +4,18 @@ import pytest
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.errors import ForeignChange, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake.files.vectors import PuffinBlob
 from tailrace.targets.lake.iceberg.commit import work_out
 from tailrace.targets.lake.iceberg.files import Tracked, Vector
-from tailrace.targets.lake.iceberg.java import Conflict
-from tailrace.targets.lake.iceberg.schema import Columns, Present, Step, evolution, first_columns
+from tailrace.targets.lake.iceberg.java import CommitConflict
+from tailrace.targets.lake.iceberg.schema import Columns, PresentField, SchemaStep, evolution, first_columns
 from tailrace.targets.lake.iceberg.state import (
     Broken,
     IcebergSnapshot,
     Mirror,
-    Stored,
+    StoredSummary,
     decode,
     decode_mirror,
     encode_mirror,
@@ -23,9 +23,11 @@ from tailrace.targets.lake.iceberg.state import (
     proven_by_mirror,
     walk,
 )
-from tailrace.targets.lake.model import Commit, DataFile, NewFile
+from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
-STORED = Stored(AppliedState("log", 7, 3, frozenset({("1", "ä")}), 2, 99, gap=4))
+STORED = StoredSummary(
+    AppliedState("log", Seq(7), RecordNumber(3), frozenset({("1", "ä")}), 2, 99, gap=RecordNumber(4))
+)
 
 
 def _snapshot(id_: int, operation: str = "replace", state: str | None = None) -> IcebergSnapshot:
@@ -74,7 +76,7 @@ def test_a_commit_removes_dead_files_and_replaces_vectors_that_grew() -> None:
     files = {"a": _tracked("a", [0]), "b": _tracked("b", [1]), "c": _tracked("c", [])}
     marks = {"a": BitMap64([0, 1, 2]), "b": BitMap64([1, 2]), "c": BitMap64()}
     add = [NewFile("n", 2, 10, BitMap64([1])), NewFile("all-dead", 1, 10, BitMap64([0]))]
-    work = work_out(Commit(AppliedState("log"), add, marks), files)
+    work = work_out(TableCommit(AppliedState("log"), add, marks), files)
     assert [tracked.file.path for tracked in work.remove] == ["a"]
     assert work.vectors == {"b": BitMap64([1, 2]), "n": BitMap64([1])}
     assert [path for path, _ in work.replaced] == ["a", "b"]
@@ -82,10 +84,10 @@ def test_a_commit_removes_dead_files_and_replaces_vectors_that_grew() -> None:
 
 
 def test_marks_on_a_file_that_is_not_live_or_that_forget_dead_rows_are_refused() -> None:
-    with pytest.raises(Conflict):
-        work_out(Commit(AppliedState("log"), (), {"x": BitMap64([0])}), {})
+    with pytest.raises(CommitConflict):
+        work_out(TableCommit(AppliedState("log"), (), {"x": BitMap64([0])}), {})
     with pytest.raises(ValueError, match="dead already"):
-        work_out(Commit(AppliedState("log"), (), {"a": BitMap64([1])}), {"a": _tracked("a", [0])})
+        work_out(TableCommit(AppliedState("log"), (), {"a": BitMap64([1])}), {"a": _tracked("a", [0])})
 
 
 def _table(version: int, *columns: tuple[int, str, str]) -> TableSchema:
@@ -98,10 +100,14 @@ def _table(version: int, *columns: tuple[int, str, str]) -> TableSchema:
 
 def test_a_name_used_again_is_another_column_and_a_rename_keeps_its_physical_name() -> None:
     columns = first_columns(_table(1, (1, "id", "int64"), (2, "a", "string"), (3, "b", "string")))
-    present = [Present(1, "id", "long", True), Present(2, "a", "string", False), Present(3, "b", "string", False)]
+    present = [
+        PresentField(1, "id", "long", True),
+        PresentField(2, "a", "string", False),
+        PresentField(3, "b", "string", False),
+    ]
     wanted = _table(2, (1, "id", "int64"), (3, "c", "string"), (4, "a", "int32"))
     assert evolution("t", present, columns, wanted) == [
-        Step("deleteColumn", "a"), Step("renameColumn", "b", "c"), Step("addColumn", "a", "int"),
+        SchemaStep("deleteColumn", "a"), SchemaStep("renameColumn", "b", "c"), SchemaStep("addColumn", "a", "int"),
     ]  # fmt: skip
     later = columns.extended(wanted, 3)
     assert (later.ids, later.names) == ({1: 1, 2: 2, 3: 3, 4: 4}, {1: "id", 2: "a", 3: "b", 4: "a_4"})
@@ -111,13 +117,13 @@ def test_a_name_used_again_is_another_column_and_a_rename_keeps_its_physical_nam
 @pytest.mark.parametrize("changed", [((1, "id", "int64"), (2, "a", "int32")), ((2, "a", "string"),)])
 def test_changes_that_iceberg_cannot_do_in_place_are_named(changed: tuple[tuple[int, str, str], ...]) -> None:
     columns = first_columns(_table(1, (1, "id", "int64"), (2, "a", "string")))
-    present = [Present(1, "id", "long", True), Present(2, "a", "string", False)]
+    present = [PresentField(1, "id", "long", True), PresentField(2, "a", "string", False)]
     with pytest.raises(SchemaChangeUnsupported):
         evolution("t", present, columns, _table(2, *changed))
 
 
 def test_a_wider_decimal_is_a_promotion() -> None:
     columns = first_columns(_table(1, (1, "id", "int64"), (2, "a", "decimal(10,2)")))
-    present = [Present(1, "id", "long", True), Present(2, "a", "decimal(10, 2)", False)]
+    present = [PresentField(1, "id", "long", True), PresentField(2, "a", "decimal(10, 2)", False)]
     wanted = _table(2, (1, "id", "int64"), (2, "a", "decimal(12,2)"))
-    assert evolution("t", present, columns, wanted) == [Step("updateColumn", "a", "decimal(12, 2)")]
+    assert evolution("t", present, columns, wanted) == [SchemaStep("updateColumn", "a", "decimal(12, 2)")]

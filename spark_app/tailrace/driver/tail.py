@@ -1,0 +1,27 @@
+"""What the driver knows of the journal's end without asking the storage: capture, which writes every record, says it.
+
+Given to the `SharedJournal` that all of the driver reads by. On an object store each look for a record that is not
+there yet is a request, several in a second, for as long as the Replicator lives.
+"""
+
+from collections.abc import Callable
+
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import RecordNumber
+from tailrace.errors import Retry
+
+ANSWER_SECONDS = 1.0
+"""Capture answers at once, whatever it waits for. Where it does not, the storage is asked."""
+
+
+def newest_record(client: CaptureClient) -> Callable[[], RecordNumber | None]:
+    """The number of the newest durable record; None: there is no capture, or it has not opened the journal."""
+
+    def ask() -> RecordNumber | None:
+        try:
+            record = client.state().record
+        except Retry:
+            return None
+        return record if record >= 0 else None
+
+    return ask

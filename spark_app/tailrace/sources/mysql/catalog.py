@@ -1,0 +1,238 @@
+"""Discovery: the tables that patterns select, with their columns, keys and logical types, from information_schema.
+
+Called by the log (at start and when it looks for schema changes), by the chunk reader (is it still the same table?) and
+by preflight. MySQL's tables and columns are known by their names (`model.number_of`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.segments import LOG_COLUMNS
+from tailrace.contract.resources import TableOptions, TablesSpec
+from tailrace.errors import NoKey, ReadRefused, TableStop
+from tailrace.sources.mysql import charsets, sql, types
+from tailrace.sources.mysql.connect import Connection, rows
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
+from tailrace.sources.mysql.types import ColumnType, Form
+from tailrace.sources.patterns import options_of, selected
+
+Row = dict[str, Any]
+_SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+ENGINES = frozenset(("InnoDB", "ROCKSDB", "MyISAM", "Aria"))
+"""Of those whose changes are in the log and whose rows outlive a restart."""
+_TABLES = """
+SELECT table_schema, table_name, engine, table_type FROM information_schema.tables
+ WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {} ORDER BY table_schema, table_name
+"""
+_COLUMNS = """
+SELECT table_schema, table_name, column_name, data_type, column_type, is_nullable, numeric_precision, numeric_scale,
+       datetime_precision, character_octet_length, character_set_name, collation_name, extra, generation_expression
+  FROM information_schema.columns WHERE {} ORDER BY table_schema, table_name, ordinal_position
+"""
+_INDEXES = """
+SELECT table_schema, table_name, index_name, column_name, sub_part, nullable
+  FROM information_schema.statistics WHERE non_unique = 0 AND {}
+ ORDER BY table_schema, table_name, index_name, seq_in_index
+"""
+
+
+def discover(
+    connection: Connection, tables: TablesSpec, options: Sequence[TableOptions] = ()
+) -> tuple[MysqlTable, ...]:
+    """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`."""
+    found = [r for r in _tables(connection) if selected(tables, r["table_schema"], r["table_name"])]
+    return _with_columns(connection, found, options)
+
+
+def table_by_id(connection: Connection, table_id: int, options: Sequence[TableOptions] = ()) -> MysqlTable | None:
+    """The table with this number; None: there is none (any more)."""
+    found = [r for r in _tables(connection) if number_of(_name(r)) == table_id]
+    return next(iter(_with_columns(connection, found, options)), None)
+
+
+def table_by_name(connection: Connection, schema: str, table: str, options: TableOptions | None) -> MysqlTable | None:
+    """The same by its name, with these very options."""
+    found = [r for r in rows(connection, _TABLES.format(_where([schema], [table]))) if _name(r) == f"{schema}.{table}"]
+    return next(iter(_with_columns(connection, found, (), options)), None)
+
+
+def _tables(connection: Connection) -> list[Row]:
+    return rows(connection, _TABLES.format(f"table_schema NOT IN {sql.listed(list(_SYSTEM))}"))
+
+
+def _where(schemas: list[str], names: list[str]) -> str:
+    """A table or a few are looked up by name; of more, all of their databases are read."""
+    condition = f"table_schema IN {sql.listed(schemas)}"
+    return f"{condition} AND table_name IN {sql.listed(names)}" if len(names) <= 100 else condition
+
+
+def _name(row: Row) -> str:
+    return f"{row['table_schema']}.{row['table_name']}"
+
+
+def _with_columns(
+    connection: Connection, found: list[Row], options: Sequence[TableOptions], given: TableOptions | None = None
+) -> tuple[MysqlTable, ...]:
+    if not found:
+        return ()
+    where = _where(sorted({r["table_schema"] for r in found}), sorted({r["table_name"] for r in found}))
+    columns = _by_table(rows(connection, _COLUMNS.format(where)))
+    indexes = _by_table(rows(connection, _INDEXES.format(where)))
+    return tuple(
+        _table(
+            row,
+            columns.get(_name(row), []),
+            indexes.get(_name(row), []),
+            given or options_of(options, row["table_schema"], row["table_name"]),
+        )
+        for row in found
+    )
+
+
+def _by_table(found: Iterable[Row]) -> dict[str, list[Row]]:
+    tables: dict[str, list[Row]] = {}
+    for row in found:
+        tables.setdefault(_name(row), []).append(row)
+    return tables
+
+
+def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions | None) -> MysqlTable:
+    name = _name(row)
+    index, key = _key(found, indexes)
+    columns = tuple(_column(c, key, options) for c in found)
+    schema = TableSchema(
+        table_id=number_of(name),
+        schema_name=row["table_schema"],
+        table_name=row["table_name"],
+        version=0,
+        columns=tuple(_record(c) for c in columns if c.copied),
+    )
+    return MysqlTable(
+        schema_name=row["table_schema"],
+        table_name=row["table_name"],
+        columns=columns,
+        key_index=index,
+        schema=schema,
+        stop=_stop(name, row, columns, options) or _reserved(schema),
+        engine=row["engine"],
+        options=options,
+        parts=_parts(found, index, key),
+    )
+
+
+def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
+    """The index that names the rows, and its columns: the primary key, else a unique index over columns that are never
+    NULL, the shortest. A prefix of a column would not do: two rows may have equal ones in a unique index of another."""
+    computed = {c["column_name"] for c in columns if _generated(c)}
+    unique: dict[str, list[Row]] = {}
+    for part in indexes:
+        unique.setdefault(part["index_name"], []).append(part)
+    fit = [
+        (name != "PRIMARY", len(parts), name)
+        for name, parts in unique.items()
+        if all(p["column_name"] and p["nullable"] != "YES" and p["column_name"] not in computed for p in parts)
+        and (name == "PRIMARY" or all(p["sub_part"] is None for p in parts))
+    ]
+    if not fit:
+        return "", []
+    chosen = min(fit)[2]
+    return chosen, [p["column_name"] for p in unique[chosen]]
+
+
+def _generated(column: Row) -> bool:
+    """Rows in the log have them with their values, those that are computed when they are read included."""
+    return "VIRTUAL GENERATED" in column["extra"].upper() or "STORED GENERATED" in column["extra"].upper()
+
+
+def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColumn:
+    kind = ColumnType(
+        name=row["data_type"].lower(),
+        text=row["column_type"],
+        precision=row["numeric_precision"],
+        scale=row["numeric_scale"],
+        fraction=row["datetime_precision"] or 0,
+        length=row["character_octet_length"],
+        charset=row["character_set_name"],
+    )
+    name, native = row["column_name"], types.logical(kind)
+    as_text = options is not None and name in options.as_text
+    kept = options is None or options.columns is None or name in options.columns
+    return MysqlColumn(
+        name=name,
+        type=kind,
+        form=Form("string" if as_text or native is None else native, kind.fraction),
+        native=native,
+        nullable=row["is_nullable"] == "YES",
+        key=key.index(name) if name in key else None,
+        generated=_generated(row),
+        copied=kept or name in key,
+    )
+
+
+def _record(column: MysqlColumn) -> Column:
+    return Column(
+        name=column.name,
+        id=column.id,
+        source_type=column.type.text,
+        type=column.form.logical,
+        nullable=column.nullable,
+        key=column.key,
+    )
+
+
+def _parts(columns: list[Row], index: str, key: list[str]) -> Parts:
+    collations = {c["column_name"]: c["collation_name"] or "" for c in columns if c["column_name"] in key}
+    return {
+        "column type": {
+            c["column_name"]: f"{c['column_type']} {c['character_set_name'] or ''}".strip() for c in columns
+        },
+        "expression": {c["column_name"]: c["generation_expression"] or "" for c in columns if _generated(c)},
+        "key order": {"index": f"{index}({','.join(f'{name} {collations[name]}'.strip() for name in key)})"},
+    }
+
+
+def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOptions | None) -> TableStop | None:
+    if row["table_type"] == "SYSTEM VERSIONED":
+        return ReadRefused(name, f"{name} is system-versioned: its log mixes history with rows", f"Exclude {name}.")
+    if row["engine"] not in ENGINES:
+        what = f"{name} has the storage engine {row['engine']}, whose changes cannot be followed"
+        return ReadRefused(name, what, "Convert the table to InnoDB, or exclude it.")
+    if not any(c.key is not None for c in columns):
+        what = f"{name} has no primary key and no unique index over NOT NULL columns"
+        return NoKey(name, what, "Run `ALTER TABLE … ADD PRIMARY KEY (…)`.")
+    unknown = [c for c in columns if c.copied and c.native is None]
+    if unknown:
+        what = f"column {unknown[0].name!r} of {name} has the type {unknown[0].type.text}, which is not supported"
+        return ReadRefused(name, what, "Leave the column out with options[].columns.")
+    strange = [c for c in columns if c.copied and c.type.charset not in (None, *charsets.KNOWN)]
+    if strange:
+        what = f"column {strange[0].name!r} of {name} has the character set {strange[0].type.charset}"
+        return ReadRefused(name, f"{what}, which is not supported", "Convert the column to utf8mb4, or leave it out.")
+    ambiguous = [c for c in columns if c.key is not None and c.type.charset in charsets.AMBIGUOUS]
+    if ambiguous:
+        what = f"column {ambiguous[0].name!r} in the key of {name} has the character set {ambiguous[0].type.charset}"
+        why = "which has characters with two codes: keys that differ can have one text"
+        return ReadRefused(name, f"{what}, {why}", "Convert the column to utf8mb4, or exclude the table.")
+    return _misnamed(name, columns, options)
+
+
+def _misnamed(name: str, columns: Sequence[MysqlColumn], options: TableOptions | None) -> TableStop | None:
+    asked = {*(options.columns or ()), *options.as_text} if options else set()
+    missing = sorted(asked - {c.name for c in columns})
+    if not missing:
+        return None
+    what = f"options[].columns or asText name columns that {name} does not have: {missing}"
+    return ReadRefused(name, what, "Correct the column names.")
+
+
+def _reserved(schema: TableSchema) -> TableStop | None:
+    """A column of the table has the name of one that the change log adds to each row."""
+    taken = [c.name for c in schema.columns if c.name in LOG_COLUMNS]
+    if not taken:
+        return None
+    return ReadRefused(
+        schema.name,
+        f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
+        "Rename the column, or leave it out with options[].columns.",
+    )

@@ -1,0 +1,197 @@
+"""Chunks: where they end, and reading one exactly as docs/dev/design.md#the-chunk-rule asks.
+
+Called through `source`: by the steps of a snapshot (`at_most`, `max_key`, `boundary`, `estimated_rows`) and, on
+executors, by its task (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+import pyarrow as pa
+import pymysql
+
+from tailrace.changelog import keys as key_texts
+from tailrace.changelog.keys import Key
+from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
+from tailrace.seams import seam
+from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
+from tailrace.sources.mysql import charsets, ends, faults, sql
+from tailrace.sources.mysql.binary_rows import to_arrow
+from tailrace.sources.mysql.catalog import table_by_name
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, source_errors
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, quoted
+from tailrace.sources.mysql.packets import PreparedAnswer
+from tailrace.types import arrow_type
+
+
+def at_most(connection: Connection, table: MysqlTable, rows: int) -> bool:
+    """Whether the table has no more than `rows` rows: a walk of so many entries along the key's index."""
+    return not _keys(connection, table, _key_statement(table, "TRUE", f"LIMIT 1 OFFSET {rows}"))
+
+
+def max_key(connection: Connection, table: MysqlTable) -> Key | None:
+    """The table's greatest key by its index's order; None: the table is empty."""
+    found = _keys(connection, table, _key_statement(table, "TRUE", "LIMIT 1", descending=True))
+    return found[0] if found else None
+
+
+def boundary(connection: Connection, table: MysqlTable, after: Key | None, rows: int, max_key: Key) -> Key | None:
+    """The key that ends the chunk of `rows` rows after `after`; None: fewer are left, the chunk ends at `max_key`."""
+    within = sql.in_range(table, after, max_key)
+    found = _keys(connection, table, _key_statement(table, within, f"LIMIT 1 OFFSET {rows - 1}"))
+    return found[0] if found else None
+
+
+def normal_keys(connection: Connection, table: MysqlTable, asked: Sequence[Key]) -> tuple[Key, ...]:
+    """The keys as the log writes them: those of rows that the server takes them for, else their canonical text."""
+    normal: list[Key] = []
+    for key in asked:
+        found = _keys(connection, table, _key_statement(table, sql.equal(table, key), ""))
+        normal += found or [_canonical(table, key)]
+    return tuple(dict.fromkeys(normal))
+
+
+def _canonical(table: MysqlTable, key: Key) -> Key:
+    try:
+        kinds = [arrow_type(c.form.logical) for c in table.key_columns]
+        return key_texts.keys(key_texts.columns([key], kinds))[0]
+    except CorruptLog:
+        raise ReadRefused(
+            table.name, f"a key that was asked for is no key of {table.name}", "Correct the keys of the request."
+        ) from None
+
+
+def estimated_rows(connection: Connection, table: MysqlTable, where: str | None = None) -> int:
+    """The optimizer's estimate; for progress only."""
+    with _table_errors(table):
+        check_filter(connection, table, where)
+        plan = rows(connection, f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {_source(table)} WHERE {_filter(where)}")
+    return sum(int(step["rows"] or 0) for step in plan)
+
+
+def check_filter(connection: Connection, table: MysqlTable, where: str | None) -> None:
+    """`ReadRefused` unless the user's condition is one expression over the table.
+
+    In a chunk it stands in parentheses. Here it stands in none, so a `)` of its own that would close ours, and whatever
+    it put behind, is a syntax error."""
+    if where is not None:
+        with _table_errors(table):
+            execute(connection, f"EXPLAIN SELECT 1 FROM {table.quoted} AS t WHERE CASE WHEN {where}\nTHEN TRUE END")
+
+
+def read_chunk(
+    config: MyConfig, table: MysqlTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+) -> ChunkRead:
+    """Read one chunk on a connection of its own and hand its rows to `writer` as they arrive.
+
+    `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
+    connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
+    """
+    with closing(connect(config)) as connection, _table_errors(table):
+        # Before the snapshot, in a statement of its own: see `ends`.
+        seen = ends.seen(connection)
+        seam("chunk.before-snapshot")
+        execute(connection, "START TRANSACTION READ ONLY")
+        # Keeps the table's definition as it is until the end: DDL waits, as it does for any SELECT.
+        execute(connection, f"SELECT 1 FROM {table.quoted} LIMIT 0")
+        seam("chunk.after-snapshot")
+        _require_same(connection, table)
+        check_filter(connection, table, where)
+        count = _copy(connection, table, part, where, writer)
+        seam("chunk.after-read")
+        execute(connection, "COMMIT")
+        # After the transaction, so that everything it saw lies below.
+        return ChunkRead(count, seen, ends.log_end(connection), tuple(c.name for c in table.copied))
+
+
+def _require_same(connection: Connection, table: MysqlTable) -> None:
+    found = table_by_name(connection, table.schema_name, table.table_name, table.options)
+    if found is None:
+        raise _gone(table)
+    if (found.columns, found.key_index) != (table.columns, table.key_index):
+        raise Retry(f"the definition of {table.name} changed before a chunk was read")
+
+
+def _gone(table: MysqlTable) -> TableGone:
+    return TableGone(
+        table.name,
+        f"{table.name} was dropped or renamed",
+        "Nothing to do; a new table with this name is captured as a new table.",
+    )
+
+
+def _copy(
+    connection: Connection, table: MysqlTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+) -> int:
+    keys = sql.in_list(table, part.keys) if isinstance(part, KeyList) else sql.in_range(table, part.lower, part.upper)
+    statement = (
+        f"SELECT {', '.join(map(_selected, table.copied))} FROM {_source(table)} WHERE {keys} AND {_filter(where)}"
+        f" ORDER BY {sql.key_order(table)}"
+    )
+    count = 0
+    for batch in _batches(connection, table, statement, table.copied):
+        writer(batch)
+        count += batch.num_rows
+    return count
+
+
+def _batches(
+    connection: Connection, table: MysqlTable, statement: str, columns: Sequence[MysqlColumn]
+) -> Iterator[pa.RecordBatch]:
+    answer = PreparedAnswer(connection, statement)
+    schema = pa.schema([pa.field(c.name, arrow_type(c.form.logical), c.nullable) for c in columns])
+    for block in answer.blocks():
+        yield pa.RecordBatch.from_arrays(to_arrow(block, answer.columns, columns, table.name), schema=schema)
+
+
+def _selected(column: MysqlColumn) -> str:
+    """A CAST would do the same, but MariaDB's gives NULL for what is longer than `max_allowed_packet`."""
+    name = sql.column(column.name)
+    return f"CONVERT({name} USING binary)" if charsets.raw(column.type) else name
+
+
+def _source(table: MysqlTable) -> str:
+    """The key's own index gives rows in its order without sorting them."""
+    return f"{table.quoted} AS t FORCE INDEX ({quoted(table.key_index)})"
+
+
+def _filter(where: str | None) -> str:
+    """The user's condition; the line end closes a comment in it."""
+    return "TRUE" if where is None else f"({where}\n)"
+
+
+def _key_statement(table: MysqlTable, where: str, limit: str, descending: bool = False) -> str:
+    names = ", ".join(_selected(c) for c in table.key_columns)
+    return f"SELECT {names} FROM {_source(table)} WHERE {where} ORDER BY {sql.key_order(table, descending)} {limit}"
+
+
+def _keys(connection: Connection, table: MysqlTable, statement: str) -> list[Key]:
+    """The keys that a statement finds, as the log writes them."""
+    found: list[Key] = []
+    with _table_errors(table):
+        for batch in _batches(connection, table, statement, table.key_columns):
+            found += key_texts.keys(batch.columns)
+    return found
+
+
+@contextmanager
+def _table_errors(table: MysqlTable) -> Iterator[None]:
+    """Faults of one table (rights, filter, key text) stop that table, not the process, and a lock is waited for; the
+    rest is as everywhere."""
+    with source_errors(f"reading {table.name}"):
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            match faults.kind(error):
+                case "gone":
+                    raise _gone(table) from None
+                case "locked":
+                    raise Locked(f"a lock on {table.name}") from None
+                case "right":
+                    fix = f"Run `GRANT SELECT ON {table.quoted} TO …`."
+                    raise ReadRefused(table.name, f"reading {table.name}: {faults.text(error)}", fix) from None
+                case "statement":
+                    what = f"reading {table.name}: {faults.text(error)}"
+                    raise ReadRefused(table.name, what, "Correct the condition or the keys.") from None
+                case _:
+                    raise

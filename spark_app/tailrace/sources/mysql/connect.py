@@ -1,0 +1,242 @@
+"""Connections to MySQL and MariaDB: every one with pinned session settings, TLS, timeouts and errors with our names.
+
+Called by the log, the catalog, chunk readers and preflight. `MyConfig` is picklable and holds no secret: the password
+is read from its file at each connect, so a rotated one is taken without a restart.
+"""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysql.cursors import Cursor, DictCursor
+
+from tailrace.contract.resources import SourceSpec
+from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
+from tailrace.sources.mysql import faults
+
+Connection = pymysql.Connection
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 900
+"""Longest silence of the server inside an answer: a chunk's first row comes after all its rows were looked for."""
+SETTINGS = (
+    # The text of values and literals, whatever the server's defaults say.
+    "NAMES utf8mb4 COLLATE utf8mb4_bin",
+    "time_zone = '+00:00'",
+    "sql_mode = 'NO_BACKSLASH_ESCAPES'",
+    # Without a limit: DEFAULT would be the server's own.
+    "sql_select_limit = 18446744073709551615",
+    "sql_big_selects = 1",
+    # Whoever waits for a lock of ours waits for much more than one table: we try again, with pauses.
+    "lock_wait_timeout = 5",
+    # Rows may be written to a slow target while they arrive.
+    "net_write_timeout = 900",
+    "net_read_timeout = 900",
+)
+TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+"""No statement of ours writes: the server makes sure."""
+_OWN_SETTINGS = {
+    "mysql": ("max_execution_time = 0", "show_gipk_in_create_table_and_information_schema = ON"),
+    "mariadb": ("max_statement_time = 0",),
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who answers."""
+
+    product: str
+    """`mysql` or `mariadb`."""
+    version: tuple[int, ...]
+    identity: str
+    """MySQL: the server's uuid. MariaDB: its uid, or its server id where it has none."""
+
+
+@dataclass(frozen=True)
+class MyConfig:
+    host: str
+    port: int
+    database: str | None
+    username: str
+    program: str
+    """What the server shows our connections as."""
+    password_file: str | None = None
+    tls_mode: str = "prefer"
+    ca_file: str | None = None
+    identity: str | None = None
+    """Only this very server is accepted; None: any."""
+
+    @staticmethod
+    def of(source: SourceSpec, program: str, secrets: Path | None = None) -> "MyConfig":
+        """`secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
+        password = source.password_file
+        if source.credentials is not None:
+            password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
+        return MyConfig(
+            host=source.host,
+            port=source.tcp_port,
+            database=source.database,
+            username=source.username,
+            program=program,
+            password_file=password,
+            tls_mode=source.tls.mode,
+            ca_file=source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt"),
+        )
+
+    def bound_to(self, identity: str) -> "MyConfig":
+        """The same, but only this very server is accepted."""
+        return replace(self, identity=identity)
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.host}:{self.port}"
+
+
+def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
+    if secret is None:
+        return None
+    if secrets is None:
+        raise SourceRefused(
+            f"Secret {secret!r} cannot be read outside Kubernetes",
+            "Use passwordFile, credentials.file and tls.caFile instead.",
+        )
+    return str(secrets / secret / key)
+
+
+def connect(config: MyConfig) -> Connection:
+    """Open a connection in autocommit, without a default database."""
+    connection = _opened(config)
+    try:
+        with source_errors(config.place):
+            _settle(connection, config)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _opened(config: MyConfig) -> Connection:
+    try:
+        return pymysql.connect(
+            host=config.host,
+            port=config.port,
+            user=config.username,
+            password=_password(config.password_file),
+            program_name=config.program,
+            charset="utf8mb4",
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=ANSWER_SECONDS,
+            write_timeout=ANSWER_SECONDS,
+            autocommit=True,
+            **_tls(config),
+        )
+    except (pymysql.MySQLError, OSError) as error:
+        raise _connect_error(config, error) from None
+
+
+def _tls(config: MyConfig) -> dict[str, Any]:
+    """PyMySQL uses TLS if the server offers it, without a look at the certificate, unless told otherwise."""
+    if config.tls_mode == "disable":
+        return {"ssl_disabled": True}
+    if config.tls_mode in ("allow", "prefer"):
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=config.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise SourceRefused(
+            f"the CA file {config.ca_file} cannot be read: {error.strerror}", "Correct source.tls."
+        ) from None
+    # The certificates that MySQL makes for itself at its first start do not pass it.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = config.tls_mode == "verify-full"
+    if config.tls_mode == "require" and config.ca_file is None:
+        context.verify_mode = ssl.CERT_NONE
+    return {"ssl": context}
+
+
+def _password(path: str | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        return Path(path).read_bytes().rstrip(b"\r\n")
+    except OSError as error:
+        raise AuthenticationFailed(
+            f"the password file {path} cannot be read: {error.strerror}", "Mount the Secret, or correct passwordFile."
+        ) from None
+
+
+def _settle(connection: Connection, config: MyConfig) -> None:
+    server = server_of(connection)
+    if config.identity not in (None, server.identity):
+        raise SourceRefused(
+            f"{config.place} is the server {server.identity}, the change log belongs to {config.identity}",
+            "Connect to that server directly, not through a load balancer over several; positions of two servers cannot"
+            " be compared. For another server, resync.",
+        )
+    execute(connection, "SET " + ", ".join(SETTINGS[1:]))
+    execute(connection, "SET " + SETTINGS[0])
+    execute(connection, TRANSACTIONS)
+    for setting in _OWN_SETTINGS[server.product]:
+        execute(connection, f"SET SESSION {setting}")
+
+
+def server_of(connection: Connection) -> Server:
+    """Ask who answers."""
+    text = str(execute(connection, "SELECT VERSION()")[0][0])
+    version = tuple(int(part) for part in text.split("-", 1)[0].split("."))
+    if "MariaDB" not in text:
+        return Server("mysql", version, str(execute(connection, "SELECT @@server_uuid")[0][0]))
+    found = execute(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_id', 'server_uid')")
+    known = {str(name): str(value) for name, value in found}
+    return Server("mariadb", version, known.get("server_uid") or f"server_id {known['server_id']}")
+
+
+def execute(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of one statement, which has no parameters: see `sql`."""
+    with connection.cursor(Cursor) as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def rows(connection: Connection, statement: str) -> list[dict[str, Any]]:
+    """The same by lower-case column names."""
+    with connection.cursor(DictCursor) as cursor:
+        cursor.execute(statement)
+        return [{name.lower(): value for name, value in row.items()} for row in cursor.fetchall()]
+
+
+def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
+    what = f"{config.place} as {config.username!r}: {faults.connect_text(error)}"
+    match faults.kind(error):
+        case "authentication":
+            return AuthenticationFailed(what, "Check source.username, the password and the host that the user has.")
+        case "refused":
+            return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
+        case _:
+            return Retry(f"cannot connect to {what}")
+
+
+@contextmanager
+def source_errors(what: str) -> Iterator[None]:
+    """Turn PyMySQL's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`."""
+    with met_at("source"):
+        try:
+            yield
+        except (pymysql.MySQLError, OSError) as error:
+            raise _ours(what, error) from None
+
+
+def _ours(what: str, error: Exception) -> TailraceError:
+    text = f"{what}: {faults.text(error)}"
+    match faults.kind(error):
+        case "authentication":
+            return AuthenticationFailed(text, "Check source.username and the password.")
+        case "right" | "refused":
+            return SourceRefused(text, "Grant the missing rights; `tailrace doctor` prints the statements.")
+        case _:
+            return Retry(text)

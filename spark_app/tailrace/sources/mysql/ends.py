@@ -1,0 +1,32 @@
+"""Where a server's log ends, and what a read that begins now will see. Called by chunks, sessions and the log.
+
+The chunk rule (docs/dev/design.md#the-chunk-rule) needs what a read sees *before* it and the log's end *after* it: a
+transaction is in the log before others see it, and in the executed set only after.
+"""
+
+from tailrace.changelog.records import Position
+from tailrace.errors import SourceRefused
+from tailrace.sources.mysql import position
+from tailrace.sources.mysql.connect import Connection, execute, server_of, source_errors
+
+
+def log_end(connection: Connection) -> Position:
+    """`SourceRefused`: the server writes no log."""
+    server = server_of(connection)
+    renamed = server.product == "mysql" and server.version >= (8, 2)
+    with source_errors("looking at the end of the binary log"):
+        found = execute(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
+    if not found:
+        raise SourceRefused("the server writes no binary log", "Set log_bin (MySQL: remove skip_log_bin) and restart.")
+    return position.of(str(found[0][0]), int(found[0][1]))
+
+
+def seen(connection: Connection) -> str:
+    """What every read that begins later sees at least: `gtid:<set>`, or `maria:<position>`."""
+    with source_errors("looking at what is visible"):
+        if server_of(connection).product == "mysql":
+            executed = str(execute(connection, "SELECT @@GLOBAL.gtid_executed")[0][0])
+            return "gtid:" + "".join(executed.split())
+        found = dict(execute(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    at = {str(name).lower(): str(value) for name, value in found.items()}
+    return f"maria:{position.of(at['binlog_snapshot_file'], int(at['binlog_snapshot_position']))}"

@@ -1,0 +1,66 @@
+"""What an error of the server, of PyMySQL or of the socket means for whoever asked. Called by `connect` and `chunks`.
+
+Errors are told apart by their numbers, which never change; texts do, with the server's language.
+"""
+
+import ssl
+from typing import Literal
+
+import pymysql
+
+from tailrace import privacy
+
+Kind = Literal["authentication", "refused", "right", "gone", "locked", "statement", "passing"]
+
+_OF_ROWS = (1062, 1292, 1366, 1367, 1411, 1525, 1690, 3140, 3141)
+"""Their texts repeat values."""
+_STATEMENT = (1054, 1064, 1052, 1111, 1149, 1210, 1241, 1242, 1267, 1271, 1305, 1318, 1365, 1582, 1630, 3995)
+"""Syntax; unknown column, function or collation."""
+_KINDS: dict[Kind, tuple[int, ...]] = {
+    # access denied, no such host, password expired, account locked, plugin not loaded
+    "authentication": (1045, 1130, 1698, 1820, 1862, 3118, 4151, 2059, 1251),
+    # TLS is required or missing
+    "refused": (3159, 2026),
+    # on a database, table, column, or for a statement
+    "right": (1044, 1142, 1143, 1227, 1370),
+    # no such table or database
+    "gone": (1146, 1049, 1051),
+    # lock wait timeout, metadata lock, deadlock, no lock at once
+    "locked": (1205, 1213, 3572),
+    "statement": _STATEMENT + _OF_ROWS,
+}
+
+
+def number(error: Exception) -> int:
+    """0: the error has none."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, int) and not isinstance(error, OSError) else 0
+
+
+def kind(error: Exception) -> Kind:
+    below = getattr(error, "original_exception", error)
+    if isinstance(below, ssl.SSLCertVerificationError):
+        return "refused"
+    found = number(error)
+    return next((kind for kind, numbers in _KINDS.items() if found in numbers), "passing")
+
+
+def text(error: Exception) -> str:
+    """What was said, without what may be a row's."""
+    found = number(error)
+    if not isinstance(error, pymysql.MySQLError):
+        return _line(f"{type(error).__name__}: {error}")
+    said = _line(str(error.args[1])) if len(error.args) > 1 else type(error).__name__
+    if found in _OF_ROWS and not privacy.showing():
+        said = privacy.WITHHELD
+    return f"{said} (error {found})" if found else said
+
+
+def connect_text(error: Exception) -> str:
+    """No row has been asked for yet: everything may be said."""
+    said = str(error.args[1]) if len(error.args) > 1 else str(error)
+    return _line(said)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,119 @@
+"""Sets of transactions by global id: MySQL's GTID sets, as text, on the wire and as a question; MariaDB's positions.
+
+A transaction of MySQL is `uuid:number` or `uuid:tag:number`; here its prefix is `uuid:` or `uuid:tag:`. A set has
+holes, so what it contains is asked interval by interval, never by the greatest number.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+Interval = tuple[int, int]
+"""First and last number, both inside."""
+_TAGGED = 1
+"""Version of the wire form that has tags (MySQL 8.3 and newer)."""
+
+
+class GtidSet:
+    """Which transactions, by prefix, in merged intervals. Grows in place."""
+
+    def __init__(self, text: str = "") -> None:
+        """`text` as the server writes it: `uuid:1-5:7,uuid:tag:1-3`; a tag holds until the next one. `ValueError`."""
+        self._intervals: dict[str, list[Interval]] = {}
+        for part in text.replace("\n", "").replace(" ", "").lower().split(","):
+            if not part:
+                continue
+            uuid, *rest = part.split(":")
+            prefix = f"{uuid}:"
+            for item in rest:
+                if item[:1].isdigit():
+                    first, _, last = item.partition("-")
+                    self._insert(prefix, int(first), int(last or first))
+                else:
+                    prefix = f"{uuid}:{item}:"
+
+    def add(self, prefix: str, number: int) -> None:
+        intervals = self._intervals.setdefault(prefix, [])
+        if intervals and intervals[-1][1] == number - 1:  # the usual case
+            intervals[-1] = (intervals[-1][0], number)
+        else:
+            self._insert(prefix, number, number)
+
+    def _insert(self, prefix: str, first: int, last: int) -> None:
+        merged: list[Interval] = []
+        for interval in sorted([*self._intervals.get(prefix, []), (first, last)]):
+            if merged and interval[0] <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], interval[1]))
+            else:
+                merged.append(interval)
+        self._intervals[prefix] = merged
+
+    def contains(self, prefix: str, number: int) -> bool:
+        intervals = self._intervals.get(prefix, [])
+        at = bisect_right(intervals, (number, 1 << 64)) - 1
+        return at >= 0 and number <= intervals[at][1]
+
+    def contain(self, prefix: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The same of many."""
+        intervals = self._intervals.get(prefix)
+        if not intervals:
+            return np.zeros(len(numbers), np.bool_)
+        first, last = np.array(intervals, dtype=np.int64).T
+        at = np.searchsorted(first, numbers, side="right") - 1
+        found: NDArray[np.bool_] = (at >= 0) & (numbers <= last[at])
+        return found
+
+    def __ge__(self, other: "GtidSet") -> bool:
+        """Whether it contains all of the other."""
+        return all(self._covers(prefix, interval) for prefix, interval in other._each())
+
+    def _covers(self, prefix: str, interval: Interval) -> bool:
+        return any(first <= interval[0] and interval[1] <= last for first, last in self._intervals.get(prefix, []))
+
+    def _each(self) -> Iterator[tuple[str, Interval]]:
+        return ((prefix, interval) for prefix, intervals in self._intervals.items() for interval in intervals)
+
+    @override
+    def __str__(self) -> str:
+        """As the server writes it, without tags that hold on: each prefix is a part."""
+        parts = []
+        for prefix in sorted(self._intervals):
+            numbers = (str(a) if a == b else f"{a}-{b}" for a, b in self._intervals[prefix])
+            parts.append(prefix + ":".join(numbers))
+        return ",".join(parts)
+
+    def encoded(self) -> bytes:
+        """For COM_BINLOG_DUMP_GTID. The form with tags only where there is one: older servers know the other."""
+        tagged = any(prefix.count(":") > 1 for prefix in self._intervals)
+        count = len(self._intervals)
+        head = _TAGGED | count << 8 | _TAGGED << 56 if tagged else count
+        return struct.pack("<Q", head) + b"".join(self._encoded(p, tagged) for p in sorted(self._intervals))
+
+    def _encoded(self, prefix: str, tagged: bool) -> bytes:
+        uuid, tag, *_ = prefix.split(":")
+        intervals = self._intervals[prefix]
+        name = bytes([len(tag) << 1]) + tag.encode() if tagged else b""
+        numbers = b"".join(struct.pack("<QQ", first, last + 1) for first, last in intervals)
+        return bytes.fromhex(uuid.replace("-", "")) + name + struct.pack("<Q", len(intervals)) + numbers
+
+
+class MariaPosition:
+    """MariaDB's `domain-server-number,…`: the last transaction of each domain."""
+
+    def __init__(self, text: str = "") -> None:
+        """`ValueError` if it is none."""
+        self._last: dict[int, tuple[int, int]] = {}
+        for part in filter(None, text.split(",")):
+            domain, server, number = map(int, part.split("-"))
+            self.add(domain, server, number)
+
+    def add(self, domain: int, server: int, number: int) -> None:
+        self._last[domain] = (server, number)
+
+    @override
+    def __str__(self) -> str:
+        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._last.items()))

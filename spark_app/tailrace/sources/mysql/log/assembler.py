@@ -1,0 +1,372 @@
+"""Puts the log's events into transactions: the part of capture between the connection and the decoder.
+
+    idle --GTID--> begun --table maps, rows--> … --XID, COMMIT, or a statement of its own--> idle
+    begun --XA START, rows, XA PREPARE--> idle, rows held by xid --XA COMMIT--> replayed;  --XA ROLLBACK--> forgotten
+
+Rows end up in an `EventBlock`; when it is full, or a record is due, `Blocks` takes it. The log holds only what is
+committed, so a transaction larger than the memory goes to segments piece by piece. Rows of XA transactions are held
+whole, also of tables that are not captured: they may be by the time of the commit.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tailrace.changelog.records import Position
+from tailrace.sources.mysql import position
+from tailrace.sources.mysql.log import events
+from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock, RowEvent
+from tailrace.sources.mysql.log.connection import Event, lost
+from tailrace.sources.mysql.log.events import Kind, UnknownEvent
+from tailrace.sources.mysql.log.executed import Executed
+from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.log.rows import ROWS
+
+_PASSED_OVER = frozenset(
+    (
+        *(Kind.STOP, Kind.FORMAT_DESCRIPTION, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS),
+        *(Kind.MARIADB_ANNOTATE_ROWS, Kind.MARIADB_CHECKPOINT, Kind.MARIADB_GTID_LIST),
+        *(5, 13, 14),  # variables of a statement that is in the log as text: its QUERY event is looked at
+        *(9, 11, 17),  # the file of a LOAD DATA that is in the log as text: its EXECUTE_LOAD_QUERY event is looked at
+        *(28, 36, 37),  # ignorable, and group replication's own
+    )
+)
+_COMPRESSED = {
+    Kind.MARIADB_WRITE_ROWS_COMPRESSED_V1: Kind.WRITE_ROWS_V1,
+    Kind.MARIADB_UPDATE_ROWS_COMPRESSED_V1: Kind.UPDATE_ROWS_V1,
+    Kind.MARIADB_DELETE_ROWS_COMPRESSED_V1: Kind.DELETE_ROWS_V1,
+}
+# Asked of every event: members of an enum take longer to look up.
+_ROWS = frozenset(map(int, (*ROWS, Kind.PARTIAL_UPDATE_ROWS)))
+_BEGINS = frozenset(map(int, (Kind.GTID, Kind.GTID_TAGGED, Kind.MARIADB_GTID)))
+_QUERIES = frozenset(map(int, (Kind.QUERY, Kind.MARIADB_QUERY_COMPRESSED)))
+_TABLE_MAP, _XID, _QUERY, _PAYLOAD = map(int, (Kind.TABLE_MAP, Kind.XID, Kind.QUERY, Kind.TRANSACTION_PAYLOAD))
+MANY_FORMS = 10_000
+"""Table maps that are remembered before they are forgotten together."""
+_WRAP = 1 << 32
+"""Ends in event headers have 32 bits; files can be larger."""
+
+
+class Blocks(Protocol):
+    """What becomes of the blocks, and of statements; `stream.MysqlStream`."""
+
+    def wants(self, form: bytes) -> bool:
+        """Whether rows with this table map are of a captured table."""
+
+    def rows(self, block: EventBlock) -> None:
+        """Decode the block's rows; they belong to the record being built."""
+
+    def cut(self, rows: bool | None = None) -> None:
+        """Make a record up to the assembler's position. `rows`: as in `tailrace.sources.api.Sink.cut`."""
+
+    def statement(self, query: events.Query) -> list[bytes]:
+        """A statement in the log as text, inside its transaction: the tables that it empties. `TableStop`s are the
+        stream's own affair."""
+
+    def undone(self, forms: Iterable[bytes]) -> None:
+        """Rows with these table maps were rolled back, or those of some statements."""
+
+    @property
+    def touched(self) -> bool:
+        """Statements of the open transaction concern captured tables."""
+
+    def ended(self) -> None:
+        """The transaction with the statement is finished. What the statement means goes into the sink before the record
+        that moves the position past it: that record is made next."""
+
+    def rotated(self) -> None:
+        """Another file of the log begins."""
+
+
+class Assembler:
+    """Feed it the log's events in order."""
+
+    def __init__(self, sink: Blocks, executed: Executed, held: Held, limit: int, start: Position) -> None:
+        """`limit`: bytes of a block. `start`: what ends at or before it is recorded already."""
+        self._sink = sink
+        self.executed = executed
+        self._held = held
+        self._limit = limit
+        self._start = start
+        self._file = -1
+        """Position of the beginning of the file; negative: none was named yet."""
+        self._end = 0
+        """Of the last event, in its file."""
+        self._maps: dict[bytes, bytes] = {}
+        """Table id -> the form in force."""
+        self._wanted: dict[bytes, tuple[bytes, bool]] = {}
+        """Form -> itself, one object for all its rows, and whether its table is captured."""
+        self._open: events.Transaction | None = None
+        self._skip = False
+        """The open transaction is recorded already: the server sends it again for an older XA transaction's sake."""
+        self._began = False
+        """The open transaction ends with an event of its own, not with its statement."""
+        self._xid: str | None = None
+        """Of the XA transaction that is open."""
+        self._block = EventBlock()
+        self._boundary = 0
+        """Events of the block that belong to finished transactions."""
+        self._open_in_segments = False
+        self.position = start
+
+    @property
+    def pending(self) -> bool:
+        """Finished transactions wait for a record."""
+        return self._boundary > 0 or (self._open is None and self._open_in_segments)
+
+    @property
+    def divided(self) -> bool:
+        """Rows of the open transaction are in segments already."""
+        return self._open_in_segments
+
+    @property
+    def inside(self) -> bool:
+        """A transaction is open: of its rows some have come, or may have."""
+        return self._open is not None
+
+    def tables_changed(self) -> None:
+        """Other tables are captured now."""
+        self._wanted.clear()
+
+    def feed(self, event: Event) -> None:
+        kind, timestamp, server, size, end, body = event
+        if end:
+            self._advance(end)
+        if kind in _BEGINS:
+            self._begin(kind, timestamp, server, body, size)
+        elif kind == _PAYLOAD:
+            for inner_kind, inner in events.payload(body):
+                self._event(inner_kind, inner)
+        else:
+            self._event(kind, body)
+        if self._open is None:
+            self._arrive()
+
+    def _arrive(self) -> None:
+        """Between transactions: all that the server has sent is taken."""
+        if self._file >= 0:
+            self.position = max(self.position, Position(self._file + self._end))
+
+    def _advance(self, end: int) -> None:
+        """The end has 32 bits only: what would go far back has gone round."""
+        now = self._end // _WRAP * _WRAP + end
+        if self._end - now > _WRAP // 2:
+            now += _WRAP
+        self._end = max(self._end, now)
+
+    def _event(self, kind: int, body: bytes) -> None:
+        if kind in _ROWS:
+            self._rows(kind, body)
+        elif kind == _TABLE_MAP:
+            self._map(body)
+        elif kind == _XID:
+            self._finish()
+        elif kind == _QUERY and self._open is not None and events.begins(body):
+            self._began = True
+        elif kind in _QUERIES:
+            self._query(events.query(body, compressed=kind != _QUERY))
+        else:
+            self._rare(kind, body)
+
+    def _rare(self, kind: int, body: bytes) -> None:
+        if kind == Kind.ROTATE:
+            file, self._end = events.rotated(body)
+            self._file = position.of(file, 0)
+            self._sink.rotated()
+        elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
+            return
+        elif kind in _COMPRESSED:
+            plain = _COMPRESSED[Kind(kind)]
+            self._rows(plain, events.uncompressed_rows(body, images=2 if plain == Kind.UPDATE_ROWS_V1 else 1))
+        elif kind == Kind.EXECUTE_LOAD_QUERY:
+            self._query(events.load_query(body))
+        elif kind == Kind.XA_PREPARE:
+            self._prepared(one_phase=events.commits_at_once(body))
+        elif kind == Kind.INCIDENT:
+            raise lost("the server could not write all changes to its log (INCIDENT event)")
+        elif kind == Kind.ANONYMOUS_GTID:
+            raise _anonymous()
+        elif kind not in _PASSED_OVER:
+            raise UnknownEvent(f"the server sent an event of the unknown type {kind}")
+
+    def _begin(self, kind: int, timestamp: int, server: int, body: bytes, size: int) -> None:
+        if self._open is not None:
+            raise UnknownEvent("a transaction begins inside another one")
+        self._maps.clear()  # each statement maps its tables anew, and numbers change with each reopening
+        if kind == Kind.MARIADB_GTID:
+            place = self._file + self._end - size
+            self._open = events.mariadb_gtid(body, server, place)
+            self._skip = place < self._start
+        else:
+            self._open = events.gtid(body) if kind == Kind.GTID else events.tagged_gtid(body)
+        self._began = kind == Kind.MARIADB_GTID and not self._open.standalone
+        if self._open.prepares is not None:
+            self._start_xa(self._open.prepares)
+        self._block.begin(self._open.prefix, self._open.number, self._open.commit_ts or timestamp * 1_000_000)
+
+    def _map(self, body: bytes) -> None:
+        form = body[8:]
+        known = self._wanted.get(form)
+        if known is None:
+            if len(self._wanted) >= MANY_FORMS:
+                self._wanted.clear()
+            known = self._wanted[form] = (form, self._sink.wants(form))
+        self._maps[body[:6]] = known[0]
+
+    def _rows(self, kind: int, body: bytes) -> None:
+        if self._open is None:
+            raise UnknownEvent("the server sent rows outside of a transaction")
+        form = self._maps.get(body[:6])
+        if form is None:
+            raise UnknownEvent("the server sent rows without their table")
+        event = RowEvent(kind, form, body)
+        if self._xid is not None:
+            self._held.add(self._xid, event)
+        elif not self._skip and self._captured(form):
+            self._add(event)
+
+    def _captured(self, form: bytes) -> bool:
+        known = self._wanted.get(form)
+        if known is None:  # forgotten since its table map
+            known = self._wanted[form] = (form, self._sink.wants(form))
+        return known[1]
+
+    def _query(self, query: events.Query) -> None:
+        if self._open is None:
+            raise UnknownEvent("the server sent a statement outside of a transaction")
+        verb, _, rest = query.text.partition(" ")
+        second = rest.partition(" ")[0]
+        match verb.upper(), second.upper():
+            case "BEGIN", _:
+                self._began = True  # with other variables than usual, or compressed
+            case "COMMIT", _:
+                self._finish()
+            case "SAVEPOINT", _:
+                pass
+            case "ROLLBACK", _:
+                self._rolled_back(wholly=not rest.strip())
+            case "XA", "START":
+                self._began = True
+                self._start_xa(rest.partition(" ")[2].lower())
+            case "XA", "END":
+                pass
+            case "XA", "COMMIT" | "ROLLBACK":
+                self._decided(rest.partition(" ")[2].lower(), commit=second.upper() == "COMMIT")
+            case _:
+                self._statement(query)
+
+    def _statement(self, query: events.Query) -> None:
+        if not self._skip:
+            for form in self._sink.statement(query):
+                self._add(RowEvent(TRUNCATE, form, b""))
+            self.tables_changed()
+        if not self._began:
+            self._finish()
+
+    def _rolled_back(self, wholly: bool) -> None:
+        """Rows that are undone, unless their engine cannot: their tables are read again."""
+        if self._open_in_segments or self._xid is not None:
+            raise UnknownEvent("a large transaction was rolled back in the log")
+        self._sink.undone({event.form for event in self._block.events[self._boundary :]})
+        if wholly:
+            self._block.drop_from(self._boundary)
+            self._finish()
+
+    def _start_xa(self, xid: str) -> None:
+        self._xid = xid
+        self._held.begin(xid)
+
+    def _prepared(self, one_phase: bool) -> None:
+        xid, self._xid = self._xid, None
+        if xid is None:
+            raise UnknownEvent("an XA transaction is prepared that never began")
+        if one_phase:
+            self._replay(xid)
+            self._held.forget(xid)
+            self._finish()
+            return
+        assert self._open is not None
+        self._held.prepared(xid, self._open)
+        self.executed.prepare(self._open)
+        self._open, self._skip = None, False
+        self._drop_mark()
+
+    def _decided(self, xid: str, commit: bool) -> None:
+        prepared = self._held.transaction(xid)
+        if prepared is not None:
+            if commit:
+                self._replay(xid)
+            self._held.forget(xid)
+            self.executed.decide(prepared, last=not self._held.undecided)
+        elif commit and not self._skip:
+            raise lost("an XA transaction was committed whose rows were prepared before capture began")
+        self._finish()
+
+    def _replay(self, xid: str) -> None:
+        for event in self._held.rows(xid):
+            if not self._skip and self._captured(event.form):
+                self._add(event)
+
+    def _add(self, event: RowEvent) -> None:
+        self._block.add(event)
+        if self._block.size >= self._limit:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        """The block is full inside a transaction. What is finished gets its record; then the open one gives its
+        rows."""
+        self._record_finished()
+        if self._block.size >= self._limit:
+            full, self._block = self._block, self._block.continuation()
+            self._open_in_segments = True
+            self._sink.rows(full)
+
+    def _record_finished(self) -> None:
+        """What was finished before the open transaction gets its record."""
+        if self._boundary:
+            finished, self._block = self._block.split(self._boundary)
+            self._boundary = 0
+            self._sink.rows(finished)
+            self._sink.cut(rows=True)
+
+    def _finish(self) -> None:
+        if self._open is None:
+            raise UnknownEvent("a transaction ends that never began")
+        touched = self._sink.touched
+        if touched:
+            self._record_finished()
+        self.executed.add(self._open)
+        self._open, self._xid, self._skip = None, None, False
+        self._arrive()
+        if self._block.marks and self._block.marks[-1].at == len(self._block.events) and not self._open_in_segments:
+            self._drop_mark()
+        self._boundary = len(self._block.events)
+        if touched:
+            self._give_finished()
+            self._sink.ended()
+        if touched or self._open_in_segments or self._block.size >= self._limit:
+            self.cut()
+
+    def _drop_mark(self) -> None:
+        """The transaction changed nothing that we carry."""
+        self._block.marks.pop()
+
+    def cut(self) -> None:
+        """Make a record of all finished transactions (of none: the sink decides whether there is anything to say)."""
+        if self._open_in_segments and self._open is not None:
+            self._sink.cut(rows=False)
+            return
+        self._give_finished()
+        self._open_in_segments = False
+        self._sink.cut(rows=True)
+
+    def _give_finished(self) -> None:
+        finished, self._block = self._block.split(self._boundary)
+        self._boundary = 0
+        if finished.events:
+            self._sink.rows(finished)
+
+
+def _anonymous() -> UnknownEvent:
+    error = UnknownEvent("the server sent a transaction without a GTID")
+    error.fix = "Set gtid_mode = ON and enforce_gtid_consistency = ON on the server."
+    return error

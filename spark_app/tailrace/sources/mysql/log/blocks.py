@@ -1,0 +1,62 @@
+"""A block: the row events of consecutive transactions, in log order, small enough for memory.
+
+Filled by `assembler.Assembler`, decoded as one by `decode.Decoder`. Marks say where each transaction begins.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+EVENT_OVERHEAD = 100
+"""Bytes of Python objects per event, counted towards a block's limit so that tiny rows do not fill the memory."""
+TRUNCATE = 0
+"""A kind of our own: the table of the form was emptied here."""
+
+
+class Mark(NamedTuple):
+    """From event `at` on, changes belong to this transaction."""
+
+    at: int
+    prefix: str
+    number: int
+    commit_ts: int
+    """Microseconds since the Unix epoch."""
+
+
+class RowEvent(NamedTuple):
+    kind: int
+    form: bytes
+    """The table map in force, without the table's id; of TRUNCATE the table's name."""
+    body: bytes
+
+
+@dataclass
+class EventBlock:
+    events: list[RowEvent] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, event: RowEvent) -> None:
+        self.events.append(event)
+        self.size += len(event.body) + EVENT_OVERHEAD
+
+    def begin(self, prefix: str, number: int, commit_ts: int) -> None:
+        self.marks.append(Mark(len(self.events), prefix, number, commit_ts))
+
+    def split(self, at: int) -> tuple["EventBlock", "EventBlock"]:
+        """Before and from event `at`, which is where a transaction begins or nothing follows."""
+        if at == len(self.events) and all(m.at < at for m in self.marks):
+            return self, EventBlock()
+        head = EventBlock(self.events[:at], [m for m in self.marks if m.at < at])
+        tail = EventBlock(self.events[at:], [m._replace(at=m.at - at) for m in self.marks if m.at >= at])
+        for part in (head, tail):
+            part.size = sum(len(e.body) + EVENT_OVERHEAD for e in part.events)
+        return head, tail
+
+    def drop_from(self, at: int) -> None:
+        """Events from `at` on never happened."""
+        self.size -= sum(len(e.body) + EVENT_OVERHEAD for e in self.events[at:])
+        del self.events[at:]
+
+    def continuation(self) -> "EventBlock":
+        """An empty block that goes on with the last transaction."""
+        return EventBlock(marks=[self.marks[-1]._replace(at=0)])

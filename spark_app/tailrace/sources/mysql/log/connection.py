@@ -1,0 +1,203 @@
+"""The log connection: COM_BINLOG_DUMP over a connection of PyMySQL's, whole packets read without blocking.
+
+PyMySQL connects, encrypts and authenticates. From the dump command on the socket is ours: packets are framed out of
+large reads, and each event's checksum is compared before anything is made of it.
+"""
+
+import logging
+import select
+import ssl
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from pymysql.connections import Connection
+from pymysql.err import MySQLError
+
+from tailrace.errors import PositionLost, Retry, SourceRefused
+from tailrace.sources.mysql.gtid import GtidSet
+from tailrace.sources.mysql.log.events import CHECKSUM_BYTES, HEADER, Kind, UnknownEvent, has_checksums
+
+log = logging.getLogger(__name__)
+COM_BINLOG_DUMP, COM_REGISTER_REPLICA, COM_BINLOG_DUMP_GTID = 0x12, 0x15, 0x1E
+_THROUGH_GTID = 4
+"""Flag of COM_BINLOG_DUMP_GTID."""
+HEARTBEAT = 1.0
+"""Seconds of idleness after which the server says where its log ends."""
+SILENCE_LIMIT = 60.0
+"""Seconds without any packet after which the connection counts as broken."""
+READ_BYTES = 1 << 20
+_FULL_PACKET = 0xFFFFFF
+"""A packet of this length goes on in the next one."""
+_OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
+_FORMAT_DESCRIPTION = int(Kind.FORMAT_DESCRIPTION)
+"""Members of an enum take longer to look up: this is asked of every event."""
+_PURGED = (1236, 1789, 1790)
+"""Errors that say that the log no longer holds what is asked for, or that the history differs."""
+
+Event = tuple[int, int, int, int, int, bytes]
+"""Kind, timestamp, server id, size, end in its file, body without header and checksum."""
+Take = Callable[[Event], None]
+
+
+class BinlogConnection:
+    """Reads events in stretches that the caller bounds."""
+
+    def __init__(self, connection: "Connection[Any]", server_id: int, state: str, mariadb: bool) -> None:
+        """`connection` is taken over. `server_id`: ours, which no other client of the server may have. `state`: what
+        need not be sent, a GTID set, or MariaDB's position."""
+        self._connection = connection
+        self._buffer = bytearray()
+        self._long: list[bytes] = []
+        """Full packets of an event that is not whole yet."""
+        self._heard = time.monotonic()
+        self._checksums = self._prepare(mariadb, state)
+        self._dump(server_id, state, mariadb)
+        self._socket: Any = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public name for it
+        self._socket.setblocking(False)
+
+    def _prepare(self, mariadb: bool, state: str) -> bool:
+        period = int(HEARTBEAT * 1e9)
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute("SELECT @@global.binlog_checksum")
+                checksums = bool((cursor.fetchone() or ("NONE",))[0] != "NONE")
+                # Events are stored with their checksums: asking for none would not strip them.
+                for name in ("master", "source"):
+                    cursor.execute(f"SET @{name}_binlog_checksum = @@global.binlog_checksum")
+                    cursor.execute(f"SET @{name}_heartbeat_period = {period}")
+                if mariadb:
+                    cursor.execute("SET @mariadb_slave_capability = 4, @slave_gtid_strict_mode = 0")
+                    cursor.execute("SET @slave_connect_state = %s", (state,))
+                else:
+                    cursor.execute("SET @replica_uuid = uuid(), @slave_uuid = @replica_uuid")
+        except MySQLError as error:
+            raise _broken(error) from None
+        return checksums
+
+    def _dump(self, server_id: int, state: str, mariadb: bool) -> None:
+        register = struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0)
+        if mariadb:
+            command, body = COM_BINLOG_DUMP, struct.pack("<IHI", 4, 0, server_id)
+        else:
+            gtids = GtidSet(state).encoded()
+            head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, 4, len(gtids))
+            command, body = COM_BINLOG_DUMP_GTID, head + gtids
+        try:
+            self._connection._execute_command(COM_REGISTER_REPLICA, register)  # type: ignore[attr-defined]  # no public name
+            self._connection._read_ok_packet()  # type: ignore[attr-defined]  # no public name
+            self._connection._execute_command(command, body)  # type: ignore[attr-defined]  # no public name
+        except MySQLError as error:
+            raise _broken(error) from None
+
+    def fileno(self) -> int:
+        return int(self._socket.fileno())
+
+    def read(self, take: Take, most_bytes: int, most_seconds: float) -> bool:
+        """Hand over the events that are there, at most so much. True: there is no more right now."""
+        until, taken = time.monotonic() + most_seconds, 0
+        while taken < most_bytes and time.monotonic() < until:
+            data = self._receive()
+            if data is None:
+                return True
+            self._buffer += data
+            taken += len(data)
+            self._frame(take)
+        return False
+
+    def _receive(self) -> bytes | None:
+        """None: nothing is there."""
+        try:
+            data: bytes = self._socket.recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except OSError as error:
+            raise Retry(f"the log connection broke: {error.strerror or type(error).__name__}") from None
+        if not data:
+            raise Retry("the server closed the log connection")
+        self._heard = time.monotonic()
+        return data
+
+    def _frame(self, take: Take) -> None:
+        """Runs once for every event: written for few steps."""
+        buffer, at, end = bytes(self._buffer), 0, len(self._buffer)
+        while end - at >= 4:
+            length = int.from_bytes(buffer[at : at + 3], "little")
+            begins, at = at + 4, at + 4 + length
+            if at > end:
+                at = begins - 4
+                break
+            if length == _FULL_PACKET or self._long:
+                self._long.append(buffer[begins:at])
+                if length != _FULL_PACKET:
+                    packet, self._long = b"".join(self._long), []
+                    take(self._event(packet, 0, len(packet)))
+            else:
+                take(self._event(buffer, begins, at))
+        del self._buffer[:at]
+
+    def _event(self, data: bytes, at: int, end: int) -> Event:
+        """Of a packet that stands in the data."""
+        if at == end or data[at] != _OK:
+            raise _ended(data[at:end])
+        if end - at < 1 + HEADER.size:
+            raise UnknownEvent("the server sent an event that is not whole")
+        timestamp, kind, server, size, log_end, _ = HEADER.unpack_from(data, at + 1)
+        if size != end - at - 1:
+            raise UnknownEvent(f"the server sent an event of type {kind} that is not whole")
+        if kind == _FORMAT_DESCRIPTION:
+            self._checksums = has_checksums(data[at:end])
+        if not self._checksums:
+            return kind, timestamp, server, size, log_end, data[at + 1 + HEADER.size : end]
+        checked = end - CHECKSUM_BYTES
+        if zlib.crc32(memoryview(data)[at + 1 : checked]) != int.from_bytes(data[checked:end], "little"):
+            raise Retry(f"an event of type {kind} has a wrong checksum")
+        return kind, timestamp, server, size, log_end, data[at + 1 + HEADER.size : checked]
+
+    def heard(self) -> None:
+        """We were busy and did not listen: silence counts from now."""
+        self._heard = time.monotonic()
+
+    def keep_alive(self) -> None:
+        """`Retry` after too long a silence: a server without changes sends heartbeats."""
+        if time.monotonic() - self._heard > SILENCE_LIMIT and not select.select([self._socket], [], [], 0)[0]:
+            raise Retry(f"the source has been silent for {SILENCE_LIMIT:.0f} s")
+
+    def close(self) -> None:
+        self._connection._force_close()  # type: ignore[attr-defined]  # the server would answer COM_QUIT with events
+
+
+def _ended(packet: bytes) -> Exception:
+    if packet[:1] == bytes([_EOF]):
+        return Retry("the server ended the log stream")
+    if packet[:1] != bytes([_ERROR]) or len(packet) < 3:
+        return UnknownEvent("the server sent a packet that is no event")
+    code = int.from_bytes(packet[1:3], "little")
+    text = packet[3:].decode(errors="replace").removeprefix("#HY000")
+    return _refused(code, text)
+
+
+def _refused(code: int, text: str) -> Exception:
+    if code in _PURGED and any(word in text.lower() for word in ("purged", "gtid", "could not find", "not in the")):
+        return lost(text)
+    if code == 1236 and "same server_uuid/server_id" in text:
+        return Retry(f"another client reads the log under the same server id: {text}")
+    if code in (1227, 1045):
+        return SourceRefused(text, "Grant REPLICATION SLAVE; `tailrace doctor` prints the statement.")
+    return Retry(f"the server ended the log stream: {text}")
+
+
+def _broken(error: MySQLError) -> Exception:
+    code, *rest = error.args or (0,)
+    return _refused(code if isinstance(code, int) else 0, str(rest[0]) if rest else type(error).__name__)
+
+
+def lost(seen: str) -> PositionLost:
+    """With the guided way back."""
+    return PositionLost(
+        f"{seen.rstrip('.')}; the changes in between can no longer be recovered",
+        "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
+        " resync: true and tables: ['*.*'].",
+    )

@@ -1,0 +1,43 @@
+"""What the server need not send any more: the state that the journal keeps beside a position.
+
+A prepared XA transaction must be sent again after a restart, for its rows are held in memory and scratch files only.
+MySQL: its GTID is left out of the set, and the server sends exactly what is not in it. MariaDB knows one place per
+domain: the state stays before the oldest prepared transaction, and what comes again is passed over by its position.
+"""
+
+from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
+from tailrace.sources.mysql.log.events import Transaction
+
+
+class Executed:
+    def __init__(self, state: str, mariadb: bool) -> None:
+        self._set = GtidSet("" if mariadb else state)
+        self._last = MariaPosition(state if mariadb else "")
+        self._mariadb = mariadb
+        self._restart: str | None = None
+        """MariaDB: the state before the oldest prepared transaction."""
+
+    def add(self, transaction: Transaction) -> None:
+        if self._mariadb:
+            self._last.add(*transaction.mariadb)
+        else:
+            self._set.add(transaction.prefix, transaction.number)
+
+    def prepare(self, transaction: Transaction) -> None:
+        """An XA transaction's rows are held."""
+        if self._mariadb:
+            self._restart = self._restart or str(self._last)
+            self.add(transaction)
+
+    def decide(self, transaction: Transaction, last: bool) -> None:
+        """It was committed or rolled back. `last`: no other is held."""
+        if not self._mariadb:
+            self.add(transaction)
+        elif last:
+            self._restart = None
+
+    @property
+    def state(self) -> str:
+        if not self._mariadb:
+            return str(self._set)
+        return str(self._last) if self._restart is None else self._restart

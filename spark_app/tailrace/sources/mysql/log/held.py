@@ -1,0 +1,81 @@
+"""Rows of XA transactions that are prepared and not decided: by xid, in memory while small, then in files.
+
+Filled by the assembler. The files are worth nothing after a restart: the server sends the transactions again.
+"""
+
+import pickle
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent
+from tailrace.sources.mysql.log.events import Transaction
+
+MEMORY_LIMIT = 4 << 20
+"""Bytes of one transaction before they go to its file."""
+
+
+@dataclass
+class _Transaction:
+    path: Path
+    events: list[RowEvent] = field(default_factory=list)
+    size: int = 0
+    on_disk: bool = False
+    transaction: Transaction | None = None
+    """Set when it is prepared."""
+
+    def add(self, event: RowEvent) -> None:
+        self.events.append(event)
+        self.size += len(event.body) + EVENT_OVERHEAD
+        if self.size > MEMORY_LIMIT:
+            with self.path.open("ab") as file:
+                pickle.dump(self.events, file)
+            self.events, self.size, self.on_disk = [], 0, True
+
+    def rows(self) -> Iterator[RowEvent]:
+        if self.on_disk:
+            with self.path.open("rb") as file:
+                end = self.path.stat().st_size
+                while file.tell() < end:
+                    yield from pickle.load(file)
+        yield from self.events
+
+
+class Held:
+    def __init__(self, directory: Path) -> None:
+        """`directory` is emptied: it belongs to this alone."""
+        if directory.exists():
+            shutil.rmtree(directory)
+        directory.mkdir(parents=True)
+        self._directory = directory
+        self._begun = 0
+        self._transactions: dict[str, _Transaction] = {}
+
+    def begin(self, xid: str) -> None:
+        self.forget(xid)
+        self._begun += 1
+        self._transactions[xid] = _Transaction(self._directory / f"{self._begun}.events")
+
+    def add(self, xid: str, event: RowEvent) -> None:
+        self._transactions[xid].add(event)
+
+    def prepared(self, xid: str, transaction: Transaction) -> None:
+        self._transactions[xid].transaction = transaction
+
+    def transaction(self, xid: str) -> Transaction | None:
+        """That prepared it; None: it is not held."""
+        known = self._transactions.get(xid)
+        return None if known is None else known.transaction
+
+    def rows(self, xid: str) -> Iterator[RowEvent]:
+        return self._transactions[xid].rows()
+
+    def forget(self, xid: str) -> None:
+        gone = self._transactions.pop(xid, None)
+        if gone is not None and gone.on_disk:
+            gone.path.unlink()
+
+    @property
+    def undecided(self) -> int:
+        return len(self._transactions)

@@ -1,0 +1,231 @@
+"""Looks at the catalog every few seconds, and when a statement in the log says so: tables that come, go or change.
+
+Called by the stream. A new table is added at once: its edge is what the stream has had until now, which its chunks must
+see. Any other difference waits until the stream has come to where the log ended after the look: what explains it has
+come by then. What the log says by itself (names in table maps, statements) is acted on where it stands.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tailrace.changelog.records import (
+    Event,
+    Position,
+    SchemaChanged,
+    Seq,
+    TableAdded,
+    TableFingerprint,
+    TableRemoved,
+    TableSchema,
+)
+from tailrace.contract.resources import Replicator
+from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
+from tailrace.sources.api import Wiring
+from tailrace.sources.mysql.catalog import discover
+from tailrace.sources.mysql.connect import Connection, source_errors
+from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.log.decode import stopped
+from tailrace.sources.mysql.log.statements import Effect
+from tailrace.sources.mysql.log.tables import Captured, Tables, followed
+from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.resyncs import ending, renewal_plan, resyncs
+
+log = logging.getLogger(__name__)
+_MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
+"""Stops whose reason the catalog shows, and shows to be over."""
+Found = Mapping[int, MysqlTable]
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Where the stream is."""
+
+    position: Callable[[], Position]
+    edge: Callable[[], str]
+    """What it has had, as `Visibility.past` compares it."""
+
+
+class CatalogPoll:
+    def __init__(
+        self, replicator: Replicator, connection: Connection, tables: Tables, wiring: Wiring, stand: Stand
+    ) -> None:
+        self._replicator = replicator
+        self._connection = connection
+        self._tables = tables
+        self._sink = wiring.sink
+        self._settle = wiring.settle
+        self._stand = stand
+        self._since: dict[int, Position] = {}
+        """Table -> where the log ended when a look first found it otherwise."""
+
+    def poll(self) -> None:
+        found, state = self._look(), self._sink.state
+        asked = {i: snapshot for i, snapshot in resyncs(state).items() if i in self._tables.known and i in found}
+        fresh = [t for i, t in found.items() if i not in asked and self._is_fresh(t)]
+        if asked or fresh or state.renewal is not None:
+            self._settle()
+            events = [event for i, snapshot in asked.items() for event in self._again(found[i], snapshot)]
+            self._record([*events, *self._begin(fresh)])
+        if self._due(found):
+            self._settle()
+            # Rows that were just decoded may have brought the new version, or stopped the table.
+            self._record([event for i in self._due(found) for event in self._compared(i, found.get(i))])
+
+    def statement(self, touched: Mapping[int, Effect]) -> None:
+        """A statement in the log concerned these captured tables; its transaction is finished and not recorded. The
+        events go into its record: after a restart nobody would look at the statement again."""
+        found, events = self._look(), list[Event]()
+        for table_id, effect in touched.items():
+            known = self._tables.known.get(table_id)
+            if known is not None:
+                events += self._stated(known, effect, found.get(table_id))
+        self._sink.add(*events)
+
+    def _stated(self, known: Captured, effect: Effect, now: MysqlTable | None) -> list[Event]:
+        schema = known.schema
+        match effect:
+            case Effect.REPLACED:
+                gone = [self._removed(schema.table_id, "another table took its name, or it was dropped")]
+                return [*gone, *(self._added(now) if now is not None else [])]
+            case _ if known.stopped:
+                return []
+            case Effect.WRITTEN:
+                what = f"rows of {schema.name} may have been changed by a statement that the log has as text"
+                fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
+                return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
+            case Effect.REREAD | Effect.HARMLESS:
+                self._since[schema.table_id] = self._end()
+                return self._reread(known, now) if effect is Effect.REREAD else []
+            case Effect.EMPTIED:
+                return []
+
+    def _reread(self, known: Captured, now: MysqlTable | None) -> list[Event]:
+        """At once, and again with the columns that the statement may have brought, unless they are there already."""
+        table_id = known.schema.table_id
+        known.reread = True
+        if now is not None and self._stand.position() >= self._since[table_id]:
+            return self._compared(table_id, now)
+        marked = known.schema.model_copy(update={"version": known.schema.version + 1})
+        log.info("%s has schema version %d; it is read again", marked.name, marked.version)
+        self._tables.evolve(marked, known.table)
+        known.reread = True
+        return [self._version_of(marked, reread=True)]
+
+    def _look(self) -> dict[int, MysqlTable]:
+        spec = self._replicator.spec
+        with source_errors("looking at the catalog"):
+            return {t.id: t for t in discover(self._connection, spec.tables, spec.options)}
+
+    def _end(self) -> Position:
+        with source_errors("looking at the end of the log"):
+            return log_end(self._connection)
+
+    def _record(self, events: list[Event]) -> None:
+        if events:
+            self._sink.add(*events)
+            self._settle()
+
+    def _is_fresh(self, table: MysqlTable) -> bool:
+        known = self._sink.state.tables.get(table.id)
+        if known is None or table.id not in self._tables.known:
+            return True
+        # What stood in the way is gone: the table is copied from then on.
+        return known.stopped is not None and table.stop is None and known.stopped.error in _MENDABLE
+
+    def _due(self, found: Found) -> list[int]:
+        return [i for i, known in self._tables.known.items() if not known.stopped and self._is_due(i, found)]
+
+    def _is_due(self, table_id: int, found: Found) -> bool:
+        """Whether the catalog has another table than the log, also after all that was written before a look."""
+        known = self._tables.known[table_id]
+        differs = _differs(known, found.get(table_id))
+        if not known.reread and not differs:
+            self._since.pop(table_id, None)
+            return False
+        since = self._since.get(table_id)
+        if since is None:
+            since = self._since[table_id] = self._end()
+        if self._stand.position() < since:
+            return False
+        if not differs:
+            known.reread = False
+            del self._since[table_id]
+        return differs
+
+    def _compared(self, table_id: int, now: MysqlTable | None) -> list[Event]:
+        del self._since[table_id]
+        known = self._tables.known[table_id]
+        if now is None:
+            return [self._removed(table_id, "it was dropped, or tables.include no longer selects it")]
+        try:
+            evolved = followed(known.schema, now)
+        except TableStop as stop:
+            return self._stopped(table_id, stop)
+        if evolved is None:
+            evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
+        reread = known.reread
+        log.info("%s has schema version %d%s", evolved.name, evolved.version, "; it is read again" if reread else "")
+        self._tables.evolve(evolved, now)
+        return [self._version_of(evolved, reread)]
+
+    def _version_of(self, schema: TableSchema, reread: bool) -> SchemaChanged:
+        edge = self._stand.edge() if reread else None
+        return SchemaChanged(table=schema, seq=Seq(self._sink.next_seq - 1), reread=reread, edge=edge)
+
+    def _stopped(self, table_id: int, stop: TableStop) -> list[Event]:
+        log.warning("%s is stopped: %s", self._tables.known[table_id].schema.name, stop)
+        self._tables.stop(table_id)
+        return [stopped(table_id, Seq(self._sink.next_seq - 1), stop)]
+
+    def _removed(self, table_id: int, reason: str) -> TableRemoved:
+        log.info("%s is no longer captured: %s", self._tables.known[table_id].schema.name, reason)
+        self._tables.remove(table_id)
+        self._since.pop(table_id, None)
+        return TableRemoved(table_id=table_id, reason=reason)
+
+    def _again(self, table: MysqlTable, snapshot: str) -> list[Event]:
+        """It ends and begins as it is now, because a resync asks for it."""
+        ended = ending(table.id, snapshot)
+        return [self._removed(table.id, ended.reason), *self._added(table, snapshot)]
+
+    def _begin(self, fresh: list[MysqlTable]) -> list[Event]:
+        renewal = self._sink.state.renewal
+        events: list[Event] = []
+        for table in fresh:
+            asked = renewal.id if renewal is not None and table.stop is None else None
+            events += self._added(table, asked)
+        if renewal is not None:
+            events.append(renewal_plan(renewal, [t.id for t in fresh if t.stop is None]))
+        return events
+
+    def _added(self, table: MysqlTable, resync: str | None = None) -> list[Event]:
+        """The table in its present form, from now on. Where the log has had it, or another one under its name, it
+        begins behind a gap, or with a target that is replaced, so its rows must come again."""
+        state = self._sink.state
+        before = state.tables.get(table.id)
+        version = 1 if before is None else self._version(table.id, before.schema.version) + 1
+        schema = table.schema.model_copy(update={"version": version})
+        again = before is not None or (table.schema_name, table.table_name) in state.forgotten_tables
+        wanted = (self._replicator.spec.snapshot.initial or again) and table.stop is None and resync is None
+        edge = self._stand.edge()
+        self._tables.add(schema, table.stop is not None, table)
+        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync)
+        if table.stop is not None:
+            log.warning("%s is not captured: %s", table.name, table.stop)
+            return [added, stopped(table.id, state.last_seq, table.stop)]
+        log.info("%s is captured", table.name)
+        return [added, TableFingerprint(table_id=table.id, parts=table.parts)]
+
+    def _version(self, table_id: int, recorded: int) -> int:
+        known = self._tables.known.get(table_id)
+        return recorded if known is None else max(recorded, known.schema.version)
+
+
+def _differs(known: Captured, now: MysqlTable | None) -> bool:
+    if now is None:
+        return True
+    try:
+        return followed(known.schema, now) is not None
+    except TableStop:
+        return True

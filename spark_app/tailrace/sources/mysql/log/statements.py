@@ -1,0 +1,307 @@
+"""What a statement in the log as text means for the captured tables.
+
+DDL has no row events; and a session can have its changes logged as statements. Called by the stream with each such
+text. sqlglot parses it. What is not understood beyond doubt (another quoting mode, comments that the server executes,
+a client's character set, whatever the parser does not know) concerns every captured table whose name occurs in it
+anywhere: reading too often costs time, too seldom costs rows. A row change as text can reach any table through a view,
+a trigger or a function: unless all that it names is known, it concerns all of them.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it would log texts that it cannot parse, with their values
+
+
+class Effect(Enum):
+    EMPTIED = "emptied"
+    HARMLESS = "harmless"
+    """The definition may be another one; the rows are what they were."""
+    REREAD = "reread"
+    """Rows may have changed without row events."""
+    REPLACED = "replaced"
+    """Another table has the name now, or none."""
+    WRITTEN = "written"
+    """Rows may have been changed by a statement."""
+
+
+Name = tuple[str, str]
+"""Schema and table."""
+
+
+@dataclass(frozen=True)
+class KnownTables:
+    """What a statement is looked at with."""
+
+    schema: str
+    """The session's, for names without one."""
+    captured: Collection[Name]
+    temporary: Collection[Name] = ()
+    """Of the session: certainly temporary tables, which have no triggers."""
+
+
+STRENGTH = (Effect.HARMLESS, Effect.EMPTIED, Effect.REREAD, Effect.WRITTEN, Effect.REPLACED)
+_PARSER_ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+"""All that a text can make sqlglot raise."""
+_MOST_PARSED = 100_000
+"""Characters: a longer text would hold up capture."""
+_DOUBTFUL = re.compile(r'/\*M?!|["\\\ufffd]|--\S')
+"""Executable comments; characters whose meaning depends on the session's sql_mode, or its character set; `--5`."""
+_LEAD = re.compile(r"(?:\s|/\*(?!M?!).*?\*/)+", re.DOTALL)
+_SET_STATEMENT = re.compile(r"SET\s+STATEMENT\s(?:[^'\"`]|'[^']*'|\"[^\"]*\")*?\bFOR\s+", re.IGNORECASE)
+"""MariaDB's settings for one statement, which follows."""
+_QUOTED = r"(?:`[^`]*`|'[^']*'|\"[^\"]*\"|[\w.%$-]+)"
+_OTHER_OBJECT = re.compile(
+    r"(?:(?:CREATE|ALTER)\s+(?:DATABASE|SCHEMA)\b|"
+    r"(?:CREATE|ALTER|DROP)\s+(?:OR\s+REPLACE\s+)?(?:ALGORITHM\s*=\s*\w+\s+)?"
+    rf"(?:DEFINER\s*=\s*{_QUOTED}(?:\s*@\s*{_QUOTED}|\s*\(\s*\))?\s+)?(?:SQL\s+SECURITY\s+\w+\s+)?(?:AGGREGATE\s+)?"
+    r"(?:UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+|UNDO\s+)?"
+    r"(?:TRIGGER|VIEW|PROCEDURE|FUNCTION|PACKAGE|EVENT|USER|ROLE|SERVER|TABLESPACE|INDEX|SEQUENCE)\b|"
+    r"DROP\s+TEMPORARY\s+TABLES?\b|"
+    r"(?:GRANT|REVOKE|FLUSH|OPTIMIZE|INSTALL|UNINSTALL|ROLLBACK|RELEASE)\b|"
+    r"ANALYZE\s+(?:(?:NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?\b|"
+    r"SET\s+(?!STATEMENT\b))",
+    re.IGNORECASE,
+)
+"""Statements that change no table's rows, whatever follows."""
+_WRITES = frozenset(
+    [
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "REPLACE",
+        "LOAD",
+        "WITH",
+        "CALL",
+        "SELECT",
+        "DO",
+        "MERGE",
+        "VALUES",
+        "TABLE",
+        "HANDLER",
+        "ANALYZE",
+        "EXECUTE",
+    ]
+)
+"""First words of row changes; functions write, too."""
+_NULLABLE = (exp.CommentColumnConstraint, exp.NotNullColumnConstraint)
+_NULL_BY_DEFAULT = frozenset(
+    exp.DType[name]
+    for name in [
+        "TINYINT",
+        "UTINYINT",
+        "SMALLINT",
+        "USMALLINT",
+        "MEDIUMINT",
+        "UMEDIUMINT",
+        "INT",
+        "UINT",
+        "BIGINT",
+        "UBIGINT",
+        "BIT",
+        "BOOLEAN",
+        "DECIMAL",
+        "UDECIMAL",
+        "FLOAT",
+        "DOUBLE",
+        "UDOUBLE",
+        "CHAR",
+        "VARCHAR",
+        "TINYTEXT",
+        "TEXT",
+        "MEDIUMTEXT",
+        "LONGTEXT",
+        "BINARY",
+        "VARBINARY",
+        "TINYBLOB",
+        "BLOB",
+        "MEDIUMBLOB",
+        "LONGBLOB",
+        "DATE",
+        "TIME",
+        "DATETIME",
+        "YEAR",
+        "JSON",
+        "ENUM",
+        "SET",
+        "GEOMETRY",
+        "VECTOR",
+        "UUID",
+    ]
+)
+"""Types whose new columns are NULL in old rows: not SERIAL, and not TIMESTAMP, which can be the time of the change."""
+_OWN_FUNCTIONS = (exp.Connector, exp.Count, exp.Sum, exp.Min, exp.Max, exp.Avg, exp.Coalesce, exp.Case, exp.Cast)
+OWN_SCHEMA = "mysql"
+"""The server's own tables: it allows no triggers on them, and services write them as statements."""
+
+
+def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
+    """What the statement means for captured tables; those that are missing it leaves alone."""
+    head = _head(text)
+    if _OTHER_OBJECT.match(head):
+        return {}
+    parsed = None if _is_foreign(head, known) else parsed_surely(head)
+    if _changes_rows(head, parsed):
+        return {} if _is_confined(parsed, known) else dict.fromkeys(known.captured, Effect.WRITTEN)
+    found: dict[Name, Effect] = {}
+    touched = _by_occurrence(head, known) if parsed is None else _meant(parsed, head, known)
+    for name, effect in touched:
+        found[name] = max(found.get(name, effect), effect, key=STRENGTH.index)
+    return found
+
+
+def _head(text: str) -> str:
+    """Without plain comments and settings before the statement."""
+    lead = _LEAD.match(text)
+    head = text[lead.end() :] if lead else text
+    settings = _SET_STATEMENT.match(head)
+    return head[settings.end() :] if settings else head
+
+
+def parsed_surely(head: str) -> exp.Expr | None:
+    """None: it may mean something else than the parser takes it for."""
+    if len(head) > _MOST_PARSED or _DOUBTFUL.search(head):
+        return None
+    try:
+        parsed = sqlglot.parse_one(head, read="mysql")
+    except _PARSER_ERRORS:
+        return None
+    return None if isinstance(parsed, exp.Command | exp.Block) else parsed
+
+
+def _is_foreign(head: str, known: KnownTables) -> bool:
+    """Names in it may be written in a character set that the text was not decoded with."""
+    return not head.isascii() and any(not "".join(name).isascii() for name in known.captured)
+
+
+def _first_word(head: str) -> str:
+    word = re.match(r"\W*(?:M!)?\d*\s*(\w*)", head)
+    assert word is not None, "it matches the empty text"
+    return word[1].upper()
+
+
+def _changes_rows(head: str, parsed: exp.Expr | None) -> bool:
+    word = _first_word(head)
+    if word in _WRITES:
+        return True
+    if isinstance(parsed, exp.Create):
+        return parsed.expression is not None
+    # A new table's rows are row events; but the query that a session logs as text may call functions.
+    return word == "CREATE" and re.search(r"\bSELECT\b", head, re.IGNORECASE) is not None
+
+
+def _is_confined(parsed: exp.Expr | None, known: KnownTables) -> bool:
+    """Whether it certainly writes nothing but temporary tables and the server's own."""
+    if not isinstance(parsed, exp.Insert | exp.Update | exp.Delete | exp.Create) or _calls(parsed):
+        return False
+    if isinstance(parsed, exp.Create) and not _is_temporary(parsed):
+        return False
+    target = parsed.this.find(exp.Table) if isinstance(parsed, exp.Insert | exp.Create) else None
+    written = [target] if target is not None else list(parsed.find_all(exp.Table))
+    names = [name_in(t, known.schema) for t in written]
+    safe = isinstance(parsed, exp.Create) or all(s == OWN_SCHEMA or (s, t) in known.temporary for s, t in names)
+    read = [name_in(t, known.schema) for t in parsed.find_all(exp.Table) if t not in written]
+    return safe and all(s == OWN_SCHEMA or (s, t) in {*known.temporary, *known.captured} for s, t in read)
+
+
+def _calls(parsed: exp.Expr) -> bool:
+    """Whether it calls what may be a stored function."""
+    return parsed.find(exp.Dot) is not None or any(not isinstance(f, _OWN_FUNCTIONS) for f in parsed.find_all(exp.Func))
+
+
+def name_in(table: exp.Table, schema: str) -> Name:
+    """`schema`: of a name without one."""
+    return table.db or schema, table.name
+
+
+def _is_temporary(parsed: exp.Create) -> bool:
+    return parsed.find(exp.TemporaryProperty) is not None
+
+
+def _meant(parsed: exp.Expr, head: str, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
+    match parsed:
+        case exp.TruncateTable():
+            yield from _named(parsed.expressions, Effect.EMPTIED, known)
+        case exp.Drop() if str(parsed.args.get("kind", "")).upper() in ("DATABASE", "SCHEMA"):
+            schemas = {(t.name or t.db).casefold() for t in parsed.find_all(exp.Table)}
+            yield from ((n, Effect.REPLACED) for n in known.captured if n[0].casefold() in schemas)
+        case exp.Drop() if str(parsed.args.get("kind", "")).upper() == "TABLE":
+            yield from _named(parsed.find_all(exp.Table), Effect.REPLACED, known)
+        case exp.Create() if str(parsed.args.get("kind", "")).upper() == "TABLE":
+            if not _is_temporary(parsed):
+                yield from _named([parsed.this], Effect.REPLACED, known)
+        case exp.Alter() if parsed.args.get("actions"):
+            yield from _altered(parsed, known)
+        case _:
+            yield from _by_occurrence(head, known)
+
+
+def _named(found: Iterable[exp.Expr], effect: Effect, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
+    """Servers can be told to ignore the case of names: one in another case may be the table, too."""
+    for part in found:
+        table = part if isinstance(part, exp.Table) else part.find(exp.Table)
+        if table is None:
+            continue
+        name = name_in(table, known.schema)
+        if name in known.temporary:
+            continue
+        for captured in known.captured:
+            if captured == name:
+                yield captured, effect
+            elif _folded(captured) == _folded(name):
+                yield captured, Effect.REREAD if effect is Effect.EMPTIED else effect
+
+
+def _folded(name: Name) -> Name:
+    return name[0].casefold(), name[1].casefold()
+
+
+def _altered(parsed: exp.Alter, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
+    """A rename inside of ALTER TABLE names two tables."""
+    actions = parsed.args["actions"]
+    harmless = all(_is_harmless(action) for action in actions)
+    yield from _named([parsed.this], Effect.HARMLESS if harmless else Effect.REREAD, known)
+    for action in actions:
+        if isinstance(action, exp.AlterRename):
+            yield from _named([parsed.this, action.this], Effect.REPLACED, known)
+
+
+def _is_harmless(action: exp.Expr) -> bool:
+    """A new column that is NULL in every row; indexes and constraints."""
+    if isinstance(action, exp.ColumnDef):
+        kinds = [constraint.args.get("kind") for constraint in action.args.get("constraints", [])]
+        if not all(isinstance(k, _NULLABLE) and not _is_not_null(k) for k in kinds):
+            return False
+        type_ = action.args.get("kind")
+        return isinstance(type_, exp.DataType) and type_.this in _NULL_BY_DEFAULT
+    if isinstance(action, exp.Drop):
+        return str(action.args.get("kind", "")).upper() in ("INDEX", "KEY", "FOREIGN KEY", "CONSTRAINT")
+    return isinstance(action, exp.AddConstraint) and not list(action.find_all(exp.PrimaryKey))
+
+
+def _is_not_null(kind: exp.Expr) -> bool:
+    return isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null")
+
+
+def _by_occurrence(head: str, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
+    """Of a statement that is not understood: captured tables whose names are anywhere in the text."""
+    replaced = _first_word(head) in ("RENAME", "DROP")
+    whole = re.search(r"\b(?:DATABASE|SCHEMA)\b", head, re.IGNORECASE) is not None
+    for name in known.captured:
+        if _occurs(name[1], head) or (whole and _occurs(name[0], head)):
+            yield name, Effect.REPLACED if replaced else Effect.REREAD
+
+
+def _occurs(name: str, text: str) -> bool:
+    """Also quoted, and in a character set that the text was not decoded with."""
+    if not name.isascii() and not text.isascii():
+        return True
+    forms = (name, name.replace("`", "``"), name.replace('"', '""'))
+    return any(form.casefold() in text.casefold() for form in forms)

@@ -1,0 +1,220 @@
+"""The binary log as a `ChangeStream`: connection, assembler, decoder and the looks at the catalog, wired up.
+
+    BinlogConnection ─> Assembler ─> Decoder ─> Sink
+                            │ statements          ^
+                            └──> CatalogPoll ─────┘
+
+Made by `sources.mysql.subscription` for capture's loop, whose thread does all of it.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+
+from tailrace.changelog.records import Position, ResumePoint
+from tailrace.contract.resources import Replicator
+from tailrace.sources.api import Distance, Wiring
+from tailrace.sources.mysql.catalog import table_by_id
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, source_errors
+from tailrace.sources.mysql.ends import log_end, seen
+from tailrace.sources.mysql.log import events
+from tailrace.sources.mysql.log.assembler import Assembler
+from tailrace.sources.mysql.log.blocks import EventBlock
+from tailrace.sources.mysql.log.collations import charsets
+from tailrace.sources.mysql.log.connection import BinlogConnection, Event
+from tailrace.sources.mysql.log.decode import Decoder
+from tailrace.sources.mysql.log.executed import Executed
+from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.log.poll import CatalogPoll, Stand
+from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, effects
+from tailrace.sources.mysql.log.table_map import head_of
+from tailrace.sources.mysql.log.tables import Tables, is_marked
+from tailrace.sources.mysql.log.temporary import TemporaryTables
+from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.position import OFFSET_BITS
+
+log = logging.getLogger(__name__)
+
+
+class MysqlStream:
+    def __init__(
+        self, config: MyConfig, connection: Connection, replicator: Replicator, server_id: int, wiring: Wiring
+    ) -> None:
+        """`config`: of the log connection; `connection`: for everything that is asked in SQL. `server_id`: ours, which
+        no other client of the server may have."""
+        self._config = config
+        self._connection = connection
+        self._server_id = server_id
+        self._sink = wiring.sink
+        self._options = replicator.spec.options
+        self._mariadb = seen(connection).startswith("maria:")
+        self._tables = Tables(self._lookup, charsets(connection, self._mariadb), self._mariadb)
+        self._take_over()
+        state = wiring.sink.state
+        self._executed = Executed(state.source_state or "", self._mariadb)
+        held = Held(wiring.scratch)
+        self._assembler = Assembler(self, self._executed, held, wiring.memory, state.position)
+        self._decoder = Decoder(self._tables)
+        self._poll = CatalogPoll(replicator, connection, self._tables, wiring, Stand(lambda: self.position, self._edge))
+        self._temporary = TemporaryTables()
+        self._touched: dict[int, Effect] = {}
+        self._looks: dict[int, Position] = {}
+        """Table -> where the log ended when a chunk asked for a look."""
+        self._owes_look = False
+        """A look was due inside a transaction."""
+        self._log: BinlogConnection | None = None
+
+    def _take_over(self) -> None:
+        for table in self._sink.state.tables.values():
+            if not table.removed:
+                self._tables.add(table.schema, table.stopped is not None)
+                known = self._tables.known[table.table_id]
+                known.history, known.reread = [s.table for s in table.schemas[:-1]], is_marked(table.schemas)
+
+    def _lookup(self, table_id: int) -> MysqlTable | None:
+        with source_errors("looking at a table"):
+            return table_by_id(self._connection, table_id, self._options)
+
+    def _edge(self) -> str:
+        return str(self.position) if self._mariadb else self._executed.state
+
+    def start(self) -> None:
+        self._poll.poll()
+        self._assembler.tables_changed()
+        self._log = BinlogConnection(connect(self._config), self._server_id, self._executed.state, self._mariadb)
+        log.info("reads the log of %s", self._config.place)
+
+    @property
+    def _connected(self) -> BinlogConnection:
+        assert self._log is not None, "start() comes first"
+        return self._log
+
+    def fileno(self) -> int:
+        return self._connected.fileno()
+
+    def read(self, most_bytes: int, most_seconds: float) -> bool:
+        feed = self._feed_until_look if self._owes_look else self._assembler.feed
+        return self._connected.read(feed, most_bytes, most_seconds)
+
+    def _feed_until_look(self, event: Event) -> None:
+        self._assembler.feed(event)
+        if self._owes_look and not self._assembler.inside:
+            self.look()
+
+    def wants(self, form: bytes) -> bool:
+        """A table that a statement of the open transaction made anew begins behind the transaction."""
+        number = self._tables.number(form)
+        return self._tables.is_captured(number) and self._touched.get(number) is not Effect.REPLACED
+
+    def rows(self, block: EventBlock) -> None:
+        self._sink.rows(self._decoder.decode(block, self._sink.next_seq))
+
+    def statement(self, query: events.Query) -> list[bytes]:
+        """The tables that it empties; what else it does to captured tables is kept until its transaction ends."""
+        names = {(k.schema.schema_name, k.schema.table_name): i for i, k in self._tables.known.items()}
+        known = KnownTables(query.schema, names, self._temporary.of(query.session))
+        found = effects(query.text, known)
+        self._temporary.saw(query)
+        for name, effect in found.items():
+            if effect is not Effect.EMPTIED:
+                self._touch(names[name], effect)
+        emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
+        return [head_of(*name) for name in emptied if not self._tables.known[names[name]].stopped]
+
+    def _touch(self, table_id: int, effect: Effect) -> None:
+        self._touched[table_id] = max(self._touched.get(table_id, effect), effect, key=STRENGTH.index)
+
+    def undone(self, forms: Iterable[bytes]) -> None:
+        for table_id in {self._tables.number(form) for form in forms}:
+            self._touch(table_id, Effect.REREAD)
+
+    @property
+    def touched(self) -> bool:
+        return bool(self._touched)
+
+    def rotated(self) -> None:
+        self._temporary.forget()
+
+    def ended(self) -> None:
+        touched, self._touched = self._touched, {}
+        if touched:
+            self._poll.statement(touched)
+            self._assembler.tables_changed()
+
+    @property
+    def position(self) -> Position:
+        return self._assembler.position
+
+    @property
+    def pending(self) -> bool:
+        return self._assembler.pending
+
+    @property
+    def divided(self) -> bool:
+        return self._assembler.divided
+
+    def cut(self, rows: bool | None = None) -> None:
+        """`rows`: given by the assembler; without, capture's loop wants a record."""
+        if rows is None:
+            self._assembler.cut()
+        else:
+            self._sink.cut(ResumePoint(self.position, self._executed.state), rows)
+
+    def acknowledge(self, position: Position) -> None:
+        """The server keeps its log for a time of its own, not for us."""
+
+    def keep_alive(self, listened: bool = True) -> None:
+        if self._log is None:
+            return
+        if not listened:
+            self._log.heard()
+        self._log.keep_alive()
+
+    def nudge(self) -> None:
+        """Not needed: an idle server says every second where its log ends."""
+
+    def look(self) -> float:
+        """A table that began inside of a transaction would have half of its rows, and an edge without it."""
+        self._owes_look = self._assembler.inside
+        if self._owes_look:
+            return 0.0
+        begun = time.monotonic()
+        self._poll.poll()
+        self._assembler.tables_changed()
+        return time.monotonic() - begun
+
+    def look_for(self, table_id: int) -> bool:
+        if self._assembler.inside:
+            return False
+        if table_id not in self._looks:
+            self._looks[table_id] = self._end()
+        self.look()
+        if self.position < self._looks[table_id]:
+            return False
+        del self._looks[table_id]
+        return True
+
+    def is_captured(self, table_id: int) -> bool:
+        return self._tables.is_captured(table_id)
+
+    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
+        return self._tables.version_with(table_id, columns)
+
+    def seen_now(self) -> str:
+        return seen(self._connection)
+
+    def _end(self) -> Position:
+        with source_errors("looking at the end of the log"):
+            return log_end(self._connection)
+
+    def distance(self, position: Position) -> Distance:
+        with source_errors("measuring the log"):
+            end, files = log_end(self._connection), execute(self._connection, "SHOW BINARY LOGS")
+        sizes = {int(str(row[0]).rpartition(".")[2]): int(row[1]) for row in files}
+        behind = sum(size for number, size in sizes.items() if position >> OFFSET_BITS <= number < end >> OFFSET_BITS)
+        offset = (1 << OFFSET_BITS) - 1
+        return Distance(end, max(0, behind + (end & offset) - (position & offset)), None)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()

@@ -1,0 +1,204 @@
+"""The captured tables and their schema versions: from table maps and from the catalog.
+
+Used by the decoder (which form does a row have?) and by the poll (what did the catalog change?). A change that can be
+followed is ADD COLUMN; every other one stops the table by name. Table maps must name their columns
+(`binlog_row_metadata=FULL`): the catalog may be newer than the rows, and order and types alone prove nothing.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+
+from tailrace.changelog.logged import LoggedSchema
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, TableStop
+from tailrace.sources.mysql.log.decode import Evolved, Forms
+from tailrace.sources.mysql.log.rows import RowForm
+from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
+from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, same_text
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
+
+STOP_FIX = f"To copy the table as it is now, {RESYNC}."
+Lookup = Callable[[int], MysqlTable | None]
+"""Table id -> the table as the catalog shows it now."""
+
+
+@dataclass
+class Captured:
+    """One captured table."""
+
+    schema: TableSchema
+    stopped: bool = False
+    table: MysqlTable | None = None
+    """As last seen in the catalog; None: not looked up yet."""
+    history: list[TableSchema] = field(default_factory=list)
+    """Older versions, for chunks read before a change."""
+    reread: bool = False
+    """A statement in the log may have changed rows. They are read again for it already; if it brought columns, too,
+    the version with these has them read again as well."""
+
+
+class Tables(Forms):
+    """All tables of the journal that are captured or stopped."""
+
+    def __init__(self, lookup: Lookup, charsets: Mapping[int, str], mariadb: bool) -> None:
+        """`charsets`: by the number of a collation."""
+        self._mariadb = mariadb
+        self._lookup = lookup
+        self._charsets = charsets
+        self._forms: dict[bytes, RowForm] = {}
+        self.known: dict[int, Captured] = {}
+
+    def add(self, schema: TableSchema, stopped: bool = False, table: MysqlTable | None = None) -> None:
+        self.known[schema.table_id] = Captured(schema, stopped, table)
+        self._forms.clear()
+
+    def remove(self, table_id: int) -> None:
+        del self.known[table_id]
+        self._forms.clear()
+
+    @override
+    def is_captured(self, table_id: int) -> bool:
+        return table_id in self.known and not self.known[table_id].stopped
+
+    @override
+    def stop(self, table_id: int) -> None:
+        self.known[table_id].stopped = True
+        self._forms.clear()
+
+    @override
+    def number(self, form: bytes) -> int:
+        schema, table = name_of(form)
+        return number_of(f"{schema.decode()}.{table.decode()}")
+
+    def evolve(self, schema: TableSchema, table: MysqlTable | None) -> None:
+        """A new version is in force."""
+        known = self.known[schema.table_id]
+        # One for each set of columns, the newest: a table that is read again often would else fill memory.
+        known.history = [s for s in known.history if not _same_columns(s, known.schema)] + [known.schema]
+        known.schema, known.table, known.reread = schema, table, False
+        self._forms.clear()
+
+    @override
+    def form_of(self, form: bytes) -> RowForm | Evolved | None:
+        found = self._forms.get(form)
+        if found is not None:
+            return found
+        known = self.known.get(self.number(form))
+        if known is None or known.stopped:
+            return None
+        try:
+            resolved = self._resolve(known, table_map(form, self._mariadb))
+        except TableStop:
+            known.stopped = True
+            raise
+        self._forms[form] = resolved.form if isinstance(resolved, Evolved) else resolved
+        return resolved
+
+    def _resolve(self, known: Captured, sent: TableMap) -> RowForm | Evolved:
+        """By what is known of the table; then by what the catalog says now, which may be newer than the rows."""
+        name = known.schema.name
+        unknown = next((c for c in sent.columns if c.kind not in KNOWN), None)
+        if unknown is not None:
+            what = f"{name} has a column of the type {unknown.kind}, which cannot be read from the log"
+            raise LogIncomplete(name, what, "Rebuild the table with ALTER TABLE … FORCE, or change the column's type.")
+        if sent.names is None:
+            raise _unnamed(name)
+        form = None if known.table is None else _form(known.schema, known.table, sent, self._charsets)
+        if form is not None and not _new_names(known, sent):
+            return form
+        now = self._lookup(known.schema.table_id)
+        if now is None:
+            if form is not None:
+                return form
+            raise SchemaChangeUnsupported(name, f"rows of {name} differ from the table, which is gone", STOP_FIX)
+        evolved = followed(known.schema, now, only=sent.names)
+        form = _form(evolved or known.schema, now, sent, self._charsets)
+        if form is None:
+            what = f"rows of {name} have other columns than the table: it was changed, and changed again since"
+            raise SchemaChangeUnsupported(name, what, STOP_FIX)
+        known.table = now
+        if evolved is None:
+            return form
+        reread = known.reread
+        self.evolve(evolved, now)
+        return Evolved(form, reread)
+
+    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
+        """The newest schema version that has exactly these columns; None: no version does."""
+        known, wanted = self.known[table_id], set(columns)
+        for schema in (known.schema, *reversed(known.history)):
+            if {c.name for c in schema.columns} == wanted:
+                return schema.version
+        return None
+
+
+def _unnamed(table: str) -> LogIncomplete:
+    what = f"rows of {table} came without column names"
+    return LogIncomplete(table, what, f"Run SET GLOBAL binlog_row_metadata = FULL on the server; then {RESYNC}.")
+
+
+def _new_names(known: Captured, sent: TableMap) -> bool:
+    """Columns that the catalog did not have when it was last looked at."""
+    there = {c.name for c in known.table.columns} if known.table is not None else set()
+    return sent.names is not None and not set(sent.names) <= there
+
+
+def _form(schema: TableSchema, table: MysqlTable, sent: TableMap, charsets: Mapping[int, str]) -> RowForm | None:
+    """None: the rows do not fit the definition."""
+    names = sent.names or ()
+    places, columns = {name: i for i, name in enumerate(names)}, {c.name: c for c in table.columns}
+    chosen: list[MysqlColumn] = []
+    for column in schema.columns:
+        known = columns.get(column.name)
+        if known is None or column.name not in places or known.form.logical != column.type:
+            return None
+        place = places[column.name]
+        if not fits(known.type, sent.columns[place], None if sent.unsigned is None else sent.unsigned[place]):
+            return None
+        if not same_text(known.type, sent.collations[place], sent.labels[place], charsets):
+            return None
+        chosen.append(known)
+    return RowForm(sent, schema, tuple(chosen), tuple(places[c.name] for c in schema.columns))
+
+
+def is_marked(schemas: Sequence[LoggedSchema]) -> bool:
+    """Whether the newest version was recorded for a statement, and columns that came with it may be still to come."""
+    *before, last = schemas
+    return last.reread and (not before or _same_columns(before[-1].table, last.table))
+
+
+def _same_columns(one: TableSchema, other: TableSchema) -> bool:
+    return {c.name for c in one.columns} == {c.name for c in other.columns}
+
+
+def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:
+    """The version that the catalog's table means; None: the one in force. `TableStop`: it cannot be followed. `only`:
+    the columns that rows have by now; others are added by a statement that is still to come in the log."""
+    if now.stop is not None:
+        raise now.stop
+    there = {c.id: c for c in now.schema.columns}
+    for column in schema.columns:
+        _check(schema.name, column, there.get(column.id))
+    known = {c.id for c in schema.columns}
+    added = [c for c in now.schema.columns if c.id not in known and (only is None or c.name in only)]
+    if any(c.key is not None for c in added):
+        what = f"the key of {schema.name} now contains a new column"
+        raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
+    columns = (*(there[c.id] for c in schema.columns), *added)
+    if columns == schema.columns:
+        return None
+    return schema.model_copy(update={"version": schema.version + 1, "columns": columns})
+
+
+def _check(table: str, column: Column, now: Column | None) -> None:
+    if now is None:
+        what = f"column {column.name!r} of {table} was dropped or renamed"
+    elif now.type != column.type:
+        what = f"column {column.name!r} of {table} changed its type from {column.source_type} to {now.source_type}"
+    elif now.key != column.key:
+        what = f"the key of {table} changed at column {column.name!r}"
+    else:
+        return
+    raise SchemaChangeUnsupported(table, what, STOP_FIX)

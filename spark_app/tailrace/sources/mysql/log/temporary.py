@@ -1,0 +1,42 @@
+"""The temporary tables of sessions, as far as the log tells: a row change of one as text concerns no captured table.
+
+Asked by the stream. Forgetting is always safe (the statement then stops tables), so everything is forgotten that is not
+certain: with the file in which a table was made (a server that starts again numbers its sessions anew), and with any
+statement on tables that is not understood.
+"""
+
+from collections.abc import Collection
+
+from sqlglot import exp
+
+from tailrace.sources.mysql.log.events import Query
+from tailrace.sources.mysql.log.statements import Name, name_in, parsed_surely
+
+
+class TemporaryTables:
+    def __init__(self) -> None:
+        self._of: dict[int, set[Name]] = {}
+        """By the session's number."""
+
+    def of(self, session: int) -> Collection[Name]:
+        return self._of.get(session, ())
+
+    def forget(self) -> None:
+        self._of.clear()
+
+    def saw(self, query: Query) -> None:
+        """After the statement was looked at."""
+        word = query.text.lstrip()[:6].upper()
+        if word.startswith(("CREATE", "DROP", "ALTER", "RENAME", "/")):
+            self._follow(query.session, parsed_surely(query.text), query.schema)
+
+    def _follow(self, session: int, parsed: exp.Expr | None, schema: str) -> None:
+        if isinstance(parsed, exp.Create) and parsed.find(exp.TemporaryProperty):
+            made = parsed.this.find(exp.Table)
+            if made is not None:
+                self._of.setdefault(session, set()).add(name_in(made, schema))
+        elif isinstance(parsed, exp.Drop):
+            for gone in parsed.find_all(exp.Table):
+                self._of.get(session, set()).discard(name_in(gone, schema))
+        else:
+            self._of.pop(session, None)

@@ -1,0 +1,84 @@
+"""What the catalog says about one table: made by `catalog`, used by the log, the chunk reader and preflight."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from tailrace.changelog.records import Parts, TableSchema
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import TableStop
+from tailrace.sources.mysql.types import ColumnType, Form
+
+
+def number_of(name: str) -> int:
+    """The number of a table or a column: MySQL has none that survives everything that a name survives (an online schema
+    change replaces a table by another one, TRUNCATE gives it another id), so the name is the identity."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) >> 1
+
+
+@dataclass(frozen=True)
+class MysqlColumn:
+    """One column, copied or not."""
+
+    name: str
+    type: ColumnType
+    form: Form
+    """How its values are written."""
+    native: str | None
+    """Logical type without `asText`; None: the type is unknown."""
+    nullable: bool
+    key: int | None
+    """Position in the row's key, from 0; None: not part of it."""
+    generated: bool
+    """Computed by the server from other columns."""
+    copied: bool
+
+    @property
+    def id(self) -> int:
+        return number_of(self.name)
+
+
+@dataclass(frozen=True)
+class MysqlTable:
+    """One table as the catalog shows it now."""
+
+    schema_name: str
+    table_name: str
+    columns: tuple[MysqlColumn, ...]
+    """All of them, in the order of the rows in the log."""
+    key_index: str
+    """Name of the index that the key is of; empty: there is no key."""
+    schema: TableSchema
+    """Of the columns that are copied. Version 0: capture numbers the versions."""
+    stop: TableStop | None
+    """Why the table cannot be captured; None: it can."""
+    engine: str | None = None
+    options: TableOptions | None = None
+    """The options that were in force."""
+    parts: Parts = field(default_factory=dict)
+    """All that gives the rows their meaning and that no row event tells of."""
+
+    @property
+    def id(self) -> int:
+        return self.schema.table_id
+
+    @property
+    def name(self) -> str:
+        """`schema.table`, as users write it."""
+        return f"{self.schema_name}.{self.table_name}"
+
+    @property
+    def copied(self) -> tuple[MysqlColumn, ...]:
+        return tuple(c for c in self.columns if c.copied)
+
+    @property
+    def key_columns(self) -> tuple[MysqlColumn, ...]:
+        return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted(self.schema_name)}.{quoted(self.table_name)}"
+
+
+def quoted(name: str) -> str:
+    """An identifier in SQL."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,195 @@
+"""Judge a source before anything is made: a list of small checks over one look at it. No I/O, no change.
+
+Called by `tailrace doctor` (prints every finding) and at start-up (a `fail` stops with `SourceRefused`). Each finding
+names what is missing and the statement that fixes it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tailrace.errors import SourceRefused
+from tailrace.sources.api import ColumnSupport, Finding, Level
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
+from tailrace.sources.mysql.settings import Facts
+
+OLDEST = {"mysql": (8, 0), "mariadb": (10, 5)}
+TITLES = {"mysql": "MySQL", "mariadb": "MariaDB"}
+SHORT = 86_400
+"""Seconds: a log that is kept for less does not outlast a weekend's stop."""
+_RIGHTS = {
+    "mysql": ("REPLICATION SLAVE", "REPLICATION CLIENT", "XA_RECOVER_ADMIN"),
+    "mariadb": ("REPLICATION SLAVE", "BINLOG MONITOR"),
+}
+_EVERYTHING = frozenset(("ALL PRIVILEGES", "SUPER"))
+
+
+def check(facts: Facts) -> tuple[Finding, ...]:
+    """Every finding, in the order in which a reader should see to them."""
+    return tuple(finding for look in CHECKS for finding in look(facts))
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise `SourceRefused` for the failures that concern the whole source."""
+    failed = [f for f in findings if f.level == "fail" and f.table is None]
+    if failed:
+        raise SourceRefused("; ".join(f.message for f in failed), " ".join(f.fix for f in failed if f.fix))
+
+
+def _set(facts: Facts, name: str, value: str) -> str:
+    value = value if value.isdigit() else f"'{value}'"
+    if facts.server.product == "mysql":
+        return f"Run `SET PERSIST {name} = {value}`; sessions that are open keep the old value."
+    return f"Run `SET GLOBAL {name} = {value}`, and set it in the server's configuration; open sessions keep theirs."
+
+
+def version(facts: Facts) -> Iterator[Finding]:
+    product, found = facts.server.product, facts.server.version
+    text = f"{TITLES[product]} {'.'.join(map(str, found))}"
+    if found >= OLDEST[product]:
+        yield Finding("version", "ok", text)
+    else:
+        oldest = ".".join(map(str, OLDEST[product]))
+        yield Finding("version", "fail", f"{text} is older than {oldest}", "Use a supported version.")
+
+
+def preview(facts: Facts) -> Iterator[Finding]:
+    message = f"{TITLES[facts.server.product]} as a source is a preview: there are changes that it is known to miss"
+    yield Finding("preview", "warn", message, "Read `Known faults` in docs/mysql.md; do not rely on the copy.")
+
+
+def binary_log(facts: Facts) -> Iterator[Finding]:
+    if not facts.on("log_bin"):
+        fix = "Set `log_bin` in the server's configuration and restart it."
+        yield Finding("log_bin", "fail", "the server writes no binary log", fix)
+    elif facts.replica and not (facts.on("log_replica_updates") or facts.on("log_slave_updates")):
+        name = "log_replica_updates" if facts.server.product == "mysql" else "log_slave_updates"
+        what = "the server is a replica that does not log what it applies"
+        yield Finding("log_bin", "fail", what, f"Set `{name}` in the server's configuration and restart it.")
+    elif facts.dropped:
+        what = f"the binary log leaves out databases ({facts.dropped})"
+        yield Finding("log_bin", "fail", what, "Remove binlog_do_db and binlog_ignore_db, and restart the server.")
+    else:
+        yield Finding("log_bin", "ok", "the server writes a binary log")
+
+
+_FORMAT = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
+
+
+def row_format(facts: Facts) -> Iterator[Finding]:
+    """What a session changes for itself, the stream finds, event by event."""
+    for name, wanted in _FORMAT.items():
+        found = facts.variables.get(name, wanted)
+        good = found.upper() == wanted
+        yield Finding(name, "ok" if good else "fail", f"{name} is {found}", "" if good else _set(facts, name, wanted))
+    if facts.variables.get("binlog_row_value_options"):
+        what = "binlog_row_value_options is PARTIAL_JSON: the log holds parts of JSON values"
+        yield Finding("binlog_row_value_options", "fail", what, _set(facts, "binlog_row_value_options", ""))
+
+
+def gtids(facts: Facts) -> Iterator[Finding]:
+    if facts.server.product == "mysql":
+        found = facts.variables.get("gtid_mode", "OFF")
+        fix = (
+            ""
+            if found == "ON"
+            else "Run `SET PERSIST enforce_gtid_consistency = ON`, then `SET PERSIST gtid_mode` = OFF_PERMISSIVE,"
+            " ON_PERMISSIVE and ON, one after the other."
+        )
+        yield Finding("gtid_mode", "fail" if fix else "ok", f"gtid_mode is {found}", fix)
+    if facts.variables.get("server_id") == "0":
+        yield Finding("server_id", "fail", "server_id is 0: the server has no replicas", _set(facts, "server_id", "1"))
+
+
+def kept_log(facts: Facts) -> Iterator[Finding]:
+    seconds = float(facts.variables.get("binlog_expire_logs_seconds", "0"))
+    seconds = seconds or float(facts.variables.get("expire_logs_days", "0")) * SHORT
+    if 0 < seconds < SHORT:
+        what = f"the server keeps its binary log for {seconds:.0f} s: a stop longer than that loses the position"
+        yield Finding("kept_log", "warn", what, _set(facts, "binlog_expire_logs_seconds", "604800"))
+    else:
+        kept = f"for {seconds / SHORT:.0f} days" if seconds else "until somebody purges it"
+        yield Finding("kept_log", "ok", f"the server keeps its binary log {kept}")
+
+
+def rights(facts: Facts) -> Iterator[Finding]:
+    held, product = facts.rights, facts.server.product
+    missing = [right for right in _RIGHTS[product] if not held & {right, *_EVERYTHING, *_SAME.get(right, ())}]
+    if missing:
+        names = ", ".join(missing)
+        fix = f"Run `GRANT {names} ON *.* TO {facts.user}`."
+        yield Finding("rights", "fail", f"{facts.user} lacks {names}", fix)
+    else:
+        yield Finding("rights", "ok", f"{facts.user} may read the binary log")
+    for table in facts.tables:
+        if table.name in facts.unreadable:
+            fix = f"Run `GRANT SELECT ON {table.quoted} TO {facts.user}`."
+            yield Finding("select", "fail", f"{facts.user} lacks SELECT on {table.name}", fix, table.name)
+
+
+_SAME = {"BINLOG MONITOR": ("REPLICATION CLIENT",), "REPLICATION SLAVE": ("REPLICATION REPLICA",)}
+"""Other names of rights."""
+
+
+def tables(facts: Facts) -> Iterator[Finding]:
+    """Key, engine, types, options: what discovery found; and a summary."""
+    if not facts.tables:
+        fix = (
+            "Correct the patterns; they are written `database.table`. A user sees only tables on which it has a right."
+        )
+        yield Finding("tables", "fail", "no table matches tables.include", fix)
+        return
+    stopped = [t for t in facts.tables if t.stop is not None]
+    for table in stopped:
+        assert table.stop is not None
+        yield Finding(table.stop.name, "fail", table.stop.message, table.stop.fix, table.name)
+    level: Level = "fail" if len(stopped) == len(facts.tables) else "ok"
+    yield Finding("tables", level, f"{len(facts.tables) - len(stopped)} of {len(facts.tables)} tables can be captured")
+
+
+def engines(facts: Facts) -> Iterator[Finding]:
+    for table in facts.tables:
+        if table.stop is None and table.engine not in ("InnoDB", "ROCKSDB"):
+            what = f"{table.name} has the storage engine {table.engine}: a statement that fails halfway leaves its rows"
+            yield Finding("engine", "warn", what, f"Run `ALTER TABLE {table.quoted} ENGINE = InnoDB`.", table.name)
+
+
+def cascades(facts: Facts) -> Iterator[Finding]:
+    """The engine carries them out below the log."""
+    for found in facts.cascades:
+        what = (
+            f"changes of {found.parent} reach {found.child} through a foreign key ({found.rule}) and are not in the log"
+        )
+        fix = f"Write those changes of {found.child} out as statements, or exclude the table."
+        yield Finding("cascade", "warn", what, fix, found.child)
+
+
+CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    version,
+    preview,
+    binary_log,
+    row_format,
+    gtids,
+    kept_log,
+    rights,
+    tables,
+    engines,
+    cascades,
+)
+
+_DATES = "dates that do not exist (0000-00-00) stop the table"
+_LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
+
+
+def columns(table: MysqlTable) -> tuple[ColumnSupport, ...]:
+    """Per column YES, PARTIAL or NO, with what to do about it."""
+    return tuple(_support(table.name, c) for c in table.copied)
+
+
+def _support(table: str, column: MysqlColumn) -> ColumnSupport:
+    kind = column.type.text
+    limit = _LIMITS.get(column.form.logical)
+    if limit is not None:
+        hint = f"{limit}; where such values occur, copy it as text: options[].asText: [{column.name}]"
+        return ColumnSupport(table, column.name, kind, "PARTIAL", hint)
+    if column.form.logical == "string" and column.type.name in ("decimal", "time"):
+        return ColumnSupport(table, column.name, kind, "PARTIAL", "copied as the server's exact text")
+    return ColumnSupport(table, column.name, kind, "YES")

@@ -1,0 +1,142 @@
+"""What the server says about itself and about our rights, for preflight. Called by `subscription`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tailrace.errors import Retry, SourceRefused
+from tailrace.sources.mysql import sql
+from tailrace.sources.mysql.connect import Connection, Server, execute, rows, server_of, source_errors
+from tailrace.sources.mysql.model import MysqlTable
+
+_NAMES = (
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "gtid_mode",
+    "server_id",
+    "binlog_expire_logs_seconds",
+    "expire_logs_days",
+    "log_slave_updates",
+    "log_replica_updates",
+    "innodb_native_foreign_keys",
+)
+_GRANT = re.compile(r"GRANT (?P<rights>.+) ON (?P<place>\S+) TO ", re.IGNORECASE)
+_RULES = (("UPDATE", "update_rule"), ("DELETE", "delete_rule"))
+_CASCADING = ("CASCADE", "SET NULL", "SET DEFAULT")
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """A foreign key whose effects on the child table are not in the log."""
+
+    child: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    server: Server
+    user: str
+    """As GRANT names it: `'tailrace'@'%'`."""
+    variables: Mapping[str, str]
+    """Lower-case names; those that the server does not have are missing."""
+    rights: frozenset[str]
+    """Upper-case, on everything (`*.*`)."""
+    replica: bool
+    """It applies the log of another server."""
+    dropped: str
+    """Databases that the log leaves out, or the only ones that it holds; empty: it holds all."""
+    tables: Sequence[MysqlTable]
+    unreadable: frozenset[str]
+    """Names of tables without a SELECT right."""
+    cascades: tuple[Cascade, ...]
+
+    def on(self, name: str) -> bool:
+        return self.variables.get(name, "OFF").upper() in ("ON", "1")
+
+
+def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
+    with source_errors("looking at the source's settings and rights"):
+        names = f"Variable_name IN {sql.listed(_NAMES)}"
+        found = execute(connection, f"SHOW GLOBAL VARIABLES WHERE {names}")
+        server, variables = server_of(connection), {str(name).lower(): str(value) for name, value in found}
+        return Facts(
+            server=server,
+            user=_user(connection),
+            variables=variables,
+            rights=rights(connection),
+            replica=_is_replica(connection, server),
+            dropped=_dropped(connection, server),
+            tables=tables,
+            unreadable=frozenset(t.name for t in tables if not _readable(connection, t)),
+            cascades=_cascades(connection, tables, logged=variables.get("innodb_native_foreign_keys") == "OFF"),
+        )
+
+
+def rights(connection: Connection) -> frozenset[str]:
+    """Of the user and its active roles on everything."""
+    held: set[str] = set()
+    for (grant,) in execute(connection, "SHOW GRANTS"):
+        found = _GRANT.match(str(grant))
+        if found is not None and found["place"] == "*.*":
+            held |= {right.strip().upper() for right in found["rights"].split(",")}
+    return frozenset(held)
+
+
+def _user(connection: Connection) -> str:
+    name, _, host = str(execute(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
+    return f"{sql.text(name)}@{sql.text(host)}"
+
+
+def _is_replica(connection: Connection, server: Server) -> bool:
+    return bool(_try(connection, "SHOW REPLICA STATUS" if server.product == "mysql" else "SHOW ALL SLAVES STATUS"))
+
+
+def _dropped(connection: Connection, server: Server) -> str:
+    renamed = server.product == "mysql" and server.version >= (8, 2)
+    found = _try(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
+    return " ".join(str(v) for v in found[0][2:4] if v) if found else ""
+
+
+def _try(connection: Connection, statement: str) -> Sequence[tuple[object, ...]]:
+    """Nothing where the right for it is missing: another check says so."""
+    try:
+        with source_errors(statement):
+            return execute(connection, statement)
+    except SourceRefused:
+        return ()
+
+
+def _readable(connection: Connection, table: MysqlTable) -> bool:
+    try:
+        with source_errors(f"reading {table.name}"):
+            execute(connection, f"SELECT 1 FROM {table.quoted} LIMIT 0")
+    except SourceRefused:
+        return False
+    except Retry:  # locked, or just dropped: nothing is known about the right
+        return True
+    return True
+
+
+_CASCADES = """
+SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name, update_rule, delete_rule
+  FROM information_schema.referential_constraints WHERE constraint_schema IN {}
+"""
+
+
+def _cascades(connection: Connection, tables: Sequence[MysqlTable], logged: bool) -> tuple[Cascade, ...]:
+    """Since 9.6 MySQL logs them, unless `innodb_native_foreign_keys` is on."""
+    captured = {t.name for t in tables}
+    if logged or not captured:
+        return ()
+    found: list[Cascade] = []
+    for row in rows(connection, _CASCADES.format(sql.listed(sorted({t.schema_name for t in tables})))):
+        child = f"{row['constraint_schema']}.{row['table_name']}"
+        rule = " ".join(f"ON {what} {row[key]}" for what, key in _RULES if row[key] in _CASCADING)
+        if child in captured and rule:
+            found.append(Cascade(child, f"{row['unique_constraint_schema']}.{row['referenced_table_name']}", rule))
+    return tuple(found)

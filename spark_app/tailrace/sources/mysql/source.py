@@ -1,0 +1,104 @@
+"""MySQL and MariaDB behind the protocols of `tailrace.sources.api`: which module answers which question."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.changelog.keys import Key
+from tailrace.changelog.records import Origin, Position
+from tailrace.contract import resources
+from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.errors import met_at
+from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
+from tailrace.sources.mysql import beginning, catalog, chunks, ends, position
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, source_errors
+from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.subscription import MysqlSubscription
+from tailrace.sources.mysql.visibility import visibility
+from tailrace.sources.visibility import Visibility
+
+
+@dataclass(frozen=True)
+class MysqlSource:
+    config: MyConfig
+
+    @staticmethod
+    def of(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> "MysqlSource":
+        return MysqlSource(MyConfig.of(spec, who, secrets))
+
+    @property
+    def place(self) -> str:
+        return self.config.place
+
+    def text(self, position_: Position) -> str:
+        return position.text(position_)
+
+    def bound_to(self, origin: Origin) -> "MysqlSource":
+        return MysqlSource(self.config.bound_to(origin.identity[beginning.SERVER]))
+
+    @contextmanager
+    def session(self) -> Iterator["MysqlSession"]:
+        with met_at("source"), closing(connect(self.config)) as connection:
+            yield MysqlSession(connection)
+
+    def reader(self) -> "MysqlReader":
+        return MysqlReader(self.config)
+
+    @contextmanager
+    def subscription(self, replicator: Replicator, root: str) -> Iterator[MysqlSubscription]:
+        with closing(connect(self.config)) as connection:
+            yield MysqlSubscription(self.config, connection, replicator)
+
+    def visibility(self, seen: str) -> Visibility:
+        return visibility(seen)
+
+
+@dataclass(frozen=True)
+class MysqlReader:
+    config: MyConfig
+
+    def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
+        with met_at("source"):
+            return chunks.read_chunk(self.config, _own(table), part, where, write)
+
+
+@dataclass(frozen=True)
+class MysqlSession:
+    connection: Connection
+
+    def log_end(self) -> Position:
+        return ends.log_end(self.connection)
+
+    def tables(self, patterns: TablesSpec, options: Sequence[TableOptions]) -> tuple[MysqlTable, ...]:
+        with source_errors("looking for the source's tables"):
+            return catalog.discover(self.connection, patterns, options)
+
+    def table(self, table_id: int, options: Sequence[TableOptions]) -> MysqlTable | None:
+        with source_errors("looking for a table of the source"):
+            return catalog.table_by_id(self.connection, table_id, options)
+
+    def obstacle(self, edge: str) -> str | None:
+        past = visibility(ends.seen(self.connection)).past(edge)
+        return None if past else "the server, which does not show all transactions of its log yet"
+
+    def estimated_rows(self, table: Table, where: str | None) -> int:
+        return chunks.estimated_rows(self.connection, _own(table), where)
+
+    def at_most(self, table: Table, rows: int) -> bool:
+        return chunks.at_most(self.connection, _own(table), rows)
+
+    def max_key(self, table: Table) -> Key | None:
+        return chunks.max_key(self.connection, _own(table))
+
+    def boundary(self, table: Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
+        return chunks.boundary(self.connection, _own(table), after, rows, max_key)
+
+    def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
+        return chunks.normal_keys(self.connection, _own(table), asked)
+
+
+def _own(table: Table) -> MysqlTable:
+    """Tables come back to the source that made them."""
+    assert isinstance(table, MysqlTable)
+    return table

@@ -1,0 +1,84 @@
+"""What a change log has in MySQL or MariaDB, behind `sources.api.Subscription`: nothing is made there, so a start only
+proves that the server's log can be followed, and a removal finds nothing.
+
+On capture's SQL connection, and on those of `tailrace doctor` and `tailrace drop`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from tailrace.changelog.records import Origin, ResumePoint
+from tailrace.contract import ownership
+from tailrace.contract.resources import Replicator
+from tailrace.sources import patterns
+from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.mysql import beginning, preflight
+from tailrace.sources.mysql.catalog import discover
+from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
+from tailrace.sources.mysql.log.stream import MysqlStream
+from tailrace.sources.mysql.settings import observe
+
+log = logging.getLogger(__name__)
+
+
+class MysqlSubscription:
+    def __init__(self, config: MyConfig, connection: Connection, replicator: Replicator) -> None:
+        self._config = config
+        self._connection = connection
+        self._replicator = replicator
+
+    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
+        if not renewing:
+            beginning.check_server(origin, server_of(self._connection))
+            beginning.check_point(self._connection, point)
+
+    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+        self._require_fit()
+        identity = beginning.identity(server_of(self._connection), self._replicator, log_id)
+        return Origin(log_id=log_id, source="mysql", identity=identity, owner=ownership.owner(self._replicator))
+
+    def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
+        return beginning.quiet(self._connection, patience)
+
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
+        self._require_fit()
+        identity = beginning.identity(server_of(self._connection), self._replicator, origin.log_id)
+        return identity, self.begin(origin, patience)
+
+    def resume(self, origin: Origin, point: ResumePoint) -> None:
+        """A predecessor that is still connected reads on for nobody; the server ends it when it cannot write to it."""
+        beginning.check_point(self._connection, point)
+
+    def stream(self, origin: Origin, wiring: Wiring) -> MysqlStream:
+        config = self._config.bound_to(origin.identity[beginning.SERVER])
+        server_id = int(origin.identity[beginning.SERVER_ID])
+        return MysqlStream(config, self._connection, self._replicator, server_id, wiring)
+
+    def examine(self, origin: Origin | None, renewing: bool) -> Examination:
+        spec = self._replicator.spec
+        tables = discover(self._connection, spec.tables, spec.options)
+        return Examination(
+            findings=preflight.check(observe(self._connection, tables)),
+            tables=tuple((t.schema_name, t.table_name) for t in tables),
+            columns=tuple(column for table in tables for column in preflight.columns(table)),
+        )
+
+    def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
+        self.admit(origin, point(), renewing)
+
+    def check_free(self, noted: Origin | None) -> None:
+        """Nothing is made in the source that somebody else could have."""
+
+    def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
+        return iter(())
+
+    def _require_fit(self) -> None:
+        spec = self._replicator.spec
+        tables = discover(self._connection, spec.tables, spec.options)
+        findings = preflight.check(observe(self._connection, tables))
+        for finding in findings:
+            if finding.level == "warn" or finding.name == "tables":
+                log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
+        for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
+            log.warning("%s; ignore this if the tables will be created later", text)
+        preflight.refuse(f for f in findings if f.name != "tables")

@@ -1,0 +1,119 @@
+"""The types of MySQL's columns: what information_schema says, and the logical type that log and target have for it.
+
+Called by the catalog. The log and the chunks both write a column's values as its `Form` says, with `values`, so that a
+value comes out equal, bit for bit, either way.
+"""
+
+from dataclasses import dataclass
+
+from tailrace.types import MAX_PRECISION
+
+_SIMPLE = {
+    "tinyint": "int32",
+    "smallint": "int32",
+    "mediumint": "int32",
+    "int": "int32",
+    "bigint": "int64",
+    "year": "int32",
+    "float": "float32",
+    "double": "float64",
+    "date": "date",
+    "datetime": "timestamp",
+    "timestamp": "timestamptz",
+}
+_UNSIGNED = {"int": "int64", "bigint": "decimal(20,0)"}
+_MARIADB_TEXT = ("uuid", "inet4", "inet6")
+_TEXT = frozenset(
+    ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json", "time", *_MARIADB_TEXT)
+)
+_SHAPES = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
+GEOMETRY = frozenset(("geometry", *_SHAPES, "geomcollection", "geometrycollection"))
+"""Values: the SRID in four bytes, little endian, then WKB, as the server stores them."""
+_BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector")) | GEOMETRY
+_LABELLED = ("enum", "set")
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A column's type, from information_schema.columns."""
+
+    name: str
+    """DATA_TYPE: `int`."""
+    text: str
+    """COLUMN_TYPE: `int unsigned`."""
+    precision: int | None = None
+    """Digits of a decimal, bits of a bit."""
+    scale: int | None = None
+    fraction: int = 0
+    """Digits of a second's fraction."""
+    length: int | None = None
+    """Bytes at most."""
+    charset: str | None = None
+    """Of text; None: bytes, or no text."""
+
+    @property
+    def unsigned(self) -> bool:
+        return self.name not in _LABELLED and " unsigned" in self.text
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of an enum or a set, in order; the first has the number 1, or bit 0."""
+        return labels(self.text) if self.name in _LABELLED else ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a column's values are written."""
+
+    logical: str
+    """Logical type in the log and the target; `string` also where the user asked for text (`asText`)."""
+    fraction: int = 0
+    """Digits of a second's fraction in text."""
+
+
+def logical(type: ColumnType) -> str | None:
+    """The logical type that holds every value exactly, but dates that do not exist; None: the type is unknown."""
+    if type.name == "decimal":
+        fits = type.precision is not None and type.precision <= MAX_PRECISION
+        return f"decimal({type.precision},{type.scale or 0})" if fits else "string"
+    if type.name == "bit":
+        return _bits(type.precision or 1)
+    if type.name in _TEXT:
+        return "string"
+    if type.name in _BYTES:
+        return "binary"
+    unsigned = _UNSIGNED.get(type.name) if type.unsigned else None
+    return unsigned or _SIMPLE.get(type.name)
+
+
+def _bits(width: int) -> str:
+    if width == 1:
+        return "bool"
+    return "int64" if width < 64 else "decimal(20,0)"
+
+
+def labels(column_type: str) -> tuple[str, ...]:
+    """Read `enum('a','b''c')`, as information_schema escapes it."""
+    found: list[str] = []
+    rest = column_type[column_type.index("(") + 1 : -1]
+    while rest:
+        label, rest = _quoted(rest)
+        found.append(label)
+        rest = rest.removeprefix(",")
+    return tuple(found)
+
+
+def _quoted(text: str) -> tuple[str, str]:
+    """The first quoted string, and what follows it."""
+    out: list[str] = []
+    at = 1
+    while text[at] != "'" or text[at + 1 : at + 2] == "'":
+        if text[at] == "\\":
+            at += 1
+            out.append(_ESCAPES.get(text[at], text[at]))
+        else:
+            at += text[at] == "'"
+            out.append(text[at])
+        at += 1
+    return "".join(out), text[at + 1 :]

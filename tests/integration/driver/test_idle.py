@@ -1,0 +1,40 @@
+"""A Replicator whose source is idle, for hours and years: what it asks of an object store."""
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.postgres import PostgresServer
+from support.proof.harness import Proof
+from support.proof.on_s3 import OnS3
+from support.s3 import S3Server
+
+CALM_SECONDS = 20.0
+"""After the snapshots: the last records and their commits."""
+IDLE_SECONDS = 60.0
+MOST = 30
+"""Requests in that time: the look for other writers, and the records by which the source may forget its log."""
+
+
+@pytest.mark.timeout(600)
+def test_an_idle_replicator_asks_its_storage_for_next_to_nothing(
+    s3: S3Server, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    on_s3 = OnS3(s3, tmp_path / "s3-keys")
+    on_s3.write_keys()
+    proof = Proof.begin_on_s3(on_s3, postgres, tmp_path, 41)
+    run = proof.deployment.start()
+    try:
+        run.until(proof.completed(3), 300, "the initial snapshots")
+        time.sleep(CALM_SECONDS)
+        before = len(s3.requests())
+        time.sleep(IDLE_SECONDS)
+        asked = s3.requests()[before:]
+        print(f"{len(asked)} requests in {IDLE_SECONDS:.0f} s idle")
+        assert len(asked) <= MOST, Counter(request.rpartition("/")[0] for request in asked)
+        postgres.execute("UPDATE proof.single SET v = v + 1")
+        proof.settle(run)
+    finally:
+        proof.deployment.close()

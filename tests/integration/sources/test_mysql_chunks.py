@@ -1,0 +1,364 @@
+"""Chunks of MySQL and MariaDB: every row once whatever the key, every value exactly, every refusal by its name."""
+
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mysql_packages import RELEASES
+from support.mysql import MysqlServer
+from tailrace.changelog import keys
+from tailrace.changelog.keys import Key
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import AuthenticationFailed, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
+from tailrace.sources.api import ChunkRead, KeyList, KeyRange
+from tailrace.sources.mysql import catalog, chunks
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of
+from tailrace.sources.mysql.model import MysqlTable
+from tailrace.types import arrow_type
+
+UTC = dt.UTC
+WHOLE = KeyRange(None, None)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param, max_allowed_packet="64M") as running:
+        running.script("CREATE DATABASE d", "SET GLOBAL time_zone = '+05:00'", "SET GLOBAL sql_mode = ''")
+        yield running
+
+
+def config(server: MysqlServer, user: str = "root", **options: Any) -> MyConfig:
+    return MyConfig(server.host, server.port, None, user, "test", **options)
+
+
+def made(server: MysqlServer, columns: str, *values: str, options: TableOptions | None = None) -> MysqlTable:
+    """The table d.t with these columns and rows."""
+    server.script(
+        "SET NAMES utf8mb4",
+        "SET time_zone = '+00:00'",
+        "SET sql_mode = 'ALLOW_INVALID_DATES'",
+        "DROP TABLE IF EXISTS d.t",
+        f"CREATE TABLE d.t ({columns})",
+        *(f"INSERT INTO d.t VALUES {v}" for v in values),
+    )
+    with closing(connect(config(server))) as connection:
+        found = catalog.table_by_name(connection, "d", "t", options)
+    assert found is not None
+    return found
+
+
+def read(
+    server: MysqlServer, table: MysqlTable, part: KeyRange | KeyList = WHOLE, where: str | None = None
+) -> tuple[list[dict[str, Any]], ChunkRead]:
+    batches: list[pa.RecordBatch] = []
+    read = chunks.read_chunk(config(server), table, part, where, batches.append)
+    return [row for batch in batches for row in batch.to_pylist()], read
+
+
+def test_values_of_every_type_are_exact(server: MysqlServer) -> None:
+    table = made(
+        server,
+        "id int PRIMARY KEY, t tinyint, tu tinyint unsigned, m mediumint, b bigint, bu bigint unsigned zerofill,"
+        " f float, g double, n decimal(38,10), w decimal(65,30), b1 bit, b9 bit(9), b64 bit(64), y year, d date,"
+        " tm time(6), dt datetime(6), ts timestamp(3) NULL, c char(5), v varchar(9), vb varbinary(9), bn binary(4),"
+        " tx mediumtext, bl longblob, e enum('x','it''s'), s set('p','q','r'), j json, p point,"
+        " h int AS (id + 1) STORED, vg int AS (id + 2) VIRTUAL",
+        "(1, -128, 255, -8388608, -9223372036854775808, 18446744073709551615, 0.1, 1e308, -1234567890.0000000001,"
+        " '-0.000000000000000000000000000001', b'1', b'100000001', 0xffffffffffffffff, 2155, '9999-12-31',"
+        " '-838:59:58.999999', '1000-01-01 23:59:59.999999', '2038-01-19 03:14:07.999', 'ab ', 'é😀', x'00ff', x'41',"
+        " '', x'', 'it''s', 'p,r', '{\"k\": [1, null]}', ST_GeomFromText('POINT(1 2)'), DEFAULT, DEFAULT)",
+        "(2" + ", NULL" * 27 + ", DEFAULT, DEFAULT)",
+        "(3, 0, 0, 0, 0, 0, 0, -0e0, 0, 0, 0, 0, 0, 1901, '0001-01-01', '00:00:00.000001', '2024-02-29', '1970-01-01"
+        " 00:00:01', '', '', '', '', 'a', 'b', '', '', '[]', NULL, DEFAULT, DEFAULT)",
+    )
+    (one, two, three), chunk = read(server, table)
+    point = bytes(4) + b"\x01\x01\x00\x00\x00" + bytes(6) + b"\xf0\x3f" + bytes(7) + b"\x40"
+    assert one == {
+        "id": 1,
+        "t": -128,
+        "tu": 255,
+        "m": -8388608,
+        "b": -(2**63),
+        "bu": Decimal(2**64 - 1),
+        "f": pytest.approx(0.1, rel=1e-7),
+        "g": 1e308,
+        "n": Decimal("-1234567890.0000000001"),
+        "w": "-0.000000000000000000000000000001",
+        "b1": True,
+        "b9": 257,
+        "b64": Decimal(2**64 - 1),
+        "y": 2155,
+        "d": dt.date(9999, 12, 31),
+        "tm": "-838:59:58.999999",
+        "dt": dt.datetime(1000, 1, 1, 23, 59, 59, 999999),
+        "ts": dt.datetime(2038, 1, 19, 3, 14, 7, 999000, UTC),
+        "c": "ab",
+        "v": "é😀",
+        "vb": b"\x00\xff",
+        "bn": b"A\0\0\0",
+        "tx": "",
+        "bl": b"",
+        "e": "it's",
+        "s": "p,r",
+        "j": '{"k": [1, null]}',
+        "p": point,
+        "h": 2,
+        "vg": 3,
+    }
+    assert set(two.items()) == {(name, None) for name in one if name not in ("id", "h", "vg")} | {
+        ("id", 2),
+        ("h", 3),
+        ("vg", 4),
+    }
+    assert (three["tm"], three["dt"]) == ("00:00:00.000001", dt.datetime(2024, 2, 29))
+    assert (three["ts"], three["e"], three["s"]) == (dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "", "")
+    assert (chunk.rows, chunk.columns[:2], chunk.snapshot.split(":")[0]) == (
+        3,
+        ("id", "t"),
+        "maria" if server.mariadb else "gtid",
+    )
+
+
+def test_a_row_of_several_packets_is_one_row_among_others(server: MysqlServer) -> None:
+    table = made(server, "id int PRIMARY KEY, v longtext", *(f"({i}, 'x')" for i in range(5)))
+    server.execute("UPDATE d.t SET v = REPEAT('ab', 17000000) WHERE id = 2")
+    rows, _ = read(server, table)
+    assert [(row["id"], len(row["v"])) for row in rows] == [(0, 1), (1, 1), (2, 34_000_000), (3, 1), (4, 1)]
+
+
+def test_many_rows_come_in_blocks_without_a_gap(server: MysqlServer) -> None:
+    table = made(server, "id int PRIMARY KEY, v varchar(300), n int")
+    source = " CROSS JOIN ".join(f"(SELECT 0 x UNION SELECT {10**i}) a{i}" for i in range(5))
+    total = "+".join(f"a{i}.x" for i in range(5))
+    for factor in range(1, 6):
+        server.execute(
+            f"INSERT IGNORE INTO d.t SELECT {factor} * 1000000 + {total}, REPEAT('v', 300), NULL FROM {source}"
+        )
+    expected = [row[0] for row in server.execute("SELECT id FROM d.t ORDER BY id")]
+    assert [row["id"] for row in read(server, table)[0]] == expected
+
+
+def test_a_limit_that_the_server_gives_every_session_does_not_shorten_a_chunk(server: MysqlServer) -> None:
+    table = made(server, "id int PRIMARY KEY", *(f"({i})" for i in range(20)))
+    server.execute("SET GLOBAL sql_select_limit = 5")
+    try:
+        assert [row["id"] for row in read(server, table)[0]] == list(range(20))
+    finally:
+        server.execute("SET GLOBAL sql_select_limit = 18446744073709551615")
+
+
+def test_text_longer_than_the_packets_that_the_server_accepts_now_is_whole(server: MysqlServer) -> None:
+    table = made(
+        server, "id int PRIMARY KEY, v longtext CHARACTER SET latin1", "(1, REPEAT('é', 3000000))", "(2, NULL)"
+    )
+    server.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        (one, two), _ = read(server, table)
+    finally:
+        server.execute("SET GLOBAL max_allowed_packet = 67108864")
+    assert one["v"] == "é" * 3_000_000 and two["v"] is None
+
+
+@pytest.mark.parametrize("charset", ["cp932", "sjis", "ujis", "big5"])
+def test_a_key_in_a_character_set_that_has_characters_twice_is_refused(server: MysqlServer, charset: str) -> None:
+    columns = "id int PRIMARY KEY, v varchar(9) CHARACTER SET"
+    assert made(server, f"{columns} {charset}").stop is None
+    stop = made(server, f"v varchar(9) CHARACTER SET {charset} PRIMARY KEY").stop
+    assert isinstance(stop, ReadRefused) and charset in stop.message and "'v'" in stop.message
+
+
+KEYS = [
+    ("id int, PRIMARY KEY (id)", ["-2147483648", "-1", "0", "7", "2147483647"]),
+    (
+        "id bigint unsigned, PRIMARY KEY (id)",
+        ["0", "9223372036854775807", "9223372036854775808", "18446744073709551615"],
+    ),
+    ("id decimal(30,10), PRIMARY KEY (id)", ["-1", "0.0000000001", "0.0000000002", "12345678901234567890.5"]),
+    ("id decimal(65,30), PRIMARY KEY (id)", ["-1", "0.000000000000000000000000000001", "2"]),
+    ("id float, PRIMARY KEY (id)", ["-1.5", "0.1", "0.2", "16777216", "3e38"]),
+    ("id double, PRIMARY KEY (id)", ["-1e-300", "0.1", "0.30000000000000004", "1e300"]),
+    ("id bit(9), PRIMARY KEY (id)", ["0", "1", "256", "511"]),
+    ("id year, PRIMARY KEY (id)", ["1901", "2000", "2155"]),
+    ("id date, PRIMARY KEY (id)", ["'1000-01-01'", "'2024-02-29'", "'9999-12-31'"]),
+    ("id datetime(6), PRIMARY KEY (id)", ["'2024-01-01'", "'2024-01-01 00:00:00.000001'", "'2024-01-01 00:00:01'"]),
+    ("id timestamp(3), PRIMARY KEY (id)", ["'2024-01-01'", "'2024-01-01 00:00:00.001'", "'2038-01-01 00:00:01'"]),
+    ("id time(6), PRIMARY KEY (id)", ["'-838:59:59'", "'-00:00:01.5'", "'00:00:00'", "'100:00:00'"]),
+    ("id enum('zebra','ant','1'), PRIMARY KEY (id)", ["'zebra'", "'ant'", "'1'"]),
+    ("id set('z','a','m'), PRIMARY KEY (id)", ["''", "'z'", "'a'", "'z,a'", "'m'", "'z,m'"]),
+    ("id binary(3), PRIMARY KEY (id)", ["x'00'", "x'0001'", "x'ff'", "x'5c27'"]),
+    ("id varbinary(9), PRIMARY KEY (id)", ["x''", "x'00'", "x'0000'", "x'ff'"]),
+    (
+        "id varchar(9) COLLATE utf8mb4_general_ci, PRIMARY KEY (id)",
+        ["'B'", "'a'", "'C'", "'_'", "'é!'", "'Z'", r"'\\'", "''''"],
+    ),
+    ("id varchar(9) CHARACTER SET latin1, PRIMARY KEY (id)", ["'a'", "'Ä'", "'€'", "'z'"]),
+    ("id char(9) CHARACTER SET gbk, PRIMARY KEY (id)", ["'a'", "'表'", "'日本'"]),
+    ("id varchar(9) CHARACTER SET ucs2, PRIMARY KEY (id)", ["'a'", "'日本'", "'z'"]),
+    ("id text, PRIMARY KEY (id(3))", ["'abcd'", "'abd'", "'b'"]),
+    (
+        "a int, id varchar(9), c tinyint, PRIMARY KEY (a, id, c)",
+        ["1,'a',1", "1,'a',2", "1,'b',1", "2,'a',1", "2,'z',-1"],
+    ),
+    ("id int NOT NULL, o int, UNIQUE KEY u (o), UNIQUE KEY k (id)", ["3,1", "2,NULL", "1,NULL"]),
+]
+
+
+@pytest.mark.parametrize(("columns", "values"), KEYS, ids=[columns for columns, _ in KEYS])
+def test_chunks_hold_every_key_once(server: MysqlServer, columns: str, values: list[str]) -> None:
+    table = made(server, columns, *(f"({v})" for v in values))
+    assert table.stop is None
+    every = [key_of(table, row) for row in read(server, table)[0]]
+    assert len(every) == len(values)
+    with closing(connect(config(server))) as connection:
+        assert chunks.max_key(connection, table) == every[-1]
+        for size in (1, 2, 3):
+            assert in_chunks(server, connection, table, size) == every
+        assert chunks.normal_keys(connection, table, every) == tuple(every)
+        assert chunks.at_most(connection, table, len(values)) and not chunks.at_most(connection, table, len(values) - 1)
+    for key in every:
+        assert [key_of(table, row) for row in read(server, table, KeyList((key,)))[0]] == [key]
+
+
+def in_chunks(server: MysqlServer, connection: Connection, table: MysqlTable, size: int) -> list[Key]:
+    """All keys, read chunk by chunk."""
+    last = chunks.max_key(connection, table)
+    assert last is not None
+    found: list[Key] = []
+    lower: Key | None = None
+    while lower != last:
+        upper = chunks.boundary(connection, table, lower, size, last) or last
+        rows, _ = read(server, table, KeyRange(lower, upper))
+        assert upper == last or len(rows) == size
+        found += [key_of(table, row) for row in rows]
+        lower = upper
+    return found
+
+
+def key_of(table: MysqlTable, row: dict[str, Any]) -> Key:
+    kinds = [(c.name, c.form.logical) for c in table.key_columns]
+    return keys.keys([pa.array([row[name]], arrow_type(kind)) for name, kind in kinds])[0]
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("latin1", "Ärger für 5 €"),
+        ("latin2", "žluťoučký"),
+        ("cp1251", "Привет"),
+        ("koi8r", "Привет"),
+        ("greek", "Καλημέρα"),
+        ("gbk", "中文a"),
+        ("big5", "中文a"),
+        ("sjis", "日本語\\"),
+        ("ujis", "日本語"),
+        ("euckr", "한국어"),
+        ("ucs2", "日本a"),
+        ("utf16", "日本😀"),
+        ("utf32", "😀a"),
+        ("utf8mb3", "日本"),
+    ],
+)
+def test_text_of_other_character_sets_is_the_same_text(server: MysqlServer, charset: str, text: str) -> None:
+    table = made(server, f"id int PRIMARY KEY, v varchar(40) CHARACTER SET {charset}, w text CHARACTER SET {charset}")
+    server.execute("INSERT INTO d.t VALUES (1, %s, %s), (2, NULL, ''), (3, 'plain', %s)", (text, text, text * 3))
+    rows, _ = read(server, table)
+    assert [(row["v"], row["w"]) for row in rows] == [(text, text), (None, ""), ("plain", text * 3)]
+
+
+def test_a_date_that_does_not_exist_stops_the_table_and_is_text_if_asked_for(server: MysqlServer) -> None:
+    values = ["(1, '0000-00-00', '2024-02-31 01:02:03')", "(2, '2024-00-00', NULL)"]
+    table = made(server, "id int PRIMARY KEY, d date, m datetime(2)", *values)
+    with pytest.raises(ValueUnsupported, match="asText"):
+        read(server, table)
+    as_text = made(
+        server,
+        "id int PRIMARY KEY, d date, m datetime(2)",
+        *values,
+        options=TableOptions(match="d.t", as_text=("d", "m")),
+    )
+    rows, _ = read(server, as_text)
+    assert [(row["d"], row["m"]) for row in rows] == [("0000-00-00", "2024-02-31 01:02:03.00"), ("2024-00-00", None)]
+
+
+def test_a_condition_narrows_a_chunk_and_cannot_reach_beyond_it(server: MysqlServer) -> None:
+    table = made(server, "id int PRIMARY KEY, v int", *(f"({i}, {i % 2})" for i in range(6)))
+    rows, _ = read(server, table, KeyRange(("1",), ("4",)), "v = 1 -- odd")
+    assert [row["id"] for row in rows] == [3]
+    for bad in ("v = 1) OR (1 = 1", "nothing = 1", "v = 1 /*", "v = 1; SELECT 1"):
+        with pytest.raises(ReadRefused):
+            read(server, table, KeyRange(("1",), ("4",)), bad)
+
+
+def test_a_table_that_changed_is_looked_up_again_and_one_that_is_gone_is_gone(server: MysqlServer) -> None:
+    table = made(server, "id int PRIMARY KEY, v int", "(1, 1)")
+    server.execute("ALTER TABLE d.t ADD COLUMN w int")
+    with pytest.raises(Retry, match="definition of d"):
+        read(server, table)
+    server.execute("DROP TABLE d.t")
+    with pytest.raises(TableGone):
+        read(server, table)
+
+
+def test_a_table_that_is_locked_is_waited_for(server: MysqlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(server, "id int PRIMARY KEY", "(1)")
+    with closing(server.connect()) as holder, holder.cursor() as cursor:
+        cursor.execute("LOCK TABLES d.t WRITE")
+        with pytest.raises(Locked, match=r"d\.t"):
+            read(server, table)
+
+
+def test_rights_and_passwords_are_asked_for_by_name(server: MysqlServer, tmp_path: Path) -> None:
+    table = made(server, "id int PRIMARY KEY", "(1)")
+    password = tmp_path / "password"
+    password.write_text("geheim ö\n", "utf-8")
+    client = "REPLICATION CLIENT" if not server.mariadb else "BINLOG MONITOR"
+    server.script(
+        "SET NAMES utf8mb4",
+        "DROP USER IF EXISTS reader",
+        "CREATE USER reader IDENTIFIED BY 'geheim ö'",
+        f"GRANT {client} ON *.* TO reader",
+    )
+    with pytest.raises(ReadRefused, match=r"GRANT SELECT ON `d`\.`t`"):
+        chunks.read_chunk(reader(server, password), table, WHOLE, None, lambda _: None)
+    server.execute("GRANT SELECT ON d.* TO reader")
+    assert chunks.read_chunk(reader(server, password), table, WHOLE, None, lambda _: None).rows == 1
+    with pytest.raises(AuthenticationFailed, match="'reader'"):
+        connect(config(server, "reader"))
+    with pytest.raises(AuthenticationFailed, match="cannot be read"):
+        connect(config(server, "reader", password_file=str(tmp_path / "none")))
+
+
+def reader(server: MysqlServer, password: Path) -> MyConfig:
+    return config(server, "reader", password_file=str(password))
+
+
+@pytest.mark.parametrize("tls", ["disable", "prefer"])
+def test_a_password_is_never_sent_in_clear(server: MysqlServer, tmp_path: Path, tls: str) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    server.script("DROP USER IF EXISTS sha", "CREATE USER sha IDENTIFIED BY 'secret'")
+    connect(config(server, "sha", password_file=str(password), tls_mode=tls)).close()
+
+
+def test_another_server_is_refused(server: MysqlServer) -> None:
+    with closing(connect(config(server))) as connection:
+        identity = server_of(connection).identity
+    connect(config(server).bound_to(identity)).close()
+    with pytest.raises(SourceRefused, match="the change log belongs to another"):
+        connect(config(server).bound_to("another"))
+
+
+def test_a_server_that_is_not_there_is_tried_again() -> None:
+    with pytest.raises(Retry, match=r"cannot connect to 127\.0\.0\.1:1 as 'root'"):
+        connect(MyConfig("127.0.0.1", 1, None, "root", "test"))
+
+
+def test_a_certificate_that_nobody_signed_is_refused(server: MysqlServer) -> None:
+    with pytest.raises(SourceRefused, match=r"certificate|TLS|SSL"):
+        connect(config(server, tls_mode="verify-full"))

@@ -1,0 +1,301 @@
+"""The binary logs of MySQL and MariaDB as a change stream: transactions, XA through restarts, DDL, large rows, ends."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mysql_packages import RELEASES
+from support.mysql import MYSQL, MysqlServer
+from support.mysql_log import PATIENCE, LogRun
+from tailrace.errors import PositionLost, Retry
+from tailrace.sources.mysql.ends import log_end
+
+TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v varchar(20))"
+
+
+@pytest.fixture(params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param, max_allowed_packet="64M") as running:
+        running.script("CREATE DATABASE d", TABLE)
+        yield running
+
+
+@pytest.fixture
+def run(server: MysqlServer, tmp_path: Path) -> Iterator[LogRun]:
+    with LogRun(server, tmp_path) as begun:
+        yield begun
+
+
+def source_rows(server: MysqlServer, columns: str = "id, v") -> list[dict[str, object]]:
+    names = [name.strip() for name in columns.split(",")]
+    found = server.execute(f"SELECT {columns} FROM d.t ORDER BY id")
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def test_every_operation_arrives_once_in_order(server: MysqlServer, run: LogRun) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a'), (2, NULL), (3, 'c')", "UPDATE d.t SET v = 'x' WHERE id < 3")
+    server.script("UPDATE d.t SET id = id + 10 WHERE id > 1", "DELETE FROM d.t WHERE id = 1")
+    server.script("TRUNCATE d.t", "INSERT INTO d.t VALUES (7, 'z')")
+    run.catch_up()
+    assert run.rows("d.t") == source_rows(server) == [{"id": 7, "v": "z"}]
+    operations = [row["_op"] for row in run.changes("d.t")]
+    assert operations == ["I", "I", "I", "U", "U", *["D", "M"] * 2, "D", "I"]
+    assert [row["_seq"] for row in run.changes("d.t")] == [*range(1, 11), 12]
+
+
+def test_what_was_rolled_back_never_arrives(server: MysqlServer, run: LogRun) -> None:
+    server.script(
+        "SET autocommit = 0", "INSERT INTO d.t VALUES (1, 'a')", "ROLLBACK", "INSERT INTO d.t VALUES (2, 'b')"
+    )
+    server.script(
+        "SET autocommit = 0",
+        "INSERT INTO d.t VALUES (3, 'a')",
+        "SAVEPOINT s",
+        "DELETE FROM d.t",
+        "ROLLBACK TO s",
+        "COMMIT",
+    )
+    run.catch_up()
+    assert run.rows("d.t") == source_rows(server) == [{"id": 3, "v": "a"}]
+
+
+def test_xa_rows_count_from_their_commit_also_through_restarts(server: MysqlServer, tmp_path: Path) -> None:
+    with LogRun(server, tmp_path) as run:
+        for name, key in (("kept", 1), ("undone", 2)):
+            server.script(
+                f"XA START '{name}'",
+                f"INSERT INTO d.t VALUES ({key}, 'xa')",
+                f"XA END '{name}'",
+                f"XA PREPARE '{name}'",
+            )
+        server.script("INSERT INTO d.t VALUES (3, 'plain')")
+        run.catch_up()
+        assert run.rows("d.t") == [{"id": 3, "v": "plain"}]
+    with LogRun(server, tmp_path) as run:
+        server.script("XA COMMIT 'kept'", "XA ROLLBACK 'undone'")
+        server.script("XA START 'b'", "INSERT INTO d.t VALUES (4, 'xa')", "XA END 'b'", "XA COMMIT 'b' ONE PHASE")
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(server)
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        assert [row["id"] for row in run.changes("d.t")] == [3, 1, 4]
+
+
+def test_a_restart_continues_behind_what_is_recorded_over_rotated_files_and_a_restarted_server(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    for life in range(3):
+        with LogRun(server, tmp_path) as run:
+            server.script(f"INSERT INTO d.t VALUES ({life}, 'v')", "FLUSH LOGS", f"UPDATE d.t SET v = 'w{life}'")
+            run.catch_up()
+        server.script(f"INSERT INTO d.t VALUES (1{life}, 'meanwhile')")
+        server.restart()
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(server)
+
+
+def test_a_log_that_the_server_no_longer_has_is_a_lost_position(server: MysqlServer, tmp_path: Path) -> None:
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+    server.script("INSERT INTO d.t VALUES (1, 'gone')", "FLUSH LOGS", "INSERT INTO d.t VALUES (2, 'kept')")
+    first, last = (server.execute("SHOW BINARY LOGS")[i][0] for i in (0, -1))
+    until = time.monotonic() + 30
+    while server.execute("SHOW BINARY LOGS")[0][0] == first:  # a file that is still being sent stays
+        assert time.monotonic() < until
+        server.script(f"PURGE BINARY LOGS TO '{last}'")
+    with pytest.raises(PositionLost), LogRun(server, tmp_path) as run:
+        run.catch_up()
+
+
+def test_a_server_that_goes_away_is_tried_again(server: MysqlServer, run: LogRun) -> None:
+    run.catch_up()
+    server.kill()
+    with pytest.raises(Retry):
+        while True:
+            run.stream.read(1 << 20, 0.1)
+
+
+def test_a_transaction_larger_than_memory_and_a_row_of_many_packets_arrive_whole(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    server.script("DROP TABLE d.t", "CREATE TABLE d.t (id int PRIMARY KEY, v longtext)")
+    with LogRun(server, tmp_path, memory=1 << 20) as run:
+        rows = ", ".join(f"({i}, '{'x' * 1000}')" for i in range(3, 5000))
+        server.script(
+            "SET autocommit = 0", f"INSERT INTO d.t VALUES {rows}", "UPDATE d.t SET v = 'y' WHERE id = 9", "COMMIT"
+        )
+        server.script("INSERT INTO d.t VALUES (1, REPEAT('z', 34000000))", "INSERT INTO d.t VALUES (2, 'small')")
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(server)
+
+
+def test_a_new_column_begins_with_the_first_row_that_has_it(server: MysqlServer, run: LogRun) -> None:
+    server.script(
+        "INSERT INTO d.t VALUES (1, 'a')",
+        "ALTER TABLE d.t ADD COLUMN n int NULL FIRST",
+        "INSERT INTO d.t VALUES (5, 2, 'b')",
+    )
+    run.catch_up()
+    table = run.table("d.t")
+    assert [(s.table.version, s.after_seq) for s in table.schemas] == [(1, 0), (2, 1)]
+    assert (table.stopped, run.rows("d.t")[1]) == (None, {"id": 2, "v": "b", "n": 5})
+
+
+def test_a_default_that_fills_old_rows_has_them_read_again(server: MysqlServer, run: LogRun) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a')", "ALTER TABLE d.t ADD COLUMN n int NOT NULL DEFAULT 7")
+    run.catch_up()
+    table = run.table("d.t")
+    assert (table.schema.version, table.stopped, table.reread_record is not None) == (2, None, True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE d.t DROP COLUMN v", "ALTER TABLE d.t RENAME COLUMN v TO w", "ALTER TABLE d.t MODIFY v varbinary(20)"],
+)
+def test_what_cannot_be_followed_stops_the_table_by_name(server: MysqlServer, run: LogRun, statement: str) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a')", statement, "INSERT INTO d.t (id) VALUES (2)")
+    run.catch_up()
+    stopped = run.table("d.t").stopped
+    assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 1)
+
+
+def test_text_means_what_it_meant_when_it_was_logged(server: MysqlServer, tmp_path: Path) -> None:
+    """Rows of before and behind an ALTER that gives the same bytes another meaning."""
+    columns = "p geometry, b blob, v varchar(20) CHARACTER SET latin1, e enum('a', 'b')"
+    server.script("DROP TABLE d.t", f"CREATE TABLE d.t (id int PRIMARY KEY, {columns})")
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.t VALUES (1, NULL, x'62', 'é', 'b')")
+        run.catch_up()
+        server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET utf8mb4, MODIFY e enum('a', 'new', 'b')")
+        server.script("INSERT INTO d.t (id, v, e) VALUES (2, 'é', 'b'), (3, '€', 'new')")
+        run.catch_up()
+        assert run.table("d.t").stopped is None
+        assert run.rows("d.t") == source_rows(server, "id, p, b, v, e")
+
+
+def test_rows_that_the_catalog_no_longer_explains_stop_the_table(server: MysqlServer, run: LogRun) -> None:
+    server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET latin1", "INSERT INTO d.t VALUES (1, 'é')")
+    server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET utf8mb4")
+    run.catch_up()
+    stopped = run.table("d.t").stopped
+    assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 0)
+
+
+def test_a_table_that_is_dropped_and_made_again_begins_anew(server: MysqlServer, run: LogRun) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a')")
+    run.catch_up()
+    server.script("DROP TABLE d.t", "CREATE TABLE d.t (id bigint PRIMARY KEY)", "INSERT INTO d.t VALUES (9)")
+    run.catch_up()
+    table = run.table("d.t")
+    assert (table.removed, table.stopped, [c.name for c in table.schema.columns]) == (False, None, ["id"])
+    server.script("DROP TABLE d.t")
+    run.catch_up()
+    assert run.table("d.t").removed
+
+
+def test_a_table_that_comes_later_begins_where_the_look_found_it(server: MysqlServer, run: LogRun) -> None:
+    server.script("CREATE TABLE d.late (id int PRIMARY KEY)", "INSERT INTO d.late VALUES (1)")
+    run.catch_up()
+    server.script("INSERT INTO d.late VALUES (2)")
+    run.catch_up()
+    added = run.table("d.late")
+    assert added.edge and [row["id"] for row in run.changes("d.late")] == [2]
+
+
+def test_changes_that_are_logged_as_statements_stop_the_table(server: MysqlServer, run: LogRun) -> None:
+    server.script("SET SESSION binlog_format = STATEMENT", "INSERT INTO d.t VALUES (1, 'a')")
+    run.catch_up()
+    stopped = run.table("d.t").stopped
+    assert stopped is not None and (stopped.error, stopped.message) == (
+        "LogIncomplete",
+        "rows of d.t may have been changed by a statement that the log has as text",
+    )
+
+
+def test_changes_without_all_columns_stop_the_table(server: MysqlServer, run: LogRun) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a')", "SET SESSION binlog_row_image = MINIMAL", "UPDATE d.t SET v = 'b'")
+    run.catch_up()
+    stopped = run.table("d.t").stopped
+    assert stopped is not None and (stopped.error, stopped.seq) == ("LogIncomplete", 1)
+    assert run.rows("d.t") == [{"id": 1, "v": "a"}]
+
+
+@pytest.mark.mysql("mariadb-11.8", log_bin_compress=1, log_bin_compress_min_len=10)
+def test_mariadbs_compressed_events_are_rows(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script("CREATE DATABASE d", TABLE)
+    with LogRun(mysql, tmp_path) as run:
+        mysql.script(
+            "INSERT INTO d.t VALUES (1, REPEAT('a', 20)), (2, REPEAT('a', 20))",
+            "UPDATE d.t SET v = REPEAT('b', 20)",
+            "DELETE FROM d.t WHERE id = 2",
+        )
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(mysql)
+
+
+@pytest.mark.mysql(MYSQL)
+def test_mysqls_compressed_and_tagged_transactions_are_rows(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script("CREATE DATABASE d", TABLE)
+    with LogRun(mysql, tmp_path) as run:
+        mysql.script("SET SESSION binlog_transaction_compression = ON", "INSERT INTO d.t VALUES (1, 'a')")
+        mysql.script(
+            "SET gtid_next = 'AUTOMATIC:red'",
+            "INSERT INTO d.t VALUES (2, 'b')",
+            "SET SESSION binlog_transaction_compression = ON",
+            "UPDATE d.t SET v = 'c'",
+        )
+        run.catch_up()
+    mysql.script("SET gtid_next = 'AUTOMATIC:red'", "INSERT INTO d.t VALUES (3, 'c')")
+    with LogRun(mysql, tmp_path) as run:
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(mysql)
+        assert ":red:1-3" in (run.journal.state.source_state or "")
+
+
+@pytest.mark.mysql(MYSQL, binlog_row_value_options="PARTIAL_JSON")
+def test_partial_json_stops_the_table(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id int PRIMARY KEY, v json)",
+        'INSERT INTO d.t VALUES (1, \'{"a": "long enough to be replaced in place", "b": 1}\')',
+    )
+    with LogRun(mysql, tmp_path) as run:
+        mysql.script("UPDATE d.t SET v = JSON_SET(v, '$.b', 2)")
+        run.catch_up()
+        stopped = run.table("d.t").stopped
+        assert stopped is not None and "parts of JSON documents" in stopped.message
+
+
+def test_a_table_is_not_added_in_the_middle_of_a_transaction(server: MysqlServer, tmp_path: Path) -> None:
+    """Its edge would lack the transaction, and the change log its first rows."""
+    rows = 3000
+    with LogRun(server, tmp_path) as run:
+        values = ", ".join(f"({i}, '{'x' * 1000}')" for i in range(rows))
+        server.script("CREATE TABLE d.late (id int PRIMARY KEY, v text)", f"INSERT INTO d.late VALUES {values}")
+        end, until = log_end(run._connection), time.monotonic() + PATIENCE
+        while run.stream.position < end:
+            assert time.monotonic() < until
+            run.stream.read(1, 0.1)
+            run.stream.look()
+        run.stream.cut()
+        assert len(run.changes("d.late")) in (0, rows)
+
+
+@pytest.mark.mysql("mariadb-11.8")
+@pytest.mark.parametrize("back", [("ROLLBACK",), ("ROLLBACK TO s", "COMMIT")])
+def test_rows_that_are_rolled_back_in_the_log_are_read_again(
+    mysql: MysqlServer, tmp_path: Path, back: tuple[str, ...]
+) -> None:
+    """MariaDB logs a transaction with a temporary table's statement although it is rolled back."""
+    mysql.script("CREATE DATABASE d", TABLE)
+    with LogRun(mysql, tmp_path) as run:
+        temporary = ("USE d", "CREATE TEMPORARY TABLE z (id int)", "BEGIN", "INSERT INTO t VALUES (1, 'a')")
+        mysql.script(*temporary, "SAVEPOINT s", "INSERT INTO t VALUES (2, 'b')", "DROP TEMPORARY TABLE z", *back)
+        mysql.script("INSERT INTO d.t VALUES (3, 'c')")
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and table.reread_record > 0
+        assert run.rows("d.t")[-1] == {"id": 3, "v": "c"}

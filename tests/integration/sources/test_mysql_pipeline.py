@@ -1,0 +1,155 @@
+"""MySQL and MariaDB through capture, change log, chunks and apply: once writing stops, source and target are equal, row
+by row and column by column, whatever was restarted meanwhile."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mysql_packages import RELEASES
+from support import mysql_shop
+from support.mysql import MysqlServer
+from support.pipeline import Pipeline
+from support.resources import replicator as document_of
+from tailrace.changelog.records import Position
+from tailrace.errors import PositionLost, SourceRefused, TailraceError
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param) as running:
+        yield running
+
+
+def manifest(server: MysqlServer, folder: Path) -> dict[str, Any]:
+    return document_of(
+        source=mysql_shop.spec(server),
+        tables={"include": ["shop.*"]},
+        target={"type": "delta", "location": (folder / "lake").as_uri()},
+        storage={"location": (folder / "log").as_uri()},
+        snapshot={"chunkRows": 50, "parallelism": 2},
+    )
+
+
+def level(server: MysqlServer, copy: Pipeline) -> None:
+    with copy.source.session() as session:
+        end = session.log_end()
+    copy.settle(Position(end))
+    assert copy.driver.faults() == {}
+
+
+def test_a_copy_is_equal_after_writers_and_restarts(server: MysqlServer, tmp_path: Path) -> None:
+    mysql_shop.create(server)
+    with mysql_shop.writers(server):
+        threading.Event().wait(1)
+    copy = Pipeline(manifest(server, tmp_path), mysql_shop.source(server), tmp_path)
+    try:
+        copy.start()
+        with mysql_shop.writers(server):
+            for turn in range(100):
+                copy.turn()
+                if turn % 40 == 20:
+                    copy.stop()
+                    server.execute("FLUSH BINARY LOGS")
+                    copy.start()
+        level(server, copy)
+        assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())
+        plain = {row["id"]: (row["v"], row["n"]) for row in copy.lake.table("shop", "plain").rows().to_pylist()}
+        assert plain == {i: (v, n) for i, v, n in server.execute("SELECT id, v, n FROM shop.plain")}
+    finally:
+        copy.stop()
+
+
+def copied(server: MysqlServer, folder: Path) -> Pipeline:
+    """A pipeline that has copied a shop, and was stopped."""
+    mysql_shop.create(server)
+    server.execute("INSERT INTO shop.plain VALUES (1, 'one', 1), (2, 'two', 2)")
+    copy = Pipeline(manifest(server, folder), mysql_shop.source(server), folder)
+    with copy.running():
+        level(server, copy)
+    return copy
+
+
+def resynced(server: MysqlServer, copy: Pipeline) -> None:
+    """A request to read everything again brings a copy back whose position is lost."""
+    copy.resync = copy.folder / "resync.json"
+    asked = {"replicator": "shop", "tables": ["*.*"], "resync": True}
+    meta = {"name": "again", "namespace": "team", "uid": "first"}
+    document = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest", "metadata": meta, "spec": asked}
+    copy.resync.write_text(json.dumps(document))
+    with copy.running():
+        level(server, copy)
+        server.execute("INSERT INTO shop.plain VALUES (50, 'after', 50)")
+        level(server, copy)
+        assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())
+
+
+def test_tables_that_a_session_changed_by_statements_are_equal_after_a_resync(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    copy = copied(server, tmp_path)
+    server.script("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO shop.plain VALUES (60, 'by text', 60)")
+    with copy.running():
+        copy.until(lambda state: all(t.stopped is not None for t in state.tables.values()))
+        assert {t.stopped.error for t in copy.state.tables.values() if t.stopped is not None} == {"LogIncomplete"}
+    resynced(server, copy)
+
+
+FLUSH = "FLUSH BINARY LOGS"
+
+
+def purge(server: MysqlServer) -> None:
+    """Everything but the newest file is gone. MariaDB 10.11 keeps what the connection of an ended capture still has
+    open, until it notices."""
+    for _ in range(60):
+        newest = server.execute("SHOW BINARY LOGS")[-1][0]
+        server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+        if len(server.execute("SHOW BINARY LOGS")) == 1:
+            return
+        time.sleep(1)
+    raise AssertionError("the binary logs are not purged")
+
+
+def test_logs_that_are_purged_before_they_were_read_are_a_lost_position(server: MysqlServer, tmp_path: Path) -> None:
+    copy = copied(server, tmp_path)
+    server.script(FLUSH, "INSERT INTO shop.plain VALUES (3, 'three', 3)", FLUSH)
+    purge(server)
+    copy.refused(PositionLost, "purged")
+    resynced(server, copy)
+
+
+def test_a_log_that_was_reset_is_a_lost_position(server: MysqlServer, tmp_path: Path) -> None:
+    server.script(FLUSH, FLUSH)
+    copy = copied(server, tmp_path)
+    server.execute("RESET MASTER" if server.mariadb else "RESET BINARY LOGS AND GTIDS")
+    server.execute("DELETE FROM shop.plain WHERE id = 1")
+    copy.refused(PositionLost, "resync|restored")
+    resynced(server, copy)
+
+
+def test_another_server_is_refused_by_its_name(server: MysqlServer, tmp_path: Path) -> None:
+    copy = copied(server, tmp_path)
+    with MysqlServer(server.name) as other:
+        mysql_shop.create(other)
+        strange = Pipeline(manifest(other, tmp_path), mysql_shop.source(other), tmp_path)
+        strange.refused(SourceRefused if not server.mariadb else TailraceError, "the change log")
+    with copy.running():
+        level(server, copy)
+
+
+def test_an_xa_transaction_that_was_prepared_before_is_waited_for_and_then_copied(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    mysql_shop.create(server)
+    server.script("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'prepared', 7)", "XA END 'x'", "XA PREPARE 'x'")
+    copy = Pipeline(manifest(server, tmp_path), mysql_shop.source(server), tmp_path)
+    waiting = threading.Timer(3, server.execute, ["XA COMMIT 'x'"])
+    waiting.start()
+    with copy.running():
+        level(server, copy)
+        assert copy.lake.table("shop", "plain").rows().column("v").to_pylist() == ["prepared"]
+    waiting.join()

@@ -1,0 +1,91 @@
+"""What a start would refuse is found before it, with the statement that puts it right: executed here."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from mysql_packages import RELEASES
+from support.mysql import MysqlServer
+from tailrace.contract.resources import TablesSpec
+from tailrace.errors import SourceRefused
+from tailrace.sources.api import Finding
+from tailrace.sources.mysql import preflight
+from tailrace.sources.mysql.catalog import discover
+from tailrace.sources.mysql.connect import MyConfig, connect
+from tailrace.sources.mysql.settings import observe
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param) as running:
+        running.script(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.parent (id int PRIMARY KEY)",
+            "CREATE TABLE d.child (id int PRIMARY KEY, p int,"
+            " FOREIGN KEY (p) REFERENCES d.parent (id) ON DELETE CASCADE)",
+            "CREATE TABLE d.keyless (id int)",
+            "CREATE TABLE d.old (id int PRIMARY KEY) ENGINE = MyISAM",
+            "CREATE TABLE d.gone (id int PRIMARY KEY) ENGINE = MEMORY",
+        )
+        yield running
+
+
+def findings(server: MysqlServer, user: str = "root", *patterns: str) -> list[Finding]:
+    config = MyConfig(server.host, server.port, None, user, "test")
+    with closing(connect(config)) as connection:
+        tables = discover(connection, TablesSpec(include=patterns or ("d.*",)))
+        return list(preflight.check(observe(connection, tables)))
+
+
+def failed(found: list[Finding]) -> dict[tuple[str, str | None], Finding]:
+    return {(f.name, f.table): f for f in found if f.level != "ok"}
+
+
+def test_a_server_that_is_fit_has_only_its_tables_against_it(server: MysqlServer) -> None:
+    found = failed(findings(server))
+    cascades = set() if server.name == "mysql-9" else {("cascade", "d.child")}  # it logs them
+    assert found.keys() == {("NoKey", "d.keyless"), ("engine", "d.old"), ("ReadRefused", "d.gone")} | cascades
+    assert not [f for f in findings(server, "root", "d.parent") if f.level != "ok"]
+
+
+def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(server: MysqlServer) -> None:
+    server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT INSERT ON d.* TO reader")
+    found = failed(findings(server, "reader", "d.parent"))
+    assert {("rights", None), ("select", "d.parent")} <= found.keys()
+    for finding in found.values():
+        server.execute(finding.fix.removeprefix("Run `").removesuffix("`."))
+    assert not failed(findings(server, "reader", "d.parent"))
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "level"),
+    [
+        ("binlog_row_image", "MINIMAL", "FULL", "fail"),
+        ("binlog_format", "MIXED", "ROW", "fail"),
+        ("binlog_row_metadata", "MINIMAL", "FULL", "fail"),
+        ("binlog_expire_logs_seconds", "600", "0", "warn"),
+    ],
+)
+def test_a_setting_that_loses_changes_is_named_with_its_statement(
+    server: MysqlServer, name: str, bad: str, good: str, level: str
+) -> None:
+    server.execute(f"SET GLOBAL {name} = {bad if bad.isdigit() else repr(bad)}")
+    try:
+        (finding,) = failed(findings(server, "root", "d.parent")).values()
+        assert finding.level == level and bad in finding.message
+        server.execute(finding.fix.split("`")[1])
+        assert not failed(findings(server, "root", "d.parent"))
+    finally:
+        server.execute(f"SET GLOBAL {name} = {good if good.isdigit() else repr(good)}")
+
+
+def test_a_server_without_a_log_is_refused(server: MysqlServer) -> None:
+    with MysqlServer(server.name, skip_log_bin="ON") as silent:
+        found = findings(silent)
+        with pytest.raises(SourceRefused, match="no binary log"):
+            preflight.refuse(found)
+
+
+def test_patterns_without_a_table_are_said_so(server: MysqlServer) -> None:
+    assert ("tables", None) in failed(findings(server, "root", "nothing.*"))

@@ -1,0 +1,209 @@
+"""A value of MySQL or MariaDB comes out equal, bit for bit, by the log and by a chunk: every type, random values."""
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mysql_packages import RELEASES
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.mysql_log import LogRun, config_of
+from tailrace.sources.api import KeyRange
+from tailrace.sources.mysql import catalog, chunks
+from tailrace.sources.mysql.connect import connect
+
+QUICK = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+LATIN = st.text(st.characters(codec="cp1252"), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+TIMES = st.timedeltas(dt.timedelta(hours=-838), dt.timedelta(hours=838))
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "tinyint": st.integers(-128, 127),
+    "tinyint unsigned": st.integers(0, 255),
+    "smallint": st.integers(-(2**15), 2**15 - 1),
+    "smallint unsigned zerofill": st.integers(0, 2**16 - 1),
+    "mediumint": st.integers(-(2**23), 2**23 - 1),
+    "mediumint unsigned": st.integers(0, 2**24 - 1),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "int unsigned": st.integers(0, 2**32 - 1),
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "bigint unsigned": st.integers(0, 2**64 - 1),
+    "bit": st.integers(0, 1),
+    "bit(9)": st.integers(0, 511),
+    "bit(64)": st.integers(0, 2**64 - 1),
+    "year": st.integers(1901, 2155),
+    "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "double": st.floats(allow_nan=False, allow_infinity=False),
+    "decimal(5,2)": st.decimals(-999, 999, places=2),
+    "decimal(18,0)": st.integers(-(10**18) + 1, 10**18 - 1),
+    "decimal(38,10)": st.decimals(Decimal(-(10**20)), Decimal(10**20), places=10),
+    "decimal(65,30)": st.decimals(Decimal(-(10**30)), Decimal(10**30), places=30),
+    "date": st.dates(dt.date(1000, 1, 1)),
+    "datetime": st.datetimes(dt.datetime(1000, 1, 1)).map(lambda t: t.replace(microsecond=0)),
+    "datetime(6)": st.datetimes(dt.datetime(1000, 1, 1)),
+    "timestamp(3) NULL": st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2037, 1, 1)),
+    "time": TIMES.map(lambda t: dt.timedelta(seconds=t // dt.timedelta(seconds=1))),
+    "time(6)": TIMES,
+    "char(20)": TEXT,
+    "char(255)": TEXT,
+    "varchar(20)": TEXT,
+    "varchar(20) CHARACTER SET latin1": LATIN,
+    "varchar(20) CHARACTER SET utf16": TEXT,
+    "varchar(20) CHARACTER SET utf8mb3": st.text(
+        st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=9
+    ),
+    "tinytext": TEXT,
+    "mediumtext": TEXT,
+    "longtext": st.integers(0, 70_000).map(lambda n: "x" * n),
+    "binary(8)": st.binary(max_size=8),
+    "varbinary(300)": st.binary(max_size=300),
+    "blob": st.binary(max_size=300),
+    "enum('a','b''c','d,e','é')": st.sampled_from(["a", "b'c", "d,e", "é"]),
+    "set('p','q','r')": st.sets(st.sampled_from("pqr")).map(lambda s: ",".join(sorted(s))),
+}
+COLUMNS = ", ".join(f"c{i} {kind}" for i, kind in enumerate(VALUES))
+ROWS = st.lists(st.tuples(*(st.none() | values for values in VALUES.values())), min_size=1, max_size=4)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param, max_allowed_packet="64M", default_time_zone="+05:00") as running:
+        running.script("CREATE DATABASE d", f"CREATE TABLE d.t (id int AUTO_INCREMENT PRIMARY KEY, {COLUMNS})")
+        yield running
+
+
+@pytest.fixture
+def run(server: MysqlServer, tmp_path: Path) -> Iterator[LogRun]:
+    server.script("TRUNCATE d.t")
+    with LogRun(server, tmp_path) as begun:
+        yield begun
+
+
+def by_chunk(server: MysqlServer, name: str) -> list[dict[str, Any]]:
+    with closing(connect(config_of(server))) as connection:
+        schema, _, table_name = name.partition(".")
+        table = catalog.table_by_name(connection, schema, table_name, None)
+    assert table is not None and table.stop is None
+    batches: list[pa.RecordBatch] = []
+    chunks.read_chunk(config_of(server), table, KeyRange(None, None), None, batches.append)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def exactly(rows: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
+    """Tells -0.0 from 0.0, 1.0 from 1 and a decimal's digits."""
+    return [[(name, repr(value)) for name, value in row.items()] for row in rows]
+
+
+def written(server: MysqlServer, rows: list[tuple[Any, ...]], table: str = "d.t") -> None:
+    places = ", ".join(["NULL", *["%s"] * len(rows[0])])
+    with closing(server.connect(init_command="SET time_zone = '+00:00'")) as connection, connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+
+
+@QUICK
+@given(rows=ROWS)
+def test_values_of_every_type_are_the_same_by_log_and_by_chunk(
+    server: MysqlServer, run: LogRun, rows: list[tuple[Any, ...]]
+) -> None:
+    written(server, rows)
+    run.catch_up()
+    assert run.table("d.t").stopped is None
+    assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+
+
+def test_an_update_and_a_delete_carry_all_values(server: MysqlServer, run: LogRun) -> None:
+    written(server, [tuple([None] * len(VALUES))] * 3)
+    server.script("UPDATE d.t SET c6 = id, c28 = 'é' WHERE id > 1", "UPDATE d.t SET id = 77 WHERE id = 2")
+    server.script("DELETE FROM d.t WHERE id = 1")
+    run.catch_up()
+    assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+    assert [row["_op"] for row in run.changes("d.t")[-4:]] == ["U", "D", "M", "D"]
+
+
+@QUICK
+@given(documents=st.lists(JSON, min_size=1, max_size=10))
+def test_json_has_the_servers_text(mysql_json: tuple[MysqlServer, LogRun], documents: list[Any]) -> None:
+    server, run = mysql_json
+    written(server, [(json.dumps(document),) for document in documents], "d.j")
+    run.catch_up()
+    assert exactly(run.rows("d.j")) == exactly(by_chunk(server, "d.j"))
+
+
+@pytest.fixture(scope="module")
+def mysql_json(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MysqlServer, LogRun]]:
+    with MysqlServer(MYSQL) as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.j (id int AUTO_INCREMENT PRIMARY KEY, v json)")
+        with LogRun(server, tmp_path_factory.mktemp("json")) as run:
+            yield server, run
+
+
+def test_json_that_only_sql_makes_has_the_servers_text(mysql_json: tuple[MysqlServer, LogRun]) -> None:
+    """Decimals, dates, times and bytes have no form in JSON text; the server's binary form has."""
+    server, run = mysql_json
+    values = ("CAST(-1.50 AS DECIMAL(20,3))", "DATE'2024-02-29'", "TIME'-30:00:01.5'", "TIMESTAMP'2024-02-29 01:02:03'")
+    others = ("x'00ff'", "1e16", "1e-5", "1e20", "0.1", "-0e0", "123456789012345678", "NULL", "1.5e300", "1e15")
+    made = ", ".join((*values, *others))
+    server.script(f"INSERT INTO d.j VALUES (NULL, JSON_ARRAY({made})), (NULL, JSON_OBJECT('b', 1, 'aa', '\\t\"'))")
+    run.catch_up()
+    assert exactly(run.rows("d.j")) == exactly(by_chunk(server, "d.j"))
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_shapes_vectors_and_generated_columns_are_the_same(name: str, tmp_path: Path) -> None:
+    vector = "STRING_TO_VECTOR" if name == MYSQL else "VEC_FromText"
+    own = "VECTOR(2)" if name == MYSQL else "VECTOR(2) NOT NULL DEFAULT x'0000000000000000', u uuid, i inet6, f inet4"
+    with MysqlServer(name) as server:
+        server.script(
+            "CREATE DATABASE d",
+            f"CREATE TABLE d.t (id int PRIMARY KEY, p geometry, s int AS (id + 1) STORED, g int AS (id * 2), v {own})",
+        )
+        with LogRun(server, tmp_path) as run:
+            server.script(f"INSERT INTO d.t (id, p, v) VALUES (1, ST_GeomFromText('POINT(1 2)'), {vector}('[1,2.5]'))")
+            if name != MYSQL:
+                server.script(
+                    "UPDATE d.t SET u = '123e4567-e89b-12d3-a456-426655440000', i = '::ffff:1.2.3.4', f = '9.8.7.6'"
+                )
+            run.catch_up()
+            assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+
+
+@pytest.mark.parametrize("name", [MARIADB_NEWEST])
+def test_addresses_are_spelled_as_the_server_spells_them(name: str, tmp_path: Path) -> None:
+    """Every pattern of zero groups, and of those with the last 32 bits of an IPv4 address."""
+    groups = ["0", "1", "ffff"]
+    addresses = [":".join("1" if zeros >> i & 1 else "0" for i in range(8)) for zeros in range(256)]
+    addresses += [f"0:0:0:0:{a}:{b}:{c}:{d}" for a in groups for b in groups for c in groups for d in groups]
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, i inet6)")
+        with LogRun(server, tmp_path) as run:
+            server.script("INSERT INTO d.t VALUES " + ", ".join(f"({i}, '{a}')" for i, a in enumerate(addresses)))
+            run.catch_up()
+            assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_a_label_that_reads_like_a_type_is_a_label(name: str, tmp_path: Path) -> None:
+    with MysqlServer(name) as server:
+        server.script(
+            "CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, e enum('x unsigned', 'b'), s set('y unsigned'))"
+        )
+        with LogRun(server, tmp_path) as run:
+            server.script("INSERT INTO d.t VALUES (1, 'x unsigned', 'y unsigned'), (2, 'b', '')")
+            run.catch_up()
+            assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))

@@ -1,0 +1,81 @@
+"""The chunk rule on real servers: a commit that is in the log, hanging, and not yet visible to the chunk is replayed
+after it. A window between two positions of the log would take the rows of the chunk for newer."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mysql_packages import RELEASES
+from support import mysql_shop
+from support.mysql import MysqlServer
+from support.pipeline import Pipeline
+from support.resources import replicator as document_of
+from tailrace.changelog.records import Position
+
+
+@pytest.fixture(params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param) as running:
+        if not running.mariadb:
+            running.execute("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
+        mysql_shop.create(running)
+        yield running
+
+
+@contextmanager
+def hanging_commits(server: MysqlServer) -> Iterator[None]:
+    """A commit waits, after it is in the log, for a replica that does not exist, until this ends."""
+    who = "master" if server.mariadb else "source"
+    server.script(
+        f"SET GLOBAL rpl_semi_sync_{who}_timeout = 100000",
+        f"SET GLOBAL rpl_semi_sync_{who}_wait_point = AFTER_SYNC",
+        f"SET GLOBAL rpl_semi_sync_{who}_enabled = ON",
+    )
+    try:
+        yield
+    finally:
+        server.execute(f"SET GLOBAL rpl_semi_sync_{who}_enabled = OFF")
+
+
+def test_a_commit_that_hangs_while_a_chunk_is_read_wins_over_the_chunk(server: MysqlServer, tmp_path: Path) -> None:
+    rows = ", ".join(f"({i}, 'old', 0)" for i in range(1, 41))
+    server.execute(f"INSERT INTO shop.plain VALUES {rows}")
+    document = document_of(
+        source=mysql_shop.spec(server),
+        tables={"include": ["shop.*"]},
+        target={"type": "delta", "location": (tmp_path / "lake").as_uri()},
+        storage={"location": (tmp_path / "log").as_uri()},
+        snapshot={"chunkRows": 7, "parallelism": 2},
+    )
+    copy = Pipeline(document, mysql_shop.source(server), tmp_path)
+    with copy.running():
+        copy.until(lambda state: len(state.tables) == len(mysql_shop.TABLES))
+        with hanging_commits(server):
+            before = log_end(copy)
+            statements = [
+                "UPDATE shop.plain SET v = 'new' WHERE id % 4 = 0",
+                "DELETE FROM shop.plain WHERE id % 4 = 1",
+                "INSERT INTO shop.plain VALUES (99, 'new', 1)",
+                "UPDATE shop.plain SET id = id + 100 WHERE id % 4 = 2",
+            ]
+            writers = [threading.Thread(target=server.execute, args=[s]) for s in statements]
+            for writer in writers:
+                writer.start()
+            copy.until(lambda _: log_end(copy) > before)
+            assert server.execute("SELECT COUNT(*) FROM shop.plain WHERE v = 'new'") == [(0,)], "it is not visible"
+            plain = next(t for t in copy.state.tables.values() if t.schema.table_name == "plain")
+            copy.until(lambda state: len(state.tables[plain.table_id].chunks) >= 6, work=True)
+            assert all(writer.is_alive() for writer in writers)
+        for writer in writers:
+            writer.join()
+        copy.settle(log_end(copy))
+        assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())
+        assert copy.lake.table("shop", "plain").rows().num_rows == 31
+
+
+def log_end(copy: Pipeline) -> Position:
+    with copy.source.session() as session:
+        return session.log_end()

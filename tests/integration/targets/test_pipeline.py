@@ -1,0 +1,145 @@
+"""Others work on the target while Tailrace does: hazards T4, T5, T11, and a table that is put back. The tables are
+real, the source is in memory, and what a reader that is not ours finds at the end equals it.
+
+(What is lost on the source's side, on whole processes: `tests/proof/test_lost.py`.)
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from demo.compare import READERS
+from support.pipeline import lake
+from support.scripted import ScriptedSource
+from support.scripted_database import Change
+from support.scripted_runs import Copy, by_key, filled, manifest
+from tailrace.contract.resources import Replicator
+from tailrace.errors import TargetRefused
+from tailrace.targets.lake import table as lake_table
+
+# Threads of apply leave their connections to the JVM to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+Begin = Callable[[str], Copy]
+
+
+@pytest.fixture
+def begin(spark: SparkSession, tmp_path: Path) -> Iterator[Begin]:
+    """Starts a pipeline into tables of a format."""
+    with ExitStack() as ends:
+
+        def make(format: str) -> Copy:
+            tables = lake(Replicator.model_validate(manifest(tmp_path, format)), spark)
+            copy = Copy(filled("one", "two", rows=40), tmp_path, format, tables)
+            ends.callback(copy.stop)
+            copy.start()
+            return copy
+
+        yield make
+
+
+def place(copy: Copy, table: str = "one") -> Path:
+    return copy.folder / "lake" / "main" / table
+
+
+def equal(copy: Copy, format: str) -> None:
+    """After more changes."""
+    copy.database.commit(Change("D", 1, 5), Change("I", 1, 500, "+"), Change("U", 2, 6, "++"))
+    copy.level()
+    assert copy.driver.faults() == {}
+    for number, name in enumerate(copy.database.names, 1):
+        found = READERS[format](place(copy, name)).select(["id", "v"])
+        assert by_key(found) == copy.database.rows(number), name
+
+
+def waiting_files(copy: Copy) -> list[Path]:
+    """Of the first table's chunks that are registered and in no commit; a chunk without rows has no file."""
+    applied = copy.driver.progress.all()[1].applied_record
+    paths = (c.chunk.path for c in copy.state.tables[1].chunks if c.record > applied)
+    return [Path(path.removeprefix("file://")) for path in paths if path is not None]
+
+
+def before_the_next_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """`act` between the last look at the target and the commit, once."""
+
+    def seam(name: str) -> None:
+        if name == "apply.before-commit":
+            monkeypatch.undo()
+            act()
+
+    monkeypatch.setattr(lake_table, "seam", seam)
+
+
+def test_a_foreign_compaction_between_locating_and_committing_makes_the_batch_locate_again(
+    begin: Begin, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T4: what was located lies elsewhere now; the conflict is refused, and what comes after it looks anew."""
+    copy = begin("delta")
+    copy.level()
+    before_the_next_commit(monkeypatch, lambda: spark.sql(f"OPTIMIZE delta.`{place(copy)}`").collect())
+    copy.database.commit(*(Change("U", 1, i, "changed") for i in range(2, 40, 2)))
+    copy.level()
+    assert "somebody else changed the table" in caplog.text
+    equal(copy, "delta")
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    """T11: VACUUM, an orphan clean-up, or somebody's `rm` after the rows were located."""
+    removed: list[Path] = []
+
+    def remove() -> None:
+        for path in waiting_files(begun):
+            path.unlink()
+            removed.append(path)
+
+    begun = begin(format)
+    begun.until(lambda _: begun.driver.tools.opened(1), work=True)
+    while not waiting_files(begun):
+        begun.driver.runner.turn(0.02)
+    before_the_next_commit(monkeypatch, remove)
+    begun.until(lambda _: "ChunkLost" in begun.driver.faults().values(), work=True)
+    equal(begun, format)
+    assert removed and "repair" in {snapshot.plan.reason for snapshot in begun.state.snapshots.values()}
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(
+    begin: Begin, spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    """T5: another change log, the same tables in the same place."""
+    first = begin(format)
+    first.level()
+    (tmp_path / "second").mkdir()
+    document = manifest(tmp_path / "second", format, target=first.document["spec"]["target"])
+    second = Copy(first.database, tmp_path / "second", format, lake(Replicator.model_validate(document), spark))
+    second.document, second.source = document, ScriptedSource(first.database)
+    with second.running(), pytest.raises(TargetRefused, match="is filled from change log"):
+        second.level()
+    equal(first, format)
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_target_table_put_back_to_an_older_state_is_brought_forward(
+    begin: Begin, tmp_path: Path, format: str
+) -> None:
+    copy = begin(format)
+    copy.level()
+    copy.stop()
+    shutil.copytree(place(copy), tmp_path / "older")
+    copy.start()
+    copy.database.commit(*(Change("U", 1, i, "newer") for i in range(1, 30, 3)), Change("D", 1, 2))
+    copy.level()
+    copy.stop()
+    shutil.rmtree(place(copy))
+    shutil.copytree(tmp_path / "older", place(copy))
+    copy.start()
+    copy.level()
+    equal(copy, format)

@@ -1,0 +1,76 @@
+"""SIGKILL at seams between two durable writes, with writers on MySQL or MariaDB: source = target afterwards, bit for
+bit, in Delta and in Iceberg."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import TableNotFoundError
+
+from demo.compare import read_delta, read_iceberg
+from support import mysql_shop
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.proof.process import Deployment, Run
+
+READERS = {"delta": read_delta, "iceberg": read_iceberg}
+CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
+CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
+DRIVER = "apply.after-commit"
+
+
+@pytest.fixture
+def deployment(server: MysqlServer, tmp_path: Path, format: str) -> Iterator[Deployment]:
+    mysql_shop.create(server)
+    spec: dict[str, object] = {"tables": {"include": ["shop.*"]}, "snapshot": {"chunkRows": 40, "parallelism": 2}}
+    made = Deployment(tmp_path / "proof", mysql_shop.spec(server), format, spec)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param) as running:
+        yield running
+
+
+def differences(server: MysqlServer, deployment: Deployment) -> list[str]:
+    def read(name: str) -> pa.Table:
+        return READERS[deployment.format](deployment.lake / "shop" / name)
+
+    try:
+        return mysql_shop.differences(server, read)
+    except (FileNotFoundError, TableNotFoundError) as error:
+        return [str(error)]
+
+
+def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
+    def level() -> bool:
+        time.sleep(1)
+        return not differences(server, deployment)
+
+    run.until(level, 200, "source = target")
+    assert run.stop() == 0, run.tail()
+    assert not differences(server, deployment)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("server", "format"), [(MYSQL, "delta"), (MARIADB_NEWEST, "iceberg")], indirect=["server"])
+def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothing(
+    server: MysqlServer, deployment: Deployment
+) -> None:
+    with mysql_shop.writers(server):
+        time.sleep(1)
+        plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
+        plan += ["capture.after-origin=kill", *(f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK))]
+        run = deployment.start(seams=",".join(plan))
+        run.until(lambda: len(list(deployment.marks.iterdir())) == len(plan), 200, f"all of {plan} to be reached")
+        run.kill()
+        killed = deployment.start(seams=f"{DRIVER}=kill@3")
+        assert killed.wait(240) != 0, f"{DRIVER} was never reached\n{killed.tail()}"
+        last = deployment.start()
+        time.sleep(5)
+    settle(server, deployment, last)

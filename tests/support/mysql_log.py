@@ -1,0 +1,126 @@
+"""Capture of a MySQL or MariaDB without its process: the real stream and the real recorder over a journal in a folder.
+
+`LogRun.catch_up()` reads to the end of the server's log and makes it durable; a new `LogRun` over the same folder is a
+restart. `rows` is what the change log makes of a table that was empty when its capture began.
+"""
+
+import select
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from support.mysql import MysqlServer
+from support.origins import origin
+from tailrace.capture.recorder import Recorder
+from tailrace.changelog.records import Position
+from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ, open_segment
+from tailrace.changelog.state import TableLog
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.places import StorageSpec
+from tailrace.contract.resources import Replicator
+from tailrace.sources.api import Wiring
+from tailrace.sources.mysql.connect import MyConfig, connect
+from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.log.stream import MysqlStream
+from tailrace.storage.store import Storage
+
+PATIENCE = 60.0
+"""Seconds."""
+
+
+def config_of(server: MysqlServer) -> MyConfig:
+    return MyConfig(server.host, server.port, None, server.user, "tailrace-tests", tls_mode="disable")
+
+
+def executed(server: MysqlServer) -> str:
+    """The state from which a stream brings only what comes later."""
+    asked = "@@GLOBAL.gtid_binlog_pos" if server.mariadb else "@@GLOBAL.gtid_executed"
+    return "".join(str(server.execute(f"SELECT {asked}")[0][0]).split())
+
+
+class LogRun:
+    def __init__(self, server: MysqlServer, folder: Path, memory: int = 8 << 20, include: str = "d.*") -> None:
+        self.server = server
+        self._connection = connect(config_of(server))
+        storage = Storage.open(StorageSpec(location=(folder / "log").as_uri()))
+        self.journal = self._opened(storage)
+        self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
+        self.storage = storage
+        wiring = Wiring(self.recorder, self._settle, "n", folder / "scratch", memory)
+        replicator = _replicator(folder, include)
+        self.stream = MysqlStream(config_of(server), self._connection, replicator, 4_000_001, wiring)
+        self.stream.start()
+
+    def _opened(self, storage: Storage) -> JournalWriter:
+        if storage.exists("journal/00000000000000000000.json"):
+            return JournalWriter.claim(storage, f"again-{time.monotonic_ns()}")
+        state = executed(self.server)
+        return JournalWriter.create(storage, origin(), log_end(self._connection), "first", source_state=state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+        self._connection.close()
+
+    def _settle(self) -> Position:
+        self.stream.cut()
+        return self.recorder.durable
+
+    def catch_up(self) -> None:
+        """Read up to the end of the server's log; all of it is in records then."""
+        end, until = log_end(self._connection), time.monotonic() + PATIENCE
+        while self.stream.position < end:
+            assert time.monotonic() < until, f"the stream is at {self.stream.position}, the log ends at {end}"
+            select.select([self.stream.fileno()], [], [], 0.2)
+            self.stream.read(1 << 24, 1.0)
+        self.stream.look()
+        self.stream.look()
+        self.stream.cut()
+
+    def table(self, name: str) -> TableLog:
+        return next(t for t in self.journal.state.tables.values() if t.schema.name == name)
+
+    def changes(self, name: str) -> list[dict[str, Any]]:
+        """All rows of the table's segments, in sequence order."""
+        return [row for table in self._segments(name) for row in table.to_pylist()]
+
+    def _segments(self, name: str) -> list[pa.Table]:
+        found = []
+        for logged in self.table(name).segments:
+            with open_segment(self.storage.open_input, logged.segment) as file:
+                found.append(file.read())
+        return found
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The table by its changes and TRUNCATEs, ordered by key."""
+        table = self.table(name)
+        keys = [c.name for c in table.schema.key_columns]
+        emptied = [t.seq for t in table.truncates]
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for row in self.changes(name):
+            if emptied and row[SEQ] > emptied[0]:
+                found.clear()
+                emptied.pop(0)
+            key = tuple(row[k] for k in keys)
+            if row[OP] == DELETE:
+                found.pop(key, None)
+            else:
+                assert row[OP] != MOVE or row[OLD_KEY] is not None
+                found[key] = {k: v for k, v in row.items() if not k.startswith("_")}
+        return [] if emptied else [found[key] for key in sorted(found)]
+
+
+def _replicator(folder: Path, include: str) -> Replicator:
+    source = {"type": "postgresql", "host": "127.0.0.1", "database": "d", "username": "u"}
+    spec = {
+        "source": source,
+        "tables": {"include": [include]},
+        "target": {"type": "delta", "location": (folder / "lake").as_uri()},
+        "storage": {"location": (folder / "log").as_uri()},
+    }
+    resource = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "r"}, "spec": spec}
+    return Replicator.model_validate(resource)

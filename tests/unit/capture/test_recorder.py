@@ -1,0 +1,47 @@
+"""What the recorder makes of a stream's cuts: positions that do not go back, and transactions that are told once."""
+
+from pathlib import Path
+
+import pytest
+
+from support.journals import table_schema
+from support.origins import origin
+from tailrace.capture.recorder import Recorder
+from tailrace.changelog.records import Heartbeat, Position, ResumePoint, Seq, TableAdded, Truncated
+from tailrace.changelog.transactions import TransactionStart
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import StorageSpec
+from tailrace.sources.api import Changes
+from tailrace.storage.store import Storage
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    storage = Storage.open(StorageSpec(location=tmp_path.as_uri()))
+    journal = JournalWriter.create(storage, origin(), Position(5), "a", source_state="u:1-5")
+    journal.append(Position(5), events=(TableAdded(table=table_schema(1), edge=""),))
+    return Recorder(journal, lambda: None, lambda _: None)
+
+
+def stretch(seq: int, *starts: TransactionStart) -> Changes:
+    """One TRUNCATE."""
+    truncated = Truncated(table_id=1, seq=Seq(seq), transaction="u:9")
+    return Changes([], [truncated], Seq(seq), list(starts), (1, 1), leaves=[])
+
+
+def test_a_cut_below_what_is_durable_keeps_position_and_state_together(recorder: Recorder) -> None:
+    recorder.add(Heartbeat())
+    recorder.cut(ResumePoint(Position(8), "u:1-8"))
+    recorder.add(Heartbeat())
+    recorder.cut(ResumePoint(Position(7), "u:1-7"), rows=False)
+    assert recorder.state.number == 3
+    assert recorder.state.resume_point == ResumePoint(Position(8), "u:1-8")
+
+
+def test_a_transaction_that_goes_on_in_the_next_stretch_is_told_once(recorder: Recorder) -> None:
+    """Another one may have the same number under another prefix."""
+    recorder.rows(stretch(1, TransactionStart("u:", 9, 1)))
+    recorder.rows(stretch(2, TransactionStart("u:", 9, 2)))
+    recorder.rows(stretch(3, TransactionStart("v:", 9, 3)))
+    recorder.cut(ResumePoint(Position(9), "u:1-9"))
+    assert recorder.state.transactions.starts == [TransactionStart("u:", 9, 1), TransactionStart("v:", 9, 3)]

@@ -1,0 +1,53 @@
+"""GTID sets: what they contain, as text and on the wire."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
+
+A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562:", "4e11fa47-71ca-11e1-9e33-c80aa9429562:"
+NUMBERS = st.sets(st.integers(1, 60))
+
+
+def of(prefix: str, numbers: set[int]) -> GtidSet:
+    made = GtidSet()
+    for number in numbers:
+        made.add(prefix, number)
+    return made
+
+
+@given(NUMBERS)
+def test_a_set_contains_what_was_added_in_any_order_and_nothing_else(numbers: set[int]) -> None:
+    made = GtidSet(str(of(A, numbers)))
+    every = np.arange(1, 62)
+    assert [n for n in every.tolist() if made.contains(A, n)] == sorted(numbers)
+    assert every[made.contain(A, every)].tolist() == sorted(numbers)
+    assert not made.contain(B, every).any()
+
+
+@given(NUMBERS, NUMBERS)
+def test_a_set_is_at_least_another_where_it_has_all_of_it(one: set[int], other: set[int]) -> None:
+    assert (of(A, one) >= of(A, other)) == (one >= other)
+
+
+def test_text_is_the_servers_with_holes_tags_and_line_ends() -> None:
+    text = f"{A}1-3:5:red:1-2:blue:7,\n{B.upper()}9"
+    made = GtidSet(text)
+    assert str(made) == f"{A}1-3:5,{A}blue:7,{A}red:1-2,{B}9"
+    assert made.contains(f"{A}red:", 2) and not made.contains(A, 4) and not made.contains(f"{A}blue:", 1)
+
+
+def test_a_set_without_tags_has_the_form_that_older_servers_know() -> None:
+    plain, tagged = GtidSet(f"{A}1-3:5").encoded(), GtidSet(f"{A}red:1-3").encoded()
+    uuid = bytes.fromhex(A.replace("-", "").rstrip(":"))
+    numbers = b"".join(n.to_bytes(8, "little") for n in (2, 1, 4, 5, 6))
+    assert plain == (1).to_bytes(8, "little") + uuid + numbers
+    assert (tagged[0], tagged[1], tagged[7]) == (1, 1, 1)
+    assert tagged[8:] == uuid + b"\x06red" + b"".join(n.to_bytes(8, "little") for n in (1, 1, 4))
+
+
+def test_a_mariadb_position_holds_the_last_of_each_domain() -> None:
+    position = MariaPosition("1-7-100,0-1-5")
+    position.add(0, 2, 6)
+    assert str(position) == "0-2-6,1-7-100"

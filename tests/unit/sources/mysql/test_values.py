@@ -1,0 +1,91 @@
+"""MySQL's values become Arrow's exactly, or are refused by name."""
+
+import datetime as dt
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.errors import ValueUnsupported
+from tailrace.sources.mysql import values
+from tailrace.sources.mysql.types import Form
+from tailrace.sources.mysql.values import Clock, Unfit
+
+MOMENTS = st.lists(st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)), min_size=1, max_size=9)
+
+
+def clock(*rows: Sequence[int]) -> Clock:
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
+    return Clock(*columns)
+
+
+def of(moments: Sequence[dt.datetime]) -> Clock:
+    return clock(*[(m.year, m.month, m.day, m.hour, m.minute, m.second, m.microsecond) for m in moments])
+
+
+@given(MOMENTS)
+def test_moments_are_the_calendars(moments: list[dt.datetime]) -> None:
+    at = of(moments)
+    assert values.datetimes(at, None, Form("timestamp")).to_pylist() == moments
+    assert values.dates(at, None, Form("date")).to_pylist() == [m.date() for m in moments]
+    spelled = values.datetimes(at, None, Form("string", 6)).to_pylist()
+    assert spelled == [f"{m:%Y-%m-%d %H:%M:%S.%f}".rjust(26, "0") for m in moments]
+
+
+@given(st.lists(st.integers(1, 2**33), min_size=1))
+def test_seconds_since_the_epoch_are_the_same_moment(seconds: list[int]) -> None:
+    at = Clock.of(np.array(seconds), np.zeros(len(seconds), np.int64))
+    found = values.datetimes(at, None, Form("timestamptz"))
+    assert found.cast(pa.int64()).to_pylist() == [s * 1_000_000 for s in seconds]
+
+
+@pytest.mark.parametrize("day", [(0, 0, 0), (2024, 0, 0), (2024, 1, 0), (2023, 2, 29), (1900, 2, 29), (0, 1, 1)])
+def test_a_date_that_does_not_exist_is_refused_and_spelled_as_text(day: tuple[int, int, int]) -> None:
+    at = clock((2024, 2, 29, 0, 0, 0, 0), (*day, 0, 0, 0, 0))
+    with pytest.raises(Unfit):
+        values.dates(at, None, Form("date"))
+    text = f"{day[0]:04}-{day[1]:02}-{day[2]:02}"
+    assert values.dates(at, None, Form("string")).to_pylist() == ["2024-02-29", text]
+
+
+def test_the_zero_timestamp_is_a_zero_date() -> None:
+    at = Clock.of(np.array([0, 1]), np.array([0, 5]))
+    assert values.datetimes(at, None, Form("string", 6)).to_pylist() == [
+        "0000-00-00 00:00:00.000000",
+        "1970-01-01 00:00:01.000005",
+    ]
+
+
+def test_a_null_is_not_looked_at() -> None:
+    at = clock((0, 0, 0, 0, 0, 0, 0), (2024, 2, 29, 0, 0, 0, 0))
+    found = values.dates(at, np.array([False, True]), Form("date"))
+    assert found.to_pylist() == [None, dt.date(2024, 2, 29)]
+
+
+def test_times_are_spelled_with_sign_and_hours_beyond_a_day() -> None:
+    rest = np.array([59, 0, 1]), np.array([59, 0, 2]), np.array([0, 0, 30])
+    found = values.times(np.array([True, False, True]), np.array([838, 5, 99]), rest, None, Form("string", 6))
+    assert found.to_pylist() == ["-838:59:59.000000", "05:00:00.000000", "-99:01:02.000030"]
+    one = rest[0][:1], rest[1][:1], rest[2][:1]
+    whole = values.times(np.array([True]), np.array([100]), one, None, Form("string"))
+    assert whole.to_pylist() == ["-100:59:59"]
+
+
+def test_unsigned_numbers_keep_all_their_bits() -> None:
+    found = values.integers(pa.array([2**64 - 1, 2**63, None], pa.uint64()), Form("decimal(20,0)"))
+    assert [None if v is None else int(v) for v in found.to_pylist()] == [2**64 - 1, 2**63, None]
+    assert values.integers(pa.array([0, 1, None], pa.uint64()), Form("bool")).to_pylist() == [False, True, None]
+    assert values.integers(pa.array([2**64 - 1], pa.uint64()), Form("string")).to_pylist() == [str(2**64 - 1)]
+
+
+def test_what_does_not_fit_names_the_column_and_the_way_out() -> None:
+    with pytest.raises(ValueUnsupported, match=r"'c' of a\.t.*asText: \[c\]"), values.fitted("a.t", "c", Form("date")):
+        values.dates(clock((0, 0, 0, 0, 0, 0, 0)), None, Form("date"))
+
+
+def test_small_decimals_stay_decimals() -> None:
+    found = values.decimals(pa.array(["-0.00000001", "0.50000000", None]), Form("decimal(20,8)"))
+    assert [None if v is None else f"{v:f}" for v in found.to_pylist()] == ["-0.00000001", "0.50000000", None]
