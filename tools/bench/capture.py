@@ -35,13 +35,13 @@ class Capture:
         self._manifest = folder / "replicator.yaml"
         replicator = source.replicator(server, folder.as_uri(), table)
         self._manifest.write_text(replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True))
-        self._client = CaptureClient(folder / "c.sock", timeout=60)
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(self._manifest)]
         command += ["--run-dir", str(self._folder / "run"), "--socket", str(self._folder / "c.sock")]
         with (self._folder / "capture.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=os.environ)
+        self._client = CaptureClient(self._folder / "c.sock", timeout=60)  # one that was closed stays closed
 
     def holds(self, position: int) -> bool:
         """Whether the journal holds everything below this position of the source's log."""
