@@ -21,7 +21,7 @@ from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, Retry, Stop, TailraceError
-from tailrace.sources.api import ColumnSupport, Subscription
+from tailrace.sources.api import ColumnSupport, Finding, Subscription
 from tailrace.sources.patterns import idle
 from tailrace.storage.store import Storage
 from tailrace.targets import places
@@ -82,17 +82,23 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     source = sources.open(spec.source, "tailrace doctor", secrets)
     with source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)
-        lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in found.findings]
+        told = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
+        lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in found.findings if f is not told]
         try:
             lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
             lines.append(_failure(LOG, error))
     if not found.tables:
-        asked = ", ".join(spec.tables.include)
-        lines.append(Line("fail", "tables", f"no table matches {asked}", "Correct tables.include."))
+        lines.append(_unmatched(spec.tables.include, told))
     fix = "Ignore this if the tables will be created later."
     unmet = idle(spec.tables, spec.options, found.tables) if found.tables else ()
     return lines + [Line("warn", "patterns", text, fix) for text in unmet], found.columns
+
+
+def _unmatched(patterns: Sequence[str], told: Finding | None) -> Line:
+    """No table at all: the source's own line about that knows its rules, but not the patterns."""
+    fix = told.fix if told is not None else "Correct tables.include."
+    return Line("fail", "tables", f"no table matches {', '.join(patterns)}", fix)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
+_LOCATION = r"^(file:///|s3://|gs://|az://).+$"
 FORMS = {
     _NAME: "use lower-case letters, digits, - and ., with a letter or digit at both ends",
     _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
     _TABLE: "write schema.table",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
     _MEMORY: "write a size such as 512Mi or 2Gi",
+    _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…",
 }
 """What to write where a pattern does not match; for messages."""
 
@@ -34,6 +36,8 @@ Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""
 MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
+Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]
+"""`file:///path`, `s3://bucket/prefix`, `gs://…`, `az://…`."""
 
 
 class Model(BaseModel):

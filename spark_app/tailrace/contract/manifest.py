@@ -2,14 +2,16 @@
 
 Called by the command line and by the driver. Documents of other APIs (a Secret, a Namespace) may stand beside them, as
 in any file for `kubectl apply`; they are passed over. Out come validated models, or `InvalidManifest` with the path of
-the field, the value that was found and what to write instead.
+the field, the value that was found and what to write instead. A value is repeated only where it cannot be a password
+that somebody put into the wrong place: not of unknown fields, of credentials, or of a line that is not YAML.
 """
 
+import difflib
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,6 +24,9 @@ from tailrace.errors import InvalidManifest
 _KINDS: dict[str, type[BaseModel]] = {"Replicator": Replicator, "SnapshotRequest": SnapshotRequest}
 _SHOWN = 80
 """Longest value quoted in a message: a mistaken paste must not flood the terminal."""
+_NO_MAPPING = "input should be a mapping of fields"
+_SHAPES = ("model_type", "model_attributes_type", "dict_type")
+"""What pydantic calls a text or a list in place of a mapping: a URL with a password, for example."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def parse(text: str, origin: str) -> Manifest:
     except InvalidManifest as error:
         raise InvalidManifest(f"{origin}, {error.message}", error.fix) from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: looks like a date and is none
-        raise InvalidManifest(f"{origin} is not YAML: {_one_line(str(error))}", "Correct the syntax.") from error
+        raise InvalidManifest(f"{origin} is not YAML: {_syntax(error)}", "Correct the syntax.") from error
     if not documents:
         raise InvalidManifest(f"{origin} holds no document", "Write a Replicator into it.")
     own = [(n, document) for n, document in enumerate(documents, 1) if not _of_another_api(document)]
@@ -112,7 +117,7 @@ def _of_another_api(document: object) -> bool:
 
 def _model(document: object, origin: str) -> BaseModel:
     if not isinstance(document, dict):
-        raise InvalidManifest(f"{origin}: found {_shown(document)}", "Write apiVersion, kind, metadata, spec.")
+        raise InvalidManifest(f"{origin}: {_NO_MAPPING}", "Write apiVersion, kind, metadata, spec.")
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidManifest(f"{origin}: kind is {_shown(kind)}", f"Use one of: {', '.join(_KINDS)}.")
@@ -121,13 +126,13 @@ def _model(document: object, origin: str) -> BaseModel:
     try:
         return _KINDS[kind].model_validate(document)
     except ValidationError as error:
-        raise invalid(error, f"{origin} ({kind})") from error
+        raise invalid(error, f"{origin} ({kind})", _KINDS[kind]) from error
 
 
-def invalid(error: ValidationError, origin: str) -> InvalidManifest:
-    """One message for all faults of a document: path, value, reason."""
+def invalid(error: ValidationError, origin: str, model: type[BaseModel] | None = None) -> InvalidManifest:
+    """One message for all faults of a document: path, value, reason. `model`, if given, knows the fields' names."""
     items = error.errors(include_url=False)
-    faults = [_fault(item) for item in items if not _follows(item, items)]
+    faults = [_fault(item, model) for item in items if not _follows(item, items)]
     return InvalidManifest(f"{origin}: {'; '.join(faults)}", "Correct the fields; docs/reference.md lists them.")
 
 
@@ -137,23 +142,51 @@ def _follows(item: Any, items: Sequence[Any]) -> bool:
     return item["type"] == "too_short" and any(len(i["loc"]) > len(own) and i["loc"][: len(own)] == own for i in items)
 
 
-def _fault(item: Any) -> str:
+def _fault(item: Any, model: type[BaseModel] | None) -> str:
     path = ".".join(str(part) for part in item["loc"]) or "document"
     value = item.get("input")
+    found = f"{path} is {_shown(value)}" if "credentials" not in item["loc"] else path
     match item["type"]:
         case "missing":
             return f"{path} is missing"
         case "extra_forbidden":
-            return f"{path} is not a known field (its value: {_shown(value)})"
+            return f"{path} is not a known field{_guess(item['loc'], model)}"
         case "value_error":
             reason = str(item["msg"]).removeprefix("Value error, ")
             return f"{path}: {reason}" if item["loc"] else reason
+        case kind if kind in _SHAPES:
+            return f"{path}: {_NO_MAPPING}"
         case "tuple_type":
-            return f"{path} is {_shown(value)}: input should be a list"
+            return f"{found}: input should be a list"
         case "string_pattern_mismatch" if item["ctx"]["pattern"] in FORMS:
-            return f"{path} is {_shown(value)}: {FORMS[item['ctx']['pattern']]}"
+            return f"{found}: {FORMS[item['ctx']['pattern']]}"
         case _:
-            return f"{path} is {_shown(value)}: {_one_line(str(item['msg'])).lower()}"
+            return f"{found}: {_one_line(str(item['msg'])).lower()}"
+
+
+def _guess(location: Sequence[int | str], model: type[BaseModel] | None) -> str:
+    """The field that was meant, if one beside it has nearly the same name."""
+    for part in location[:-1]:
+        if isinstance(part, str) and model is not None:
+            model = next((_model_in(f.annotation) for f in model.model_fields.values() if f.alias == part), None)
+    known = {} if model is None else {str(f.alias).lower(): str(f.alias) for f in model.model_fields.values()}
+    near = difflib.get_close_matches(str(location[-1]).lower(), known, n=1, cutoff=0.7)
+    return f"; did you mean {known[near[0]]}?" if near else ""
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The model that a field holds: alone, in a list, or beside None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
+
+
+def _syntax(error: Exception) -> str:
+    """Where, and what is wrong, without the line itself and without names from it."""
+    said = str(error)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        said = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return _one_line(re.sub(r"'([^']*)'", lambda m: m[0] if len(m[1]) < 2 or m[1][0] in "<\\" else "'…'", said))
 
 
 def _shown(value: object) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from tailrace.contract.base import Identifier, Model, Name, Text, rules
+from tailrace.contract.base import Identifier, Location, Model, Name, Text, rules
 
 ANEW = "create another Replicator, with its own locations"
 
@@ -157,9 +157,6 @@ class SourceSpec(Model):
         if wrong:
             raise ValueError(f"the block {wrong[0]} goes with type {wrong[0]} only")
         return self
-
-
-Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^(file:///|s3://|gs://|az://).+$")]
 
 
 class StoreAccess(Model):

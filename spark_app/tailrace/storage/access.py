@@ -125,6 +125,11 @@ _SENDABLE = re.compile(r"[!-~]*")
 
 def _check_bucket(config: StorageLocation, bucket: str) -> None:
     """Clients put what stands here into a host name or a path without a look: they panic, or meet another bucket."""
+    if "@" in bucket:  # what stands before it may be a password
+        raise InvalidManifest(
+            f"location names the bucket with a user name before it: …@{bucket.rpartition('@')[2]}",
+            "Remove what stands before the @; keys go into the file or Secret that credentials names.",
+        )
     if not _BUCKET.fullmatch(bucket):
         raise InvalidManifest(
             f"location {config.location!r} names the bucket {bucket!r}, which is not a valid bucket name",

@@ -46,6 +46,17 @@ def test_a_running_or_stopped_capture_is_ready(capture: CaptureRun, capsys: pyte
     assert doctor(capture, capsys)[0] == 0
 
 
+def test_a_pattern_without_a_table_is_told_once_and_by_name(
+    capture: CaptureRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped(capture)
+    manifest = capture.folder / "replicator.yaml"
+    manifest.write_text(manifest.read_text().replace("public.*", "pubic.*"))
+    code, text = doctor(capture, capsys)
+    assert code == 10 and text.count("no table matches") == 1, text
+    assert "fail tables: no table matches pubic.*\n     fix: Correct the patterns; they are written" in text
+
+
 def test_another_database_than_the_change_log_s(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
     stopped(capture).execute("CREATE DATABASE other")
     with capture.server.connect("other") as other:

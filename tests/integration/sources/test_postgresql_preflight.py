@@ -29,6 +29,11 @@ def failures(facts: Facts) -> dict[tuple[str, str | None], str]:
     return {(f.name, f.table): f.fix for f in check(facts) if f.level == "fail"}
 
 
+def summary(facts: Facts) -> str:
+    (found,) = [f.message for f in check(facts) if f.name == "tables"]
+    return found
+
+
 def statement_of(fix: str) -> bytes:
     return fix.split("`")[1].encode()
 
@@ -61,13 +66,14 @@ def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before
             }
             with pytest.raises(SourceRefused, match="lacks the REPLICATION attribute"):
                 refuse(check(facts))
+            assert summary(facts) == "0 of 2 tables can be captured", "one has a key, and none of the rights"
             assert found["published", "S x.T"].startswith('Run `GRANT "shop owner" TO "poor"`; or ')
             for (name, _), fix in found.items():
                 if name != "NoKey":
                     admin.execute(statement_of(fix))
             admin.execute('ALTER TABLE "S x".nokey ADD PRIMARY KEY (id)')
             again = facts_of(poor, server, "S x.*")
-            assert failures(again) == {}
+            assert failures(again) == {} and summary(again) == "2 of 2 tables can be captured"
             refuse(check(again))
             assert again.slot is None and again.publication is None
 

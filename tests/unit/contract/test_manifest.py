@@ -43,7 +43,12 @@ def test_documents_of_other_apis_are_passed_over_wherever_they_stand() -> None:
     ("change", "named"),
     [
         (("port", "host: db, port: 99999"), ("spec.source.port", "99999")),
-        (("unknown", "host: db, hots: x"), ("spec.source.hots", "not a known field", "'x'")),
+        (("unknown", "host: db, hots: x"), ("spec.source.hots is not a known field; did you mean host?",)),
+        (("unknown", "host: db, port_number: 1"), ("spec.source.port_number is not a known field. Fix",)),
+        (
+            ("nested", "host: db, tls: {Mode: require}"),
+            ("spec.source.tls.Mode is not a known field; did you mean mode?",),
+        ),
         (("missing", ""), ("spec.source.host", "missing")),
         (("moved", "host: db, slot: mine"), ("spec.source: source.slot is now source.postgresql.slot",)),
         (("moved", "host: db, publication: x"), ("source.publication is now source.postgresql.publication",)),
@@ -56,6 +61,39 @@ def test_a_wrong_field_is_named_with_its_path_and_value(change: tuple[str, str],
     assert caught.value.exit_code == 2
     for part in named:
         assert part in str(caught.value)
+
+
+SECRET = "hunter2!%"
+GUESSES = [
+    f"host: db, password: '{SECRET}'",
+    f"host: db, credentials: {{password: '{SECRET}'}}",
+    f"host: db, credentials: {{file: ['{SECRET}']}}",
+    f"host: db, credentials: '{SECRET}'",
+    f"host: db, password: {SECRET}}}",  # not YAML: the line is not quoted
+    f"host: db, password: *{SECRET}",
+    f"host: db, password: !{SECRET} x",
+]
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_password_in_the_wrong_place_is_not_repeated(guess: str) -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        parse(GOOD.replace("host: db", guess), "x.yaml")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [f"'{SECRET}'", f"- '{SECRET}'", GOOD.replace("spec:", f"spec: ['{SECRET}']\nold:")])
+def test_a_document_of_another_shape_is_not_repeated(text: str) -> None:
+    with pytest.raises(InvalidManifest, match="mapping of fields") as caught:
+        parse(text, "x.yaml")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_fault_of_the_syntax_is_told_with_its_line() -> None:
+    with pytest.raises(
+        InvalidManifest, match=r"x.yaml is not YAML: line 7, column 1: found character '\\t' that cannot"
+    ):
+        parse(GOOD.replace("  tables:", "\ttables:"), "x.yaml")
 
 
 def test_a_text_in_place_of_a_list_is_told_in_yaml_s_words() -> None:
@@ -94,6 +132,11 @@ def test_what_is_no_manifest_is_refused_with_the_reason(text: str, part: str) ->
     [
         ('include: ["public.*"]', "include: [orders]", "spec.tables.include.0 is 'orders': write schema.table"),
         ("name: shop}", "name: Shop}", "metadata.name is 'Shop': use lower-case letters, digits, - and ."),
+        (
+            "file:///log",
+            "/log",
+            "spec.storage.location is '/log': write file:///path, s3://bucket/prefix, gs://… or az://…",
+        ),
         ("host: db", "host: db, postgresql: {slot: a-b}", "slot is 'a-b': use lower-case letters, digits and _"),
     ],
 )

@@ -46,3 +46,9 @@ def test_a_local_location_is_normalised() -> None:
     with pytest.raises(InvalidManifest, match="UTF-8"):
         place("file:///lake/%ff")
     assert StorageLocation(location="file:///x").location == "file:///x"
+
+
+def test_a_password_before_the_bucket_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidManifest, match=r"user name before it: …@lake\.") as caught:
+        Storage.open(StorageLocation(location="s3://key:hunter2@lake/x"))
+    assert "hunter2" not in str(caught.value)

@@ -4,7 +4,7 @@ Called by `tailrace doctor` (prints every finding) and at start-up (a `fail` sto
 names what is missing and the statement that fixes it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from psycopg import sql
 
@@ -26,7 +26,17 @@ NEEDED = frozenset({"insert", "update", "delete", "truncate"})
 
 def check(facts: Facts) -> tuple[Finding, ...]:
     """Every finding, in the order in which a reader should see to them."""
-    return tuple(finding for look in CHECKS for finding in look(facts))
+    found = tuple(finding for look in CHECKS for finding in look(facts))
+    return (*found, *_summary(facts, {f.table for f in found if f.level == "fail"}))
+
+
+def _summary(facts: Facts, failed: Collection[str | None]) -> Iterator[Finding]:
+    """Of the tables: without those that have a failure of their own."""
+    total, good = len(facts.tables), sum(t.table.name not in failed for t in facts.tables)
+    hopeless = all(t.table.stop is not None for t in facts.tables)
+    level: Level = "ok" if good else "fail" if hopeless else "warn"
+    if total:
+        yield Finding("tables", level, f"{good} of {total} tables can be captured")
 
 
 def refuse(findings: Iterable[Finding]) -> None:
@@ -228,7 +238,7 @@ def rights(facts: Facts) -> Iterator[Finding]:
 
 
 def tables(facts: Facts) -> Iterator[Finding]:
-    """Key, replica identity, unlogged, options: what discovery found; and a summary."""
+    """Key, replica identity, unlogged, options: what discovery found."""
     if not facts.tables:
         yield Finding(
             "tables",
@@ -237,12 +247,9 @@ def tables(facts: Facts) -> Iterator[Finding]:
             "Correct the patterns; they are written `schema.table`.",
         )
         return
-    stopped = [t for t in facts.tables if t.table.stop is not None]
-    for t in stopped:
-        assert t.table.stop is not None
-        yield _fault(t, t.table.stop.name, t.table.stop.message, t.table.stop.fix)
-    level: Level = "fail" if len(stopped) == len(facts.tables) else "ok"
-    yield Finding("tables", level, f"{len(facts.tables) - len(stopped)} of {len(facts.tables)} tables can be captured")
+    for t in facts.tables:
+        if t.table.stop is not None:
+            yield _fault(t, t.table.stop.name, t.table.stop.message, t.table.stop.fix)
 
 
 def collations(facts: Facts) -> Iterator[Finding]:
