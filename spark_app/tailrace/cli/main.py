@@ -29,6 +29,7 @@ EXAMPLES = """examples:
 
 exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target or storage,
             11 authentication, 12 position lost, 13 fenced by another writer, 1 anything else
+            (also a command, or a run --once, that was interrupted before it was done)
 """
 
 
@@ -65,7 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
-        return 0
+        if options.command == "run" and not options.once:  # it has no other end
+            return 0
+        print("tailrace: interrupted before it was done", file=sys.stderr)
+        return 1
 
 
 @contextmanager
@@ -121,12 +125,12 @@ def entry() -> None:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tailrace",
-        description="Live copies of PostgreSQL tables in Delta Lake or Apache Iceberg.",
+        description="Live copies of database tables in Delta Lake or Apache Iceberg.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"tailrace {__version__}")
-    verbs = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    verbs = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     _run(verbs)
     _status(verbs)
     _snapshot(verbs)

@@ -113,11 +113,11 @@ class Driver:
         once = OnceCheck(position_at_start(source, self._spec)) if self._settings.once else None
         spark = self._spark(capture)
         if spark is None:
-            return 0
+            return self._stopped_early()
         try:
             journal = self._journal(capture, view)
             if journal is None:
-                return 0
+                return self._stopped_early()
             self._control.journal = journal
             progress = self._control.progress
             parts = launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal)
@@ -133,6 +133,7 @@ class Driver:
     def _spark(self, capture: CaptureProcess) -> SparkSession | None:
         """None: a signal came first. What capture refuses, it refuses long before Spark is up."""
         folder, options = self._folder, class_archive.java_options()
+        log.info("Spark is starting; this usually takes 10 to 30 s")
         starting = session.Starting(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
         try:
             while not self._ending.is_set():
@@ -225,7 +226,14 @@ class Driver:
                 if verdict.waits_for != waits_for:
                     log.debug("--once: %s", verdict.waits_for)
                 waits_for = verdict.waits_for
-        return 0
+        return self._stopped_early()
+
+    def _stopped_early(self) -> int:
+        """Asked to end: the only end of other runs, but whoever waits for `--once` must not take it for complete."""
+        if not self._settings.once:
+            return 0
+        log.error("stopped before everything up to the source's position at start was applied")
+        return 1
 
     def _keep_applying(self, parts: DriverParts, number: RecordNumber) -> None:
         """The stream brings new records; tables whose pause is over are offered here, and all while the stream is

@@ -66,9 +66,8 @@ class Ending:
             why = f": {error_line(fault.name, fault.message, fault.fix)}" if fault else ""
             log.error("table %s %s%s", table.name, what, why, extra={"table": table.name})
         if failing:
-            log.error(
-                "shut down with %d tables stopped or failing: %s", len(failing), ", ".join(t.name for t in failing)
-            )
+            names = ", ".join(t.name for t in failing)
+            log.error("shut down with %d table%s stopped or failing: %s", len(failing), "s"[: len(failing) - 1], names)
         else:
             log.info("shut down cleanly")
 

@@ -12,7 +12,7 @@ import pytest
 from support.proof.process import ENVIRONMENT
 from support.resources import replicator
 from tailrace import __version__
-from tailrace.cli import main
+from tailrace.cli import commands, main
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,6 +65,27 @@ def test_an_unexpected_error_ends_the_command_although_a_pool_s_thread_never_end
     )
     assert done.returncode == 1
     assert "RuntimeError (text withheld" in done.stderr and "nobody thought of this" not in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["run"], 0),
+        (["run", "--once"], 1),
+        (["doctor"], 1),
+        (["drop", "--wait", "5m"], 1),
+        (["snapshot", "--tables", "a.b"], 1),
+    ],
+)
+def test_a_command_that_is_interrupted_does_not_pass_for_done(
+    command: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, command[0], interrupted)
+    assert main.main([*command, "-f", "x.yaml"]) == code
+    assert capsys.readouterr().err == ("tailrace: interrupted before it was done\n" if code else "")
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
 """How the driver goes up and down around parts that do nothing, or fail."""
 
+import dataclasses
 import json
+import logging
 import signal
 import subprocess
 import threading
@@ -127,7 +129,23 @@ def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
     assert "capture stop" in done and "spark stop" not in done
 
 
-def test_a_signal_while_spark_starts_ends_the_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("once", [False, True])
+def test_a_signal_ends_a_run_cleanly_but_once_is_not_complete_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, once: bool
+) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=once))
+    monkeypatch.setattr(driver, "position_at_start", lambda *arguments: Position(1))
+    monkeypatch.setattr(made._ending, "wait", lambda seconds: True)
+    assert made.run() == (1 if once else 0)
+    assert "applier stop" in done and "capture stop" in done
+    assert ("stopped before everything" in caplog.text) == once
+
+
+def test_a_signal_while_spark_starts_ends_the_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     made, done = ready(tmp_path, monkeypatch)
     jvm: list[subprocess.Popen[bytes]] = []
 
@@ -138,6 +156,7 @@ def test_a_signal_while_spark_starts_ends_the_run_in_order(tmp_path: Path, monke
 
     monkeypatch.setattr(session, "start", start)
     assert made.run() == 0
+    assert "Spark is starting" in caplog.text, "it takes a while: a sign of life"
     assert jvm[0].returncode == -signal.SIGKILL
     assert "capture stop" in done
 
