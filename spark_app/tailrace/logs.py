@@ -27,11 +27,19 @@ def _traceback(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
+    """`watched`: on a terminal, where the day is known; else each line has date and offset."""
+
+    def __init__(self, watched: bool) -> None:
+        super().__init__()
+        self._watched = watched
+
     @override
     def format(self, record: logging.LogRecord) -> str:
-        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        local = time.localtime(record.created)
+        day, offset = ("", "") if self._watched else (time.strftime("%Y-%m-%dT", local), time.strftime("%z", local))
+        at = f"{day}{time.strftime('%H:%M:%S', local)}.{int(record.msecs):03d}{offset}"
         where = " ".join(f"{name}={getattr(record, name)}" for name in FIELDS if hasattr(record, name))
-        line = f"{at}.{int(record.msecs):03d} {record.levelname.lower():7} {record.getMessage()}"
+        line = f"{at} {record.levelname.lower():7} {record.getMessage()}"
         line += f" [{where}]" if where else ""
         return line + (f"\n{_traceback(record)}" if record.exc_info else "")
 
@@ -75,7 +83,7 @@ def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
     speak up from warnings on. Tracebacks, those of errors that nobody catches as well, hold no values of rows."""
     privacy.guard_tracebacks()
     handler = _StandardError() if file is None else RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(file is None and sys.stderr.isatty()))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tailrace").setLevel(level.upper())
     logging.getLogger("py4j").setLevel(logging.ERROR)

@@ -1,6 +1,7 @@
 """Where log lines go."""
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,3 +33,20 @@ def test_a_log_file_is_moved_aside_before_it_grows_large(
         logging.getLogger("tailrace.test").info("line %d", number)
     assert "line 1999" in file.read_text()
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 20_000
+
+
+def test_lines_that_are_kept_have_a_date_and_the_offset_of_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "capture.log"
+    dated = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d{4} info    hello$"
+    logs.configure("text", "info", file)
+    logging.getLogger("tailrace.test").info("hello")
+    assert re.fullmatch(dated, file.read_text().strip())
+    logs.configure("text", "info")
+    logging.getLogger("tailrace.test").info("hello")
+    assert re.fullmatch(dated, capsys.readouterr().err.strip())
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    logs.configure("text", "info")
+    logging.getLogger("tailrace.test").info("hello")
+    assert re.fullmatch(r"^\d\d:\d\d:\d\d\.\d{3} info    hello$", capsys.readouterr().err.strip())

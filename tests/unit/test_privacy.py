@@ -55,7 +55,7 @@ def test_errors_of_libraries_keep_their_kind_and_lose_their_text(showing: bool) 
     assert (CANARY in str(raised.value)) is showing
 
 
-@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+@pytest.mark.parametrize("formatter", [TextFormatter(watched=True), JsonFormatter()])
 def test_tracebacks_say_where_and_not_what(showing: bool, formatter: logging.Formatter) -> None:
     try:
         try:
