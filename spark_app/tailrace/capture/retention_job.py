@@ -130,7 +130,8 @@ class RetentionJob:
 
         def run() -> None:
             try:
-                log.info("swept %d %s", work(), what)
+                count = work()
+                log.log(logging.INFO if count else logging.DEBUG, "swept %d %s", count, what)
             except Retry:
                 del self._last[what]
                 raise

@@ -132,7 +132,7 @@ def snapshot(options: argparse.Namespace) -> int:
     client = _client_of(options, manifest)
     for request in requests:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
-        print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
+        print(f"{answer.id}: accepted, reads {', '.join(answer.tables)}; `tailrace status` shows how it goes")
     return 0
 
 
@@ -150,7 +150,7 @@ def resync(options: argparse.Namespace) -> int:
         if not options.all:
             raise
         return _resync_at_start(options, manifest)
-    print(f"{answer.id}: {', '.join(answer.tables)} (journal record {answer.record})")
+    print(f"{answer.id}: accepted, starts over {', '.join(answer.tables)}; `tailrace status` shows how it goes")
     return 0
 
 
@@ -203,7 +203,12 @@ def _request(options: argparse.Namespace, name: str, tables: Sequence[str], **mo
         }
         return SnapshotRequest.model_validate(document)
     except ValidationError as error:
-        raise invalid(error, "command line") from error
+        raise invalid(error, "command line", fix=f"See `tailrace {options.command} --help`.", named=_flag) from error
+
+
+def _flag(location: Sequence[int | str]) -> str:
+    """The option that a field of the request comes from."""
+    return "--id" if location[0] == "metadata" else f"--{location[0]}".replace("_", "-")
 
 
 def _unique() -> str:
@@ -229,8 +234,11 @@ def change_snapshot(options: argparse.Namespace) -> int:
     chosen = [s for s in chosen if s in under_way] or chosen[-1:]
     if len(chosen) != 1:
         raise InvalidManifest(*_not_one(asked, [s.id for s in chosen]))
-    if chosen[0] not in under_way and options.verb != "stop":
-        raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
+    if chosen[0] not in under_way:
+        if options.verb != "stop":
+            raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
+        print(f"{chosen[0].id}: nothing to stop, it has ended: {chosen[0].state}")
+        return 0
     if options.verb == "stop":
         client.stop(chosen[0].id)
     else:

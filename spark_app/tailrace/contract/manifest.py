@@ -8,7 +8,7 @@ that somebody put into the wrong place: not of unknown fields, of credentials, o
 
 import difflib
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -129,11 +129,22 @@ def _model(document: object, origin: str) -> BaseModel:
         raise invalid(error, f"{origin} ({kind})", _KINDS[kind]) from error
 
 
-def invalid(error: ValidationError, origin: str, model: type[BaseModel] | None = None) -> InvalidManifest:
-    """One message for all faults of a document: path, value, reason. `model`, if given, knows the fields' names."""
+def _path(location: Sequence[int | str]) -> str:
+    return ".".join(map(str, location))
+
+
+def invalid(
+    error: ValidationError,
+    origin: str,
+    model: type[BaseModel] | None = None,
+    fix: str = "Correct the fields; docs/reference.md lists them.",
+    named: Callable[[Sequence[int | str]], str] = _path,
+) -> InvalidManifest:
+    """One message for all faults of a document: path, value, reason. `model`, if given, knows the fields that were
+    meant; `named` how a field is written where the document comes from."""
     items = error.errors(include_url=False)
-    faults = [_fault(item, model) for item in items if not _follows(item, items)]
-    return InvalidManifest(f"{origin}: {'; '.join(faults)}", "Correct the fields; docs/reference.md lists them.")
+    faults = [_fault(item, model, named) for item in items if not _follows(item, items)]
+    return InvalidManifest(f"{origin}: {'; '.join(faults)}", fix)
 
 
 def _follows(item: Any, items: Sequence[Any]) -> bool:
@@ -142,8 +153,8 @@ def _follows(item: Any, items: Sequence[Any]) -> bool:
     return item["type"] == "too_short" and any(len(i["loc"]) > len(own) and i["loc"][: len(own)] == own for i in items)
 
 
-def _fault(item: Any, model: type[BaseModel] | None) -> str:
-    path = ".".join(str(part) for part in item["loc"]) or "document"
+def _fault(item: Any, model: type[BaseModel] | None, named: Callable[[Sequence[int | str]], str]) -> str:
+    path = named(item["loc"]) if item["loc"] else "document"
     value = item.get("input")
     found = f"{path} is {_shown(value)}" if "credentials" not in item["loc"] else path
     match item["type"]:

@@ -19,6 +19,8 @@ from tailrace.driver.status import total
 
 LINE_SECONDS = 5.0
 """Between two lines without a terminal."""
+SAME_LINE_SECONDS = 60.0
+"""Until a line that says the same as the one before is repeated: a log is kept, and read by people."""
 MAX_TABLES = 20
 """Rows of the live view; failing and busy tables come first."""
 MAX_SNAPSHOTS = 5
@@ -57,21 +59,26 @@ class LiveDisplay:
 
 
 class LineDisplay:
-    """One line per few seconds, at once when the state's word changes, and at the end."""
+    """One line per few seconds, at once when the state's word changes, and at the end; seldom if nothing changes."""
 
     def __init__(self, write: Callable[[str], None], json: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._json = json
         self._clock = clock
         self._due = 0.0
-        self._state = ""
+        self._state = self._text = ""
+        self._written = 0.0
 
     def show(self, status: Status, last: bool = False) -> None:
         now = self._clock()
         if now < self._due and status.state == self._state and not last:
             return
         self._due, self._state = now + LINE_SECONDS, status.state
-        self._write(status.model_dump_json(by_alias=True) if self._json else line(status))
+        text = status.model_dump_json(by_alias=True) if self._json else line(status)
+        if text == self._text and now < self._written + SAME_LINE_SECONDS and not last:
+            return
+        self._text, self._written = text, now
+        self._write(text)
 
     def close(self) -> None:
         pass

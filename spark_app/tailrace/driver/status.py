@@ -104,7 +104,7 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
     if at.suspended:
         return "Suspended", "apply is suspended; the source is captured, the target stands still"
     if at.capture is None or at.log.origin is None:
-        return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waits for capture"
+        return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waiting for capture"
     if not tables:
         return "Running", at.capture.waiting_for or "no table matches tables.include"
     return "Running", at.capture.waiting_for or ""

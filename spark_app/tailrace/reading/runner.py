@@ -142,7 +142,8 @@ class SnapshotRunner:
             self._client.append(ends)
             for end in ends:
                 level = logging.WARNING if end.outcome == "failed" else logging.INFO
-                log.log(level, "snapshot %s %s", end.outcome, end.message, extra={"snapshot": end.snapshot_id})
+                text = f"snapshot {end.outcome}" + (f": {end.message}" if end.message else "")
+                log.log(level, "%s", text, extra={"snapshot": end.snapshot_id})
             state = self._tools.journal.refresh()
         return state
 

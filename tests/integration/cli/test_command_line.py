@@ -127,7 +127,7 @@ def test_a_snapshot_is_asked_for_paused_resumed_and_stopped_from_the_command_lin
     run.until(lambda: snapshots(secured).count("Completed") == 1, 200, "the initial snapshot")
     assert_no_password(run)
     many = ("--tables", "tailrace.*", "--chunk-rows", "5", "--parallelism", "1")
-    told(secured, "snapshot", *many, "--id", "slow")
+    assert "accepted, reads tailrace." in told(secured, "snapshot", *many, "--id", "slow")
     assert "slow" in told(secured, "status")
     told(secured, "pause", "slow")
     run.until(lambda: snapshots(secured)[-1] == "Paused", 60, "the snapshot to pause")

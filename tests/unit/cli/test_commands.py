@@ -77,6 +77,21 @@ def test_a_wrong_snapshot_of_the_command_line_is_named_without_a_document(
     assert ". Fix: " in text and ".. Fix" not in text
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--tables", "public.a", "--chunk-rows", "0"), "--chunk-rows is 0: input should be greater"),
+        (("--tables", "orders"), "--tables is 'orders': write schema.table"),
+        (("--tables", "public.a", "--id", "a b"), "--id is 'a b': use lower-case letters"),
+    ],
+)
+def test_a_wrong_flag_is_named_as_it_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
+) -> None:
+    text = refused(capsys, "snapshot", "-f", written(tmp_path, "m.yaml", replicator()), *flags)
+    assert said in text and text.endswith("Fix: See `tailrace snapshot --help`.\n")
+
+
 def test_a_pattern_without_a_dot_is_one_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, "m.yaml", replicator(tables={"include": ["orders"]}))
     text = refused(capsys, "run", "-f", path, "--run-dir", str(tmp_path / "run"))
@@ -134,6 +149,8 @@ def test_a_snapshot_that_has_ended_cannot_be_paused(tmp_path: Path, capsys: pyte
         ended = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path), "done")
         none = refused(capsys, "pause", "-f", path, "--run-dir", str(folder.path))
         unknown = refused(capsys, "stop", "-f", path, "--run-dir", str(folder.path), "other")
+        assert cli.main(["stop", "-f", path, "--run-dir", str(folder.path), "done"]) == 0
+        assert capsys.readouterr().out == "done: nothing to stop, it has ended: Completed\n"
     finally:
         server.close()
         folder.release()

@@ -270,14 +270,27 @@ def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_
     now = [0.0]
     lines: list[str] = []
     view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
+    more = {7: TableProgress(applied_record=RecordNumber(9), counters=TableCounters(inserts=1))}
     view.show(assemble(moment(log(table(7)))))
     view.show(assemble(moment(log(table(7)))))
     view.show(assemble(moment(log(table(7)), suspended=True)))
     now[0] = 6.0
-    view.show(assemble(moment(log(table(7)), suspended=True)))
+    view.show(assemble(moment(log(table(7)), tables=more, suspended=True)))
     assert len(lines) == 3
-    view.show(assemble(moment(log(table(7)), suspended=True)), last=True)
+    view.show(assemble(moment(log(table(7)), tables=more, suspended=True)), last=True)
     assert len(lines) == 4
+
+
+def test_without_a_terminal_a_line_that_says_nothing_new_comes_once_a_minute() -> None:
+    now = [0.0]
+    lines: list[str] = []
+    view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
+    busy = {7: TableProgress(applied_record=RecordNumber(9), counters=TableCounters(inserts=1))}
+    for progress, shown in ((None, 3), (busy, 4)):
+        for _ in range(130 if progress is None else 6):
+            view.show(assemble(moment(log(table(7)), **({"tables": progress} if progress else {}))))
+            now[0] += 1.0
+        assert len(lines) == shown, lines
 
 
 def test_a_status_that_takes_long_to_make_is_made_less_often() -> None:

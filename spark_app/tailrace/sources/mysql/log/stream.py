@@ -82,7 +82,7 @@ class MysqlStream:
         self._poll.poll()
         self._assembler.tables_changed()
         self._log = BinlogConnection(connect(self._config), self._server_id, self._executed.state, self._mariadb)
-        log.info("reads the log of %s", self._config.place)
+        log.info("reading the log of %s", self._config.place)
 
     @property
     def _connected(self) -> BinlogConnection:

@@ -58,7 +58,7 @@ class PgStream:
         self._log = LogConnection(self._config, slot, self._names.publication, position)
         # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
         check_slot(slots.find_slot(self._connection, slot), slot, self._config.database, position)
-        log.info("reads the log of %s", self._config.place)
+        log.info("reading the log of %s", self._config.place)
 
     @property
     def _connected(self) -> LogConnection:
