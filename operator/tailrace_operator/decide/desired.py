@@ -44,12 +44,13 @@ def parse(name: str, spec: Mapping[str, Any]) -> ReplicatorSpec | Blocker:
 
 
 def faults(error: ValidationError) -> str:
-    """Path and reason of each fault; values only where they are short and cannot hold a secret by accident."""
+    """Path and reason of each fault; values only where they are short and cannot be a secret in the wrong place."""
     parts = []
     for item in error.errors(include_url=False):
         path = ".".join(str(p) for p in item["loc"]) or "spec"
         given = item.get("input")
-        plain = isinstance(given, str | int | float) and "env" not in item["loc"]
+        known = item["type"] != "extra_forbidden" and not {"env", "credentials"} & set(item["loc"])
+        plain = known and isinstance(given, str | int | float)
         shown = f" (found {given!r})" if plain and len(repr(given)) <= 80 else ""
         parts.append(f"{path}: {str(item['msg']).removeprefix('Value error, ')}{shown}.")
     return " ".join(parts)

@@ -156,7 +156,7 @@ def _follows(item: Any, items: Sequence[Any]) -> bool:
 def _fault(item: Any, model: type[BaseModel] | None, named: Callable[[Sequence[int | str]], str]) -> str:
     path = named(item["loc"]) if item["loc"] else "document"
     value = item.get("input")
-    found = f"{path} is {_shown(value)}" if "credentials" not in item["loc"] else path
+    found = path if {"env", "credentials"} & set(item["loc"]) else f"{path} is {_shown(value)}"
     match item["type"]:
         case "missing":
             return f"{path} is missing"

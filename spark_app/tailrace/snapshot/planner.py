@@ -147,11 +147,13 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
     unmet = [pattern for pattern in body.spec.tables if not any(_asked(t, (pattern,)) for t in tables)]
     if unmet:
         known = ", ".join(sorted(t.schema.name for t in captured)[:20]) or "none"
-        raise InvalidManifest(f"no captured table matches {', '.join(unmet)} (captured: {known})", "Correct tables.")
+        raise InvalidManifest(
+            f"no captured table matches {', '.join(unmet)} (captured: {known})", "Correct the patterns."
+        )
     if not body.spec.resync and all(t.stopped is not None for t in tables):
         names = ", ".join(sorted(t.schema.name for t in tables)[:NAMED])
         raise InvalidManifest(
-            f"{names} stopped: a snapshot cannot bring its changes back",
+            f"stopped: {names}; a snapshot does not make a stopped table follow its changes again",
             f"Remove the cause, see the status; then {RESYNC}.",
         )
     if body.spec.keys is not None:

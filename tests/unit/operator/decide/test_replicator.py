@@ -118,6 +118,9 @@ def test_a_fault_of_the_spec_shows_a_value_but_no_block_and_nothing_of_the_envir
     odd["source"] = {**SPEC["source"], "credentials": {"secretName": "a", "file": "hush"}}
     message = decide(observed(spec=odd), LIMITS).status.message
     assert "found 'soon'" in message and "driver.env.0" in message and "source.credentials" in message
+    misplaced = {"password": "hush", "credentials": "hush", "tls": {"password": "hush"}}
+    message = decide(observed(spec={**SPEC, "source": {**SPEC["source"], **misplaced}}), LIMITS).status.message
+    assert "source.password" in message and "source.tls.password" in message and "hush" not in message
     assert "hush" not in message
 
 
