@@ -40,6 +40,11 @@ class Line:
     message: str
     fix: str = ""
     exit_code: int = 0
+    """Of a failure: what a start would end with."""
+
+    def __post_init__(self) -> None:
+        if self.level == "fail" and not self.exit_code:
+            object.__setattr__(self, "exit_code", REFUSED)
 
     @override
     def __str__(self) -> str:
@@ -55,7 +60,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """Never 0 beside a line that says `fail`: a table that cannot be copied is no readiness either."""
-        return max((line.exit_code or REFUSED for line in self.lines if line.level == "fail"), default=0)
+        return max((line.exit_code for line in self.lines), default=0)
 
 
 def examine(replicator: Replicator, secrets: Path | None) -> Report:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli.doctor import _place
+from tailrace.cli.doctor import Line, Report, _place
 from tailrace.contract.resources import StorageSpec, TargetSpec
 
 
@@ -62,3 +62,9 @@ def test_a_secret_name_outside_kubernetes_is_told_with_the_field_that_serves_the
     assert (line.level, line.exit_code) == ("fail", 10)
     assert "credentials.secretName 'lake-keys' is not mounted" in line.message
     assert line.fix == "In Kubernetes, create the Secret. Elsewhere, use credentials.file."
+
+
+def test_every_failure_of_a_report_has_the_exit_code_that_a_start_would_end_with() -> None:
+    lines = (Line("ok", "version", "PostgreSQL 18"), Line("fail", "wal_level", "wal_level is replica"))
+    assert [line.exit_code for line in lines] == [0, 10]
+    assert Report((*lines, Line("fail", "source", "wrong password", exit_code=11))).exit_code == 11
