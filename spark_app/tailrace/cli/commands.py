@@ -65,8 +65,6 @@ def secrets_folder() -> Path | None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tailrace.driver import driver, launch  # pyspark takes a second to import
-
     manifest = manifest_of(options)
     replicator = manifest.replicator(options.name)
     if options.once and replicator.spec.apply.suspend:
@@ -77,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
         raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT", "Write 127.0.0.1:8080.")
+    from tailrace.driver import driver, launch  # pyspark takes seconds to import: what is wrong above is told before
+
     settings = launch.DriverSettings(
         replicator=replicator,
         requests=manifest.requests_of(replicator.metadata.name),

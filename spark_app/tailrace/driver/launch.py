@@ -95,7 +95,8 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidManifest(f"cannot read the token file {path}: {error}", "Correct --token-file.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InvalidManifest(f"cannot read the token file {path}: {why}", "Correct --token-file.") from error
     if not token:
         raise InvalidManifest(f"the token file {path} is empty", "Write the bearer token into it.")
     return token

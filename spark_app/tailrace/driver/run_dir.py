@@ -72,7 +72,7 @@ class RunFolder:
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             raise InvalidManifest(
-                f"cannot use the run directory {self.path}: {error}", "Choose another --run-dir."
+                f"cannot use the run directory {self.path}: {error.strerror}", "Choose another --run-dir."
             ) from error
         # A command that looks whether somebody runs holds the lock for a moment.
         for tries_left in reversed(range(LOCK_TRIES)):

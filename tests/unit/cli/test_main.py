@@ -67,6 +67,17 @@ def test_an_unexpected_error_ends_the_command_although_a_pool_s_thread_never_end
     assert "RuntimeError (text withheld" in done.stderr and "nobody thought of this" not in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize("wrong", [["-f", "none.yaml"], ["-f", "m.yaml", "--listen", "here"]])
+def test_what_is_wrong_with_the_command_is_told_before_pyspark_is_imported(wrong: list[str], tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(json.dumps(replicator()))
+    script = (
+        f"import sys; from tailrace.cli import main; print(main.main(['run', *{wrong!r}]), 'pyspark' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, cwd=tmp_path)
+    assert done.stdout == "2 False\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
