@@ -268,7 +268,7 @@ def drop(options: argparse.Namespace) -> int:
             except TailraceError as error:  # a refusal too: rights, passwords and Secrets come right while it waits
                 if time.monotonic() + DROP_PAUSE > until:
                     raise
-                log.warning("%s; tried again in %.0f s", error, DROP_PAUSE)
+                log.warning("%s; trying again in %.0f s", error, DROP_PAUSE)
                 time.sleep(DROP_PAUSE)
     finally:
         folder.release()

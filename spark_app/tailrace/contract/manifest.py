@@ -160,6 +160,8 @@ def _fault(item: Any, model: type[BaseModel] | None, named: Callable[[Sequence[i
     match item["type"]:
         case "missing":
             return f"{path} is missing"
+        case "json_invalid":
+            return f"not JSON: {item['ctx']['error']}"
         case "extra_forbidden":
             return f"{path} is not a known field{_guess(item['loc'], model)}"
         case "value_error":

@@ -89,7 +89,7 @@ class Farewell:
                 break
             except TailraceError as error:
                 self._message = f"{error.name}: {error.message}"
-                log.warning("%s; tried again in %.0f s", error, PAUSE_SECONDS)
+                log.warning("%s; trying again in %.0f s", error, PAUSE_SECONDS)
             if self.namespace_ends:
                 time.sleep(HURRIED_PAUSE_SECONDS)  # until it succeeds or the pod's time is over
             elif self._pause(PAUSE_SECONDS):

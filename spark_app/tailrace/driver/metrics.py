@@ -24,12 +24,14 @@ class _Once(Collector):
     def collect(self) -> Iterable[Metric]:
         status = self._status
         works = status.state not in ("Starting", "Stopped") and status.fault is None
-        yield _gauge("tailrace_up", "1 while driver and capture work, whatever becomes of single tables", float(works))
+        yield _gauge(
+            "tailrace_up", "1 while driver and capture work, whatever the state of single tables", float(works)
+        )
         yield _gauge("tailrace_capture_alive", "1 while capture answers", float(status.capture.alive))
         yield _gauge("tailrace_capture_record", "Newest durable journal record", status.capture.record)
-        yield _gauge("tailrace_capture_lag_seconds", "Age of what is not in the log", status.capture.lag_seconds)
+        yield _gauge("tailrace_capture_lag_seconds", "Age of what is not in the change log", status.capture.lag_seconds)
         yield _gauge("tailrace_capture_lag_bytes", "Source log not yet in the change log", status.capture.lag_bytes)
-        yield _gauge("tailrace_source_retained_bytes", "Source log kept for us", status.capture.retained_bytes)
+        yield _gauge("tailrace_source_retained_bytes", "Log kept for this Replicator", status.capture.retained_bytes)
         yield _gauge("tailrace_apply_lag_seconds", "Age of the oldest commit not applied", status.apply.lag_seconds)
         yield _gauge("tailrace_apply_record", "Record that every running table has applied", status.apply.record)
         yield from _tables(status)
@@ -59,7 +61,7 @@ def _tables(status: Status) -> Iterable[Metric]:
 
 
 def _snapshots(status: Status) -> Iterable[Metric]:
-    done = GaugeMetricFamily("tailrace_snapshot_rows_done", "Registered rows", labels=("snapshot",))
+    done = GaugeMetricFamily("tailrace_snapshot_rows_done", "Rows read and recorded", labels=("snapshot",))
     estimated = GaugeMetricFamily("tailrace_snapshot_rows_estimated", "Expected rows", labels=("snapshot",))
     for snapshot in status.snapshots:
         if snapshot.state in ("Pending", "Running", "Paused"):

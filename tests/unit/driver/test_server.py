@@ -59,7 +59,7 @@ def server(fake: Fake) -> Iterator[StatusServer]:
 
 
 def call(server: StatusServer, method: str, path: str, body: object = None, token: str = "secret") -> tuple[int, bytes]:
-    data = None if body is None else json.dumps(body).encode()
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(server.url + path, data, {"Authorization": f"Bearer {token}"}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
@@ -116,5 +116,7 @@ def test_a_body_that_is_not_the_contract_s_is_refused_by_field(server: StatusSer
     code, body = call(server, "PUT", "/snapshots/x", {"name": "n", "spec": {**SPEC, "keyz": 1}})
     assert code == 422
     assert "spec.keyz" in json.loads(body)["message"]
+    code, body = call(server, "PUT", "/snapshots/x", b"name: hush")
+    assert code == 422 and json.loads(body)["message"].startswith("body: not JSON: expected ")
     assert call(server, "DELETE", "/snapshots/unknown")[0] == 404
     assert call(server, "GET", "/nothing")[0] == 404
