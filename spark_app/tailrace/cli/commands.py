@@ -18,7 +18,7 @@ from tailrace import faults, privacy
 from tailrace.cli.client import DriverClient
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.manifest import Manifest, invalid, load
-from tailrace.contract.resources import EVERY_TABLE, SnapshotRequest, SnapshotRequestSpec
+from tailrace.contract.resources import EVERY_TABLE, ReplicatorSpec, SnapshotRequest, SnapshotRequestSpec
 from tailrace.contract.units import seconds
 from tailrace.driver import display
 from tailrace.driver.run_dir import NotRunning, RunFolder
@@ -67,10 +67,8 @@ def secrets_folder() -> Path | None:
 def run(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     replicator = manifest.replicator(options.name)
-    if options.once and replicator.spec.apply.suspend:
-        raise InvalidManifest(
-            "spec.apply.suspend is true, so --once could never end", "Set it to false, or run without --once."
-        )
+    if options.once:
+        _check_once(replicator.spec)
     _check_requests(manifest)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
@@ -93,6 +91,17 @@ def run(options: argparse.Namespace) -> int:
         log_level=options.log_level,
     )
     return driver.run(settings)
+
+
+def _check_once(spec: ReplicatorSpec) -> None:
+    if spec.suspend:
+        raise InvalidManifest(
+            "spec.suspend is true, so --once would copy nothing", "Set it to false, or run without --once."
+        )
+    if spec.apply.suspend:
+        raise InvalidManifest(
+            "spec.apply.suspend is true, so --once could never end", "Set it to false, or run without --once."
+        )
 
 
 def _check_requests(manifest: Manifest) -> None:
@@ -140,21 +149,23 @@ def resync(options: argparse.Namespace) -> int:
     """Like a snapshot, of the running process; `--all` also where none can run, because the position is lost."""
     manifest = manifest_of(options)
     name = name_of(options, manifest)
-    if (options.tables is None) != options.all:
+    if options.all and options.tables is not None:
+        raise InvalidManifest("--all covers every table, --tables names some", "Leave one of them out.")
+    if not options.all and options.tables is None:
         raise InvalidManifest("resync needs --tables or --all", "Add one of them.")
+    request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
     try:
         client = _client_of(options, manifest)
-        request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
     except NotRunning:
         if not options.all:
             raise
-        return _resync_at_start(options, manifest)
+        return _resync_at_start(options, manifest, request)
     print(f"{answer.id}: accepted, starts over {', '.join(answer.tables)}; `tailrace status` shows how it goes")
     return 0
 
 
-def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
+def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: SnapshotRequest) -> int:
     from tailrace.capture.admission import check_manifest  # brings the clients of database and storage
     from tailrace.capture.renewal import Renewal
     from tailrace.changelog.journal import JournalReader
@@ -170,10 +181,11 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest) -> int:
         )
     if not state.released:
         check_manifest(replicator, storage.root, state.owner)
-    name = options.id or _unique()
+    name = request.metadata.name
     if state.has_done(name):
         raise InvalidManifest(f"the change log has done resync {name!r} already", "Give another --id, or none.")
-    made = Renewal(id=name, request=name, chunk_rows=options.chunk_rows, parallelism=options.parallelism)
+    spec = request.spec
+    made = Renewal(id=name, request=name, chunk_rows=spec.chunk_rows, parallelism=spec.parallelism)
     made.write(storage)
     ours = ", ".join(state.origin.made)
     does = f"re-creates {ours}, even if it is healthy, and " if ours else ""

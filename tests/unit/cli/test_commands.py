@@ -98,6 +98,34 @@ def test_a_pattern_without_a_dot_is_one_fault(tmp_path: Path, capsys: pytest.Cap
     assert "spec.tables.include.0 is 'orders'" in text and "at least 1 item" not in text
 
 
+def test_a_run_to_the_end_of_a_suspended_replicator_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 0 would say that everything is applied."""
+    for spec, field in (({"suspend": True}, "spec.suspend"), ({"apply": {"suspend": True}}, "spec.apply.suspend")):
+        path = written(tmp_path, "m.yaml", replicator(**spec))
+        text = refused(capsys, "run", "-f", path, "--once", "--run-dir", str(tmp_path / "run"))
+        assert f"{field} is true" in text and "Set it to false" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "resync needs --tables or --all. Fix: Add one of them."),
+        (("--all", "--tables", "a.b"), "--all covers every table, --tables names some. Fix: Leave one of them out."),
+        (("--all", "--id", "Not A Name"), "command line: "),
+        (("--all", "--chunk-rows", "0"), "command line: "),
+    ],
+)
+def test_a_resync_says_what_is_wrong_with_its_options_whether_or_not_a_process_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
+) -> None:
+    change_log(tmp_path, "shop")
+    path = written(tmp_path, "m.yaml", replicator(storage={"location": (tmp_path / "log").as_uri()}))
+    assert text in refused(capsys, "resync", "-f", path, "--run-dir", str(tmp_path / "run"), *arguments)
+    assert not noted(tmp_path)
+
+
 def test_help_says_when_a_run_to_the_end_fails(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--help"], ["run", "--help"]):
         with pytest.raises(SystemExit):
