@@ -24,6 +24,10 @@ STOPPING: dict[int, tuple[Reason, str]] = {
     13: (Reason.FENCED, "Another writer owns the change log: stop it, then change restartNonce."),
 }
 FENCED = 13
+OOM = "OOMKilled"
+FOLLOW_LOG = "Change restartNonce to start it again, and follow the log of its pod."
+MAX_WORDS = 700
+"""Characters of an error in the message of a halt, which goes on with what to do."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +131,17 @@ def _new_halt(
         return None  # it ran another template: what runs now has to fail by itself
     if _came_right(observed):
         return None
-    words = _words(pod)
+    words, known = _words(observed, pod), _explained(pod)
     if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(observed, pod)):
         reason, fix = STOPPING[pod.ended.code]
-        text = words or f"the driver ended with exit code {pod.ended.code}. {fix}"
+        text = words if known else f"the driver ended with {words}. {fix}"
         return Halt(reason=reason.value, message=text, template_hash=desired.template_hash, at=times.text(observed.now))
     since = times.seconds(failures.since)
     patience = seconds(desired.spec.retry.time) if desired.spec is not None else 0.0
     if failures.count <= limits.restart_limit or since is None or observed.now - since < patience:
         return None
-    span = times.span(observed.now - since)
-    text = f"the driver failed {failures.count} times in {span}; last: {words or _plain(pod)}"
+    text = f"the driver failed {failures.count} times in {times.span(observed.now - since)}; last: {words.rstrip('.')}."
+    text += " Change restartNonce to try again." if known else f" {FOLLOW_LOG}"
     return Halt(
         reason=Reason.RESTART_LIMIT_EXCEEDED.value,
         message=bounded(text),
@@ -159,11 +163,21 @@ def _own_newer(observed: ObservedReplicator, pod: ObservedPod) -> bool:
     return any(other.uid != pod.uid and other.created > pod.created for other in observed.pods)
 
 
-def _words(pod: ObservedPod) -> str:
-    error = error_of(pod)
+def _explained(pod: ObservedPod) -> bool:
+    """Whether its end says why: nobody can look into a log that is gone with the pod."""
+    return pod.ended is not None and (pod.ended.fault is not None or pod.ended.reason == OOM or pod.ended.code == 0)
+
+
+def _words(observed: ObservedReplicator, pod: ObservedPod) -> str:
+    """What the end was about; of one that does not say it, what is known of the time before."""
+    error, reported = error_of(pod), observed.driver.status
     if error is None:
-        return ""
-    return bounded(error_line(error.name, error.message, error.fix))
+        return _plain(pod)
+    if _explained(pod):
+        return bounded(error_line(error.name, error.message, error.fix), MAX_WORDS)
+    told = reported.fault if reported is not None else None
+    before = f"; before: {error_line(told.name, told.message, told.fix)}" if told is not None else ""
+    return bounded(f"{error.message}{before}", MAX_WORDS)
 
 
 def error_of(pod: ObservedPod) -> FaultStatus | None:
@@ -173,12 +187,16 @@ def error_of(pod: ObservedPod) -> FaultStatus | None:
         return None
     if ended.fault is not None:
         return summary.fault(ended.fault)
-    if ended.reason == "OOMKilled":
+    if ended.reason == OOM:
         fix = "Raise spec.driver.memoryOverhead or spec.driver.memory."
         return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit", fix=fix)
     if ended.code == 0:
         return None
-    return FaultStatus(name="DriverEnded", message=_plain(pod), fix="See the log of the driver's pod.")
+    more = f"; last line of its log: {ended.log_line}" if ended.log_line else "; it left no message"
+    fix = (
+        "See the log of the driver's pod. Once the pod is gone, change restartNonce and follow the log of the new one."
+    )
+    return FaultStatus(name="DriverEnded", message=bounded(f"{_plain(pod)}{more}"), fix=fix)
 
 
 def _plain(pod: ObservedPod) -> str:

@@ -52,6 +52,8 @@ class Ended:
     fault: Fault | None
     """What ended it, as its last words have it; None: it left none."""
     at: float
+    log_line: str = ""
+    """The last line of its log, which the kubelet keeps of a container that left no last words; empty: none."""
 
 
 @dataclass(frozen=True)

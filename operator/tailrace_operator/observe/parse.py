@@ -15,6 +15,8 @@ from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import FINAL, SnapshotRequestStatus
 
 Document = Mapping[str, Any]
+MAX_LINE = 300
+"""Characters of a line of the log that are kept."""
 
 
 def meta(document: Document) -> Meta:
@@ -83,7 +85,18 @@ def _ended(terminated: Document | None) -> Ended | None:
         reason=terminated.get("reason", ""),
         fault=words.fault if words is not None else None,
         at=times.seconds(terminated.get("finishedAt")) or 0.0,
+        log_line="" if words is not None else _last_line(terminated.get("message", "")),
     )
+
+
+def _last_line(log: str) -> str:
+    """What a driver's line of the log says, or the line as it is: one that died early may have left anything."""
+    line = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return line[:MAX_LINE]
+    return str(found["message"] if isinstance(found, dict) and "message" in found else line)[:MAX_LINE]
 
 
 def _last_words(terminated: Document) -> LastWords | None:

@@ -1,5 +1,6 @@
 """What the operator does when a driver ends: leaves it to the kubelet, stops it, or tries it again."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.observed import (
     observed,
     pod,
     reason,
+    reported,
     running,
     template,
     with_driver,
@@ -28,6 +30,8 @@ from tailrace_operator.decide.model import ApplyChild, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import REQUESTED_AT, ObservedDriver, ObservedReplicator, ObservedResync
+from tailrace_operator.resources.names import CONTAINER
+from tailrace_operator.status import times
 from tailrace_operator.status.models import Failures, Halt, ReplicatorStatus
 
 
@@ -103,6 +107,37 @@ def test_a_healthy_while_forgets_earlier_ends() -> None:
     observed = with_driver(running(), failures=Failures(count=3, since="2027-01-01T00:00:00Z"))
     old = replace(observed.pods[0], running_since=NOW - 700)
     assert decide(replace(observed, pods=(old,)), LIMITS).status.failures == Failures()
+
+
+def given_up(code: int, message: str = "", driver: ObservedDriver | None = None, **terminated: object) -> str:
+    """The status of a Replicator whose driver failed too often; its last container left this termination message."""
+    observed = with_driver(running(spec={**SPEC, "retry": {"time": "10m"}}))
+    since = times.text(NOW - 700)
+    observed = replace(observed, status=observed.status.model_copy(update={"failures": Failures(count=6, since=since)}))
+    end = {"exitCode": code, "reason": "Error", "finishedAt": times.text(NOW - 5), "message": message, **terminated}
+    state = {"name": CONTAINER, "restartCount": 0, "state": {"terminated": end}}
+    document = {"metadata": {"name": "shop-driver-0", "uid": "p-uid"}, "status": {"containerStatuses": [state]}}
+    dead = replace(parse.pod(document), template_hash=template(observed))
+    decision = decide(replace(observed, pods=(dead,), driver=driver or ObservedDriver()), LIMITS)
+    assert decision.status.halt is not None
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 0, "its pod goes, and the log with it"
+    return decision.status.message
+
+
+def test_a_driver_that_is_given_up_has_its_reason_in_the_status_for_its_log_is_gone() -> None:
+    native = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n  File x\n"
+    line = json.dumps({"time": "t", "level": "info", "logger": "tailrace", "message": "applied to record 7"})
+    away = Fault(name="Retry", message="bucket lake does not answer", fix="Check the network.", where="target")
+    told = ObservedDriver(reported(state="Failing", fault=away), NOW - 60, silent_since=NOW - 30)
+    for text, words in (
+        (given_up(139, native), ("exit code 139", "last line of its log: File x")),
+        (given_up(137, f"{line}\n{line}\n"), ("exit code 137", "last line of its log: applied to record 7")),
+        (given_up(1, "", told), ("exit code 1", "before: Retry: bucket lake does not answer. Fix: Check the network.")),
+        (given_up(1), ("exit code 1", "it left no message")),
+        (given_up(10), ("exit code 10", "Remove the cause, then change restartNonce.")),
+    ):
+        assert all(word in text for word in words), text
+        assert "restartNonce" in text and "See the log" not in text, text
 
 
 HALT = Halt(reason="PositionLost", message="gone", template_hash="", at="2027-01-01T00:00:00Z")
