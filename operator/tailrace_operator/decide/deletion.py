@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
 from tailrace.errors import error_line
+from tailrace_operator.decide.driver_history import has_run
 from tailrace_operator.decide.model import (
     Action,
     ApplyChild,
@@ -32,6 +33,8 @@ from tailrace_operator.status.models import ReplicatorStatus
 SOON = 5.0
 ASK_AGAIN = 1.0
 """While the driver drops: it takes a few seconds, and who deletes waits for it."""
+NEVER_RAN_SECONDS = 60.0
+"""That the Job's pod has to start where no driver ever did."""
 DRIVERS_PART = 0.5
 """Of the whole time; then the Job has the rest."""
 
@@ -59,15 +62,21 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
         return _release(observed, (_left(observed, desired, why),))
     if job is not None and job.failed:
         return _release(observed, (_left(observed, desired, _why(observed)),))
+    if _pointless(observed, spent):
+        why = (_hindrance(observed) or "its pod is waiting").rstrip(".: ")
+        text = f"no driver has ever started, nor can the clean-up ({why})"
+        return _release(observed, (_left(observed, desired, text),))
     if spent >= limits.cleanup_seconds:
         return _release(observed, (_left(observed, desired, _late(observed, desired, limits)),))
-    readiness = Readiness(
-        "False",
-        Reason.DELETING,
-        sentence(f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}."),
-        progress=True,
-    )
-    status = observed.status.model_copy(
+    status = _status(observed, f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}.")
+    left = max(int(limits.cleanup_seconds - spent), 1)
+    actions = (DropSource(_with_data(desired)),) if asking else tuple(_steps(observed, desired, left))
+    return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=begun is None)
+
+
+def _status(observed: ObservedReplicator, message: str) -> ReplicatorStatus:
+    readiness = Readiness("False", Reason.DELETING, sentence(message), progress=True)
+    return observed.status.model_copy(
         update={
             "observed_generation": observed.meta.generation,
             "state": "Deleting",
@@ -77,11 +86,9 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
             ),
             "deletion_started_at": observed.status.deletion_started_at or times.text(observed.now),
             "made": _made(observed),
+            "driver": observed.status.driver.model_copy(update={"has_run": has_run(observed)}),
         }
     )
-    left = max(int(limits.cleanup_seconds - spent), 1)
-    actions = (DropSource(_with_data(desired)),) if asking else tuple(_steps(observed, desired, left))
-    return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=begun is None)
 
 
 def _driver_answers(observed: ObservedReplicator, spent: float, limits: Limits) -> bool:
@@ -95,6 +102,15 @@ def _driver_answers(observed: ObservedReplicator, spent: float, limits: Limits) 
     refused = dropping is not None and dropping.problem is not None and 400 <= dropping.code < 500
     over = spent >= limits.cleanup_seconds * DRIVERS_PART
     return alive and not (silent or refused or over)
+
+
+def _pointless(observed: ObservedReplicator, spent: float) -> bool:
+    """What kept the driver from starting at all (its image, a quota, a volume) keeps the Job's pod as well. Should
+    it start after all, it has its whole time: a driver may have run while no operator looked."""
+    started = any(p.running_since is not None or p.ended is not None for p in observed.cleaners)
+    fresh = any(observed.now - p.created < NEVER_RAN_SECONDS / 2 for p in observed.cleaners)
+    job = f"Job/{names.drop(observed.meta.name)}" in observed.children
+    return job and spent >= NEVER_RAN_SECONDS and not (started or fresh or has_run(observed))
 
 
 def _report(observed: ObservedReplicator) -> DropReport | None:

@@ -51,7 +51,7 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     ends = _ends(pod) if pod is not None else 0
     same = pod is not None and pod.uid == before.driver.pod_uid
     new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
-    driver = _summary(before.driver, pod, ends, new_ends)
+    driver = _summary(before.driver, pod, ends, new_ends, has_run(observed))
     resync = _resync(observed)
     kept = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and kept is None
@@ -73,10 +73,21 @@ def _ends(pod: ObservedPod) -> int:
     return pod.restarts + (1 if pod.running_since is None and pod.ended is not None else 0)
 
 
-def _summary(before: DriverSummary, pod: ObservedPod | None, ends: int, new_ends: int) -> DriverSummary:
+def has_run(observed: ObservedReplicator) -> bool:
+    """Whether a container of the driver has started, as far as any operator saw."""
+    before = observed.status
+    known = before.driver.has_run or before.driver.restarts > 0 or bool(before.made) or before.tables is not None
+    return known or observed.driver.answered_at is not None or any(map(_begun, observed.pods))
+
+
+def _begun(pod: ObservedPod) -> bool:
+    return pod.running_since is not None or pod.ended is not None or pod.restarts > 0
+
+
+def _summary(before: DriverSummary, pod: ObservedPod | None, ends: int, new_ends: int, ran: bool) -> DriverSummary:
     if pod is None:
         return before.model_copy(
-            update={"pod": None, "pod_uid": None, "ready": False, "started_at": None, "pod_restarts": 0}
+            update={"pod": None, "pod_uid": None, "ready": False, "started_at": None, "pod_restarts": 0, "has_run": ran}
         )
     ended = pod.ended if new_ends else None
     return DriverSummary(
@@ -86,6 +97,7 @@ def _summary(before: DriverSummary, pod: ObservedPod | None, ends: int, new_ends
         started_at=times.text(pod.running_since) if pod.running_since is not None else None,
         restarts=before.restarts + new_ends,
         pod_restarts=ends,
+        has_run=ran,
         last_exit_code=min(max(ended.code, -1), 255) if ended is not None else before.last_exit_code,
         last_exit_at=times.text(ended.at) if ended is not None else before.last_exit_at,
     )

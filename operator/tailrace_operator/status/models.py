@@ -157,6 +157,8 @@ class DriverSummary(Model):
     """Restarts of the driver's container since this Replicator was created."""
     pod_restarts: Count = 0
     """Restarts of the current pod's container as last observed; `restarts` grows by the difference."""
+    has_run: bool = False
+    """A container of the driver has started since this Replicator was created."""
     last_exit_code: Annotated[int, Field(ge=-1, le=255)] | None = None
     """Exit code of the last container that ended; see the table of exit codes."""
     last_exit_at: Time | None = None

@@ -14,7 +14,7 @@ from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import Child, ObservedDriver, ObservedDrop, ObservedReplicator
 from tailrace_operator.resources import drop
 from tailrace_operator.status import times
-from tailrace_operator.status.models import Halt, ReplicatorStatus
+from tailrace_operator.status.models import DriverSummary, Halt, ReplicatorStatus
 
 UID = meta().uid
 NAME = made_name("shop", UID)
@@ -215,6 +215,44 @@ def test_what_the_clean_up_waits_for_is_named_and_until_when(change: dict[str, A
     assert times.text(NOW - 60 + LIMITS.cleanup_seconds) in decision.status.message
     late = decide(with_job(LIMITS.cleanup_seconds, **change), LIMITS)
     assert late.actions == (SetFinalizers(()),) and why in late.events[0].message
+
+
+@pytest.mark.parametrize("change", [{"waiting": "ImagePullBackOff"}, {"unscheduled": "no nodes"}, {}])
+def test_the_clean_up_after_a_driver_that_never_started_waits_only_a_minute_for_its_own_pod(
+    change: dict[str, Any],
+) -> None:
+    """What kept the driver from starting keeps the Job's pod as well, and nothing was made."""
+
+    def after(seconds: float, **more: Any) -> ObservedReplicator:
+        observed = with_job(seconds, **(change | more))
+        return replace(observed, status=observed.status.model_copy(update={"made": ()}))
+
+    assert decide(after(59), LIMITS).actions == ()
+    late = decide(after(61), LIMITS)
+    assert late.actions == (SetFinalizers(()),)
+    assert [(s.type, s.reason) for s in late.events] == [("Normal", "NothingKnown")]
+    assert "No driver has ever started, nor can the clean-up" in late.events[0].message
+    none = replace(after(61), cleaners=())
+    assert decide(none, LIMITS).actions == (SetFinalizers(()),)
+    running = after(61, running_since=NOW - 5)
+    assert decide(running, LIMITS).actions == (), "the Job may find what no operator saw"
+    assert decide(after(61, created=NOW - 20), LIMITS).actions == (), "it has hardly had the time"
+    failed = after(61, ended=ended(1))
+    assert decide(failed, LIMITS).actions == ()
+    ran = after(61).status.model_copy(update={"driver": DriverSummary(has_run=True)})
+    assert decide(replace(after(61), status=ran), LIMITS).actions == ()
+
+
+@pytest.mark.parametrize("how", [{"running_since": NOW - 5}, {"running_since": None, "ended": ended(1)}])
+def test_that_a_driver_has_run_is_remembered_when_its_pod_is_gone(how: dict[str, Any]) -> None:
+    fresh = replace(running(), status=ReplicatorStatus(), driver=ObservedDriver())
+    waiting = replace(fresh, pods=(pod(running_since=None, waiting="ImagePullBackOff"),))
+    assert not decide(waiting, LIMITS).status.driver.has_run
+    seen = decide(replace(fresh, pods=(pod(**how),)), LIMITS).status
+    assert decide(replace(fresh, status=seen, pods=()), LIMITS).status.driver.has_run
+    between = replace(fresh, meta=meta(deleted_at=NOW), status=ReplicatorStatus(applied_template_hash="x"))
+    first = decide(replace(between, pods=(pod(**how, deleting=True),)), LIMITS).status
+    assert first.driver.has_run, "the first to see it may be the one that deletes it"
 
 
 def test_a_job_whose_pod_cannot_even_be_made_sends_the_reader_to_its_events() -> None:
