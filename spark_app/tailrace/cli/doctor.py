@@ -1,10 +1,11 @@
 """`tailrace doctor`: what stands in the way of a start, without changing source or target.
 
 Looks at the source through its preflight, at the change log through the checks of a start, and at storage and target by
-writing, reading and removing one small file.
+writing, reading and removing one small file; and whether there is a Java for Spark.
 """
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,7 @@ def examine(replicator: Replicator, secrets: Path | None) -> Report:
         lines.append(_failure("places", error))
     for subject, config in (("storage", replicator.spec.storage), ("target", replicator.spec.target)):
         lines += _place(subject, config)
+    lines += _java()
     return Report(tuple(lines), tuple(columns))
 
 
@@ -185,6 +187,15 @@ def _place(subject: str, config: StorageSpec | TargetSpec) -> Iterator[Line]:
         yield Line(
             "fail", subject, f"{config.location} returns other bytes than were written", "Check the storage service."
         )
+
+
+def _java() -> Iterator[Line]:
+    """Where Spark looks for it. Only a warning: the source may be examined from a machine that runs nothing."""
+    home = os.environ.get("JAVA_HOME")
+    if Path(home, "bin", "java").is_file() if home else shutil.which("java"):
+        return
+    message = "there is no java in JAVA_HOME or on the PATH, so `tailrace run` cannot start Spark on this machine"
+    yield Line("warn", "java", message, "Install Java 17, or set JAVA_HOME.")
 
 
 def _failure(subject: str, error: TailraceError) -> Line:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli.doctor import Line, Report, _place
+from tailrace.cli.doctor import Line, Report, _java, _place
 from tailrace.contract.resources import StorageSpec, TargetSpec
 
 
@@ -68,3 +68,16 @@ def test_every_failure_of_a_report_has_the_exit_code_that_a_start_would_end_with
     lines = (Line("ok", "version", "PostgreSQL 18"), Line("fail", "wal_level", "wal_level is replica"))
     assert [line.exit_code for line in lines] == [0, 10]
     assert Report((*lines, Line("fail", "source", "wrong password", exit_code=11))).exit_code == 11
+
+
+def test_a_machine_without_java_is_warned_before_a_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for home in (None, str(tmp_path)):
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        if home is not None:
+            monkeypatch.setenv("JAVA_HOME", home)
+        (line,) = _java()
+        assert (line.level, line.fix) == ("warn", "Install Java 17, or set JAVA_HOME.")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch(mode=0o755)
+    assert not list(_java())
