@@ -1,6 +1,7 @@
 """The binary logs of MySQL and MariaDB as a change stream: transactions, XA through restarts, DDL, large rows, ends."""
 
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -299,3 +300,48 @@ def test_rows_that_are_rolled_back_in_the_log_are_read_again(
         table = run.table("d.t")
         assert table.stopped is None and table.reread_record > 0
         assert run.rows("d.t")[-1] == {"id": 3, "v": "c"}
+
+
+@pytest.mark.mysql("mariadb-11.8")
+def test_a_rolled_back_transaction_of_which_segments_have_rows_is_read_over(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v text)", "CREATE TABLE d.u LIKE d.t")
+    with LogRun(mysql, tmp_path, memory=1 << 20) as run:
+        values = ", ".join(f"({i}, '{'x' * 1000}')" for i in range(3000))
+        many = ("INSERT INTO u VALUES (7, 'u')", f"INSERT INTO t VALUES {values}")
+        mysql.script("USE d", "CREATE TEMPORARY TABLE z (id int)", "BEGIN", *many, "DROP TEMPORARY TABLE z", "ROLLBACK")
+        mysql.script("INSERT INTO d.t VALUES (3, 'c')")
+        run.catch_up()
+        for name in ("d.t", "d.u"):
+            assert run.table(name).stopped is None and run.table(name).reread_record > 0
+        assert {"id": 3, "v": "c"} in run.rows("d.t")
+
+
+@pytest.mark.mysql("mariadb-11.8")
+def test_what_an_xa_transaction_rolls_back_to_a_savepoint_is_read_again(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script("CREATE DATABASE d", TABLE)
+    with LogRun(mysql, tmp_path) as run:
+        begun = ("USE d", "CREATE TEMPORARY TABLE z (id int)", "XA START 'a'", "INSERT INTO t VALUES (1, 'a')")
+        undone = ("SAVEPOINT s", "INSERT INTO t VALUES (2, 'b')", "DROP TEMPORARY TABLE z", "ROLLBACK TO s")
+        mysql.script(*begun, *undone, "XA END 'a'", "XA PREPARE 'a'", "XA COMMIT 'a'", "INSERT INTO t VALUES (3, 'c')")
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and table.reread_record > 0
+        assert run.rows("d.t")[-1] == {"id": 3, "v": "c"}
+
+
+@pytest.mark.mysql(MYSQL, max_allowed_packet="64M")
+def test_a_compressed_transaction_is_unpacked_piece_by_piece(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v text)")
+    numbers = " CROSS JOIN ".join(f"(SELECT 0 x UNION SELECT {1 << i}) a{i}" for i in range(13))
+    total = "+".join(f"a{i}.x" for i in range(13))
+    many = f"INSERT INTO d.t SELECT {total}, REPEAT('v', 16000) FROM {numbers}"
+    with LogRun(mysql, tmp_path, memory=1 << 20) as run:
+        mysql.script("SET SESSION binlog_transaction_compression = ON", many)
+        tracemalloc.start()
+        try:
+            run.catch_up()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < 40 << 20, f"{most >> 20} MiB for a transaction of {8192 * 16000 >> 20} MiB"
+        assert run.table("d.t").stopped is None and len(run.changes("d.t")) == 8192

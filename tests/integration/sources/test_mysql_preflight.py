@@ -18,7 +18,7 @@ from tailrace.sources.mysql.settings import observe
 
 @pytest.fixture(scope="module", params=RELEASES)
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
-    with MysqlServer(request.param) as running:
+    with MysqlServer(request.param, sync_binlog=1) as running:
         running.script(
             "CREATE DATABASE d",
             "CREATE TABLE d.parent (id int PRIMARY KEY)",
@@ -68,6 +68,7 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
         ("binlog_format", "MIXED", "ROW", "fail"),
         ("binlog_row_metadata", "MINIMAL", "FULL", "fail"),
         ("binlog_expire_logs_seconds", "600", "0", "warn"),
+        ("sync_binlog", "100", "1", "warn"),
     ],
 )
 def test_a_setting_that_loses_changes_is_named_with_its_statement(

@@ -2,10 +2,13 @@
 
 import datetime as dt
 import json
+import math
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -160,6 +163,19 @@ def test_json_that_only_sql_makes_has_the_servers_text(mysql_json: tuple[MysqlSe
     others = ("x'00ff'", "1e16", "1e-5", "1e20", "0.1", "-0e0", "123456789012345678", "NULL", "1.5e300", "1e15")
     made = ", ".join((*values, *others))
     server.script(f"INSERT INTO d.j VALUES (NULL, JSON_ARRAY({made})), (NULL, JSON_OBJECT('b', 1, 'aa', '\\t\"'))")
+    run.catch_up()
+    assert exactly(run.rows("d.j")) == exactly(by_chunk(server, "d.j"))
+
+
+def test_doubles_in_json_have_the_servers_text(mysql_json: tuple[MysqlServer, LogRun]) -> None:
+    """Of every size, and many at the sizes from which on the server writes an exponent."""
+    server, run = mysql_json
+    random = Random(19)
+    bits = [struct.unpack("<d", random.randbytes(8))[0] for _ in range(5000)]
+    near = [random.choice((1, -1)) * random.random() * 10 ** random.randint(12, 18) for _ in range(10_000)]
+    round_ones = [float(f"{random.randint(1, 99_999)}e{random.randint(-320, 303)}") for _ in range(5000)]
+    doubles = [value for value in (*bits, *near, *round_ones) if math.isfinite(value)]
+    written(server, [(json.dumps(doubles),)], "d.j")
     run.catch_up()
     assert exactly(run.rows("d.j")) == exactly(by_chunk(server, "d.j"))
 

@@ -2,13 +2,17 @@
 there is nothing to make. Called by `subscription`.
 """
 
+from collections.abc import Mapping
+
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.api import Interrupted, Patience
 from tailrace.sources.mysql import ends, position, sql
-from tailrace.sources.mysql.connect import Connection, Server, execute, server_of, source_errors
-from tailrace.sources.mysql.gtid import GtidSet
+from tailrace.sources.mysql.connect import Connection, MyConfig, Server, execute, server_of, source_errors
+from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
+from tailrace.sources.mysql.log import witness
+from tailrace.sources.mysql.state import SourceState, Witness
 
 PRODUCT, SERVER, SERVER_ID = "product", "server", "server id"
 """Keys of an origin's identity: which of the two products, which server, and who we are to it."""
@@ -16,6 +20,8 @@ LOOK = 0.5
 """Seconds between two looks at what a beginning waits for."""
 _OURS = 1 << 31
 """Ids from here on are Tailrace's: people number their servers from below."""
+Files = Mapping[int, tuple[str, int]]
+"""Of the log, by number: names and sizes."""
 _RESYNC = "Run `tailrace resync -f <manifest> --all`, then start: every table is read again."
 
 
@@ -29,15 +35,19 @@ def server_id(replicator: Replicator, log_id: str) -> int:
     return given if given is not None else _OURS + int(log_id.replace("-", "")[-7:], 16)
 
 
-def here(connection: Connection) -> ResumePoint:
+def here(config: MyConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing lies
-    between the two that would be neither sent nor below the position."""
-    server = server_of(connection)
-    if server.product == "mysql":
-        state = ends.seen(connection).removeprefix("gtid:")
-        return ResumePoint(position=ends.log_end(connection), source_state=state)
+    between the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
+    executed = ends.seen(connection).removeprefix("gtid:")
     end = ends.log_end(connection)
-    return ResumePoint(position=end, source_state=_mariadb_state(connection, end))
+    done = executed if server_of(connection).product == "mysql" else _mariadb_state(connection, end)
+    file, _ = witness.files(connection)[end >> position.OFFSET_BITS]
+    at = Position(position.of(file, witness.FIRST))
+    return ResumePoint(end, str(SourceState(done, witness.witness_at(_bound(config, connection), file, at))))
+
+
+def _bound(config: MyConfig, connection: Connection) -> MyConfig:
+    return config.bound_to(server_of(connection).identity)
 
 
 def _mariadb_state(connection: Connection, at: Position) -> str:
@@ -49,7 +59,7 @@ def _mariadb_state(connection: Connection, at: Position) -> str:
     return str(found[0][0] or "")
 
 
-def quiet(connection: Connection, patience: Patience) -> ResumePoint:
+def quiet(config: MyConfig, connection: Connection, patience: Patience) -> ResumePoint:
     """The end of the log at a moment at which no XA transaction was prepared: the rows of one are in the log from its
     XA PREPARE on, and would lie before the point while its XA COMMIT comes behind."""
     while True:
@@ -58,7 +68,7 @@ def quiet(connection: Connection, patience: Patience) -> ResumePoint:
             if patience.stopping.wait(LOOK):
                 raise Interrupted("capture was stopped while it waited for prepared XA transactions")
         patience.waits_for(None)
-        point = here(connection)
+        point = here(config, connection)
         if not _prepared(connection):
             return point
 
@@ -79,19 +89,45 @@ def check_server(origin: Origin, server: Server) -> None:
         )
 
 
-def check_point(connection: Connection, point: ResumePoint) -> None:
-    """`PositionLost` unless the server still has everything after the point, and its history holds what came before."""
-    end = ends.log_end(connection)
+def check_point(config: MyConfig, connection: Connection, point: ResumePoint) -> None:
+    """`PositionLost` unless this is the log that was read, and the server still has everything after the point."""
+    end, state = ends.log_end(connection), SourceState.read(point.source_state)
     if point.position > end:
         raise PositionLost(
             f"the binary log ends at {position.text(end)}, before the change log's {position.text(point.position)}:"
             " the server was restored or its log was reset",
             _RESYNC,
         )
+    files = witness.files(connection)
+    _check_size(files, point.position)
+    if state.witness is not None:
+        _check_witness(_bound(config, connection), files, state.witness)
     if server_of(connection).product == "mysql":
-        _check_gtids(connection, GtidSet(point.source_state or ""))
+        _check_gtids(connection, GtidSet(state.done))
     else:
-        _check_file(connection, point)
+        _check_file(connection, files, point.position, MariaPosition(state.done))
+
+
+def _check_size(files: Files, at: Position) -> None:
+    """After a crash a server begins another file: what one has lost never comes back in the same place."""
+    _, size = files.get(at >> position.OFFSET_BITS, ("", None))
+    if size is not None and size < at & ((1 << position.OFFSET_BITS) - 1):
+        raise PositionLost(
+            f"the binary log was read up to {position.text(at)}, and its file has {size} bytes now: the server has lost"
+            " the end of it in a crash, or was restored",
+            f"Set sync_binlog = 1, so that this cannot happen again. {_RESYNC}",
+        )
+
+
+def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
+    """A file that was purged proves nothing; what follows it in the log must fit then."""
+    file, _ = files.get(known.at >> position.OFFSET_BITS, ("", 0))
+    if file and witness.witness_at(config, file, known.at) != known:
+        raise PositionLost(
+            f"the binary log has another event at {position.text(known.at)} than the one that was read there: another"
+            " server has the address, or this one was restored or its log was reset",
+            _RESYNC,
+        )
 
 
 def _check_gtids(connection: Connection, ours: GtidSet) -> None:
@@ -103,18 +139,8 @@ def _check_gtids(connection: Connection, ours: GtidSet) -> None:
         raise PositionLost("the server does not know transactions that are in the change log: it was restored", _RESYNC)
 
 
-def _check_file(connection: Connection, point: ResumePoint) -> None:
-    with source_errors("looking at the source's binary logs"):
-        kept = {position.of(str(row[0]), 0) for row in execute(connection, "SHOW BINARY LOGS")}
-    file = position.of(f".{point.position >> position.OFFSET_BITS}", 0)
-    if file not in kept:
-        raise PositionLost(f"the server has purged the binary log {position.text(point.position)}", _RESYNC)
-    there, ours = _numbers(_mariadb_state(connection, point.position)), _numbers(point.source_state or "")
-    if any(there.get(domain, 0) < number for domain, number in ours.items()):
+def _check_file(connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
+    if at >> position.OFFSET_BITS not in files:
+        raise PositionLost(f"the server has purged the binary log {position.text(at)}", _RESYNC)
+    if not MariaPosition(_mariadb_state(connection, at)) >= ours:
         raise PositionLost("the server does not know transactions that are in the change log: it was reset", _RESYNC)
-
-
-def _numbers(state: str) -> dict[str, int]:
-    """The last number of each domain in `domain-server-number,…`."""
-    parts = (part.split("-") for part in state.split(",") if part)
-    return {domain: int(number) for domain, _, number in parts}

@@ -53,7 +53,8 @@ class Server:
     """`mysql` or `mariadb`."""
     version: tuple[int, ...]
     identity: str
-    """MySQL: the server's uuid. MariaDB: its uid, or its server id where it has none."""
+    """MySQL: the server's uuid. MariaDB: its server id, which servers that replicate from each other have of their own;
+    its uid changes with its address."""
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,7 @@ def server_of(connection: Connection) -> Server:
     version = tuple(int(part) for part in text.split("-", 1)[0].split("."))
     if "MariaDB" not in text:
         return Server("mysql", version, str(execute(connection, "SELECT @@server_uuid")[0][0]))
-    found = execute(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_id', 'server_uid')")
-    known = {str(name): str(value) for name, value in found}
-    return Server("mariadb", version, known.get("server_uid") or f"server_id {known['server_id']}")
+    return Server("mariadb", version, f"server_id {execute(connection, 'SELECT @@GLOBAL.server_id')[0][0]}")
 
 
 def execute(connection: Connection, statement: str) -> list[tuple[Any, ...]]:

@@ -114,6 +114,14 @@ class MariaPosition:
     def add(self, domain: int, server: int, number: int) -> None:
         self._last[domain] = (server, number)
 
+    def __ge__(self, other: "MariaPosition") -> bool:
+        """Whether it is at or behind the other in each domain; the same number of another server is another place."""
+        return all(self._covers(domain, *last) for domain, last in other._last.items())
+
+    def _covers(self, domain: int, server: int, number: int) -> bool:
+        own = self._last.get(domain, (0, 0))
+        return own[1] > number or own == (server, number)
+
     @override
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._last.items()))

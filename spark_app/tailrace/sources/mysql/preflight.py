@@ -85,6 +85,16 @@ def row_format(facts: Facts) -> Iterator[Finding]:
         yield Finding("binlog_row_value_options", "fail", what, _set(facts, "binlog_row_value_options", ""))
 
 
+def durable_log(facts: Facts) -> Iterator[Finding]:
+    """What a crash of the host takes from the log may have been captured already."""
+    found = facts.variables.get("sync_binlog", "1")
+    if found == "1":
+        yield Finding("sync_binlog", "ok", "the server writes its log to disk with each commit")
+    else:
+        what = f"sync_binlog is {found}: after a crash of its host the server may lack changes that were copied"
+        yield Finding("sync_binlog", "warn", what, _set(facts, "sync_binlog", "1"))
+
+
 def gtids(facts: Facts) -> Iterator[Finding]:
     if facts.server.product == "mysql":
         found = facts.variables.get("gtid_mode", "OFF")
@@ -167,6 +177,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     preview,
     binary_log,
     row_format,
+    durable_log,
     gtids,
     kept_log,
     rights,

@@ -15,6 +15,7 @@ _NAMES = (
     "binlog_row_image",
     "binlog_row_metadata",
     "binlog_row_value_options",
+    "sync_binlog",
     "gtid_mode",
     "server_id",
     "binlog_expire_logs_seconds",

@@ -30,7 +30,7 @@ class MysqlSubscription:
     def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
         if not renewing:
             beginning.check_server(origin, server_of(self._connection))
-            beginning.check_point(self._connection, point)
+            beginning.check_point(self._config, self._connection, point)
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         self._require_fit()
@@ -38,7 +38,7 @@ class MysqlSubscription:
         return Origin(log_id=log_id, source="mysql", identity=identity, owner=ownership.owner(self._replicator))
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
-        return beginning.quiet(self._connection, patience)
+        return beginning.quiet(self._config, self._connection, patience)
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         self._require_fit()
@@ -47,7 +47,7 @@ class MysqlSubscription:
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         """A predecessor that is still connected reads on for nobody; the server ends it when it cannot write to it."""
-        beginning.check_point(self._connection, point)
+        beginning.check_point(self._config, self._connection, point)
 
     def stream(self, origin: Origin, wiring: Wiring) -> MysqlStream:
         config = self._config.bound_to(origin.identity[beginning.SERVER])

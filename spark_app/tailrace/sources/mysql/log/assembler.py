@@ -20,10 +20,11 @@ from tailrace.sources.mysql.log.events import Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.rows import ROWS
+from tailrace.sources.mysql.state import Witness
 
 _PASSED_OVER = frozenset(
     (
-        *(Kind.STOP, Kind.FORMAT_DESCRIPTION, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS),
+        *(Kind.STOP, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS),
         *(Kind.MARIADB_ANNOTATE_ROWS, Kind.MARIADB_CHECKPOINT, Kind.MARIADB_GTID_LIST),
         *(5, 13, 14),  # variables of a statement that is in the log as text: its QUERY event is looked at
         *(9, 11, 17),  # the file of a LOAD DATA that is in the log as text: its EXECUTE_LOAD_QUERY event is looked at
@@ -38,12 +39,17 @@ _COMPRESSED = {
 # Asked of every event: members of an enum take longer to look up.
 _ROWS = frozenset(map(int, (*ROWS, Kind.PARTIAL_UPDATE_ROWS)))
 _BEGINS = frozenset(map(int, (Kind.GTID, Kind.GTID_TAGGED, Kind.MARIADB_GTID)))
-_QUERIES = frozenset(map(int, (Kind.QUERY, Kind.MARIADB_QUERY_COMPRESSED)))
+_QUERIES = frozenset(
+    (Kind.QUERY, Kind.QUERY_OF_A_SESSION, Kind.MARIADB_QUERY_COMPRESSED, Kind.MARIADB_QUERY_OF_A_SESSION_COMPRESSED)
+)
 _TABLE_MAP, _XID, _QUERY, _PAYLOAD = map(int, (Kind.TABLE_MAP, Kind.XID, Kind.QUERY, Kind.TRANSACTION_PAYLOAD))
 MANY_FORMS = 10_000
 """Table maps that are remembered before they are forgotten together."""
 _WRAP = 1 << 32
 """Ends in event headers have 32 bits; files can be larger."""
+_MOST_WITNESSED = 1 << 16
+"""Bytes."""
+_NO_EVENT: Event = (0, 0, 0, 0, 0, b"")
 
 
 class Blocks(Protocol):
@@ -106,7 +112,23 @@ class Assembler:
         self._boundary = 0
         """Events of the block that belong to finished transactions."""
         self._open_in_segments = False
+        self._given: set[bytes] = set()
+        """Forms of the open transaction's rows in segments."""
+        self._now: Event = _NO_EVENT
+        self._last: tuple[Position, Event] | None = None
+        """The last event that ended a transaction, or began a file, and where it begins."""
         self.position = start
+
+    @property
+    def witness(self) -> Witness | None:
+        """An event at or before the position; None: none was read yet."""
+        return None if self._last is None else Witness.of(*self._last)
+
+    def _remember(self) -> None:
+        """A large event would be kept in memory for it; a place beyond 4 GiB could not be asked for."""
+        size, end = self._now[3:5]
+        if end and size <= _MOST_WITNESSED and self._end - size < _WRAP:
+            self._last = Position(self._file + self._end - size), self._now
 
     @property
     def pending(self) -> bool:
@@ -129,6 +151,7 @@ class Assembler:
 
     def feed(self, event: Event) -> None:
         kind, timestamp, server, size, end, body = event
+        self._now = event
         if end:
             self._advance(end)
         if kind in _BEGINS:
@@ -163,7 +186,7 @@ class Assembler:
         elif kind == _QUERY and self._open is not None and events.begins(body):
             self._began = True
         elif kind in _QUERIES:
-            self._query(events.query(body, compressed=kind != _QUERY))
+            self._query(events.query(body, kind))
         else:
             self._rare(kind, body)
 
@@ -174,6 +197,8 @@ class Assembler:
             self._sink.rotated()
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return
+        elif kind == Kind.FORMAT_DESCRIPTION:
+            self._remember()
         elif kind in _COMPRESSED:
             plain = _COMPRESSED[Kind(kind)]
             self._rows(plain, events.uncompressed_rows(body, images=2 if plain == Kind.UPDATE_ROWS_V1 else 1))
@@ -263,13 +288,22 @@ class Assembler:
             self._finish()
 
     def _rolled_back(self, wholly: bool) -> None:
-        """Rows that are undone, unless their engine cannot: their tables are read again."""
-        if self._open_in_segments or self._xid is not None:
-            raise UnknownEvent("a large transaction was rolled back in the log")
-        self._sink.undone({event.form for event in self._block.events[self._boundary :]})
+        """Rows that are undone, unless their engine cannot: their tables are read again. What segments have already
+        stays there, and is read over."""
+        if self._xid is not None:
+            self._xa_rolled_back(self._xid, wholly)
+            return
+        self._sink.undone(self._given | {event.form for event in self._block.events[self._boundary :]})
         if wholly:
             self._block.drop_from(self._boundary)
             self._finish()
+
+    def _xa_rolled_back(self, xid: str, wholly: bool) -> None:
+        if wholly:
+            self._held.forget(xid)
+            self._finish()
+        else:
+            self._held.rolled_back(xid)
 
     def _start_xa(self, xid: str) -> None:
         self._xid = xid
@@ -288,6 +322,7 @@ class Assembler:
         self._held.prepared(xid, self._open)
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
+        self._remember()
         self._drop_mark()
 
     def _decided(self, xid: str, commit: bool) -> None:
@@ -302,6 +337,8 @@ class Assembler:
         self._finish()
 
     def _replay(self, xid: str) -> None:
+        if not self._skip:
+            self._sink.undone(filter(self._captured, self._held.undone(xid)))
         for event in self._held.rows(xid):
             if not self._skip and self._captured(event.form):
                 self._add(event)
@@ -318,6 +355,7 @@ class Assembler:
         if self._block.size >= self._limit:
             full, self._block = self._block, self._block.continuation()
             self._open_in_segments = True
+            self._given |= {event.form for event in full.events}
             self._sink.rows(full)
 
     def _record_finished(self) -> None:
@@ -336,6 +374,8 @@ class Assembler:
             self._record_finished()
         self.executed.add(self._open)
         self._open, self._xid, self._skip = None, None, False
+        self._given.clear()
+        self._remember()
         self._arrive()
         if self._block.marks and self._block.marks[-1].at == len(self._block.events) and not self._open_in_segments:
             self._drop_mark()

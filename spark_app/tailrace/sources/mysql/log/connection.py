@@ -11,6 +11,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pymysql.connections import Connection
@@ -18,12 +19,20 @@ from pymysql.err import MySQLError
 
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.mysql.gtid import GtidSet
-from tailrace.sources.mysql.log.events import CHECKSUM_BYTES, HEADER, Kind, UnknownEvent, has_checksums
+from tailrace.sources.mysql.log.events import (
+    CHECKSUM_BYTES,
+    HEADER,
+    OF_A_SESSION,
+    Kind,
+    UnknownEvent,
+    has_checksums,
+    kind_of,
+)
 
 log = logging.getLogger(__name__)
 COM_BINLOG_DUMP, COM_REGISTER_REPLICA, COM_BINLOG_DUMP_GTID = 0x12, 0x15, 0x1E
-_THROUGH_GTID = 4
-"""Flag of COM_BINLOG_DUMP_GTID."""
+_THROUGH_GTID, _NON_BLOCKING = 4, 1
+"""Flags of COM_BINLOG_DUMP_GTID, and of both: the server ends the stream where its log ends."""
 HEARTBEAT = 1.0
 """Seconds of idleness after which the server says where its log ends."""
 SILENCE_LIMIT = 60.0
@@ -42,23 +51,43 @@ Event = tuple[int, int, int, int, int, bytes]
 Take = Callable[[Event], None]
 
 
+class StreamEnded(Retry):
+    """The server ended the stream."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"the server ended the log stream{': ' if text else ''}{text}")
+        self.code = code
+        """Its error; 0: none."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the server shall send: all that comes behind a state, or its log from a place on."""
+
+    server_id: int
+    """Ours, which no other client of the server may have; 0: of a short look, which disturbs nobody."""
+    state: str = ""
+    """What need not be sent: a GTID set, or MariaDB's position."""
+    place: tuple[str, int] | None = None
+    """Name of a file and an offset below 4 GiB: from there to the end, whatever the state."""
+
+
 class BinlogConnection:
     """Reads events in stretches that the caller bounds."""
 
-    def __init__(self, connection: "Connection[Any]", server_id: int, state: str, mariadb: bool) -> None:
-        """`connection` is taken over. `server_id`: ours, which no other client of the server may have. `state`: what
-        need not be sent, a GTID set, or MariaDB's position."""
+    def __init__(self, connection: "Connection[Any]", request: Request, mariadb: bool) -> None:
+        """`connection` is taken over."""
         self._connection = connection
         self._buffer = bytearray()
         self._long: list[bytes] = []
         """Full packets of an event that is not whole yet."""
         self._heard = time.monotonic()
-        self._checksums = self._prepare(mariadb, state)
-        self._dump(server_id, state, mariadb)
+        self._checksums = self._prepare(mariadb, request)
+        self._dump(request, mariadb)
         self._socket: Any = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public name for it
         self._socket.setblocking(False)
 
-    def _prepare(self, mariadb: bool, state: str) -> bool:
+    def _prepare(self, mariadb: bool, request: Request) -> bool:
         period = int(HEARTBEAT * 1e9)
         try:
             with self._connection.cursor() as cursor:
@@ -70,24 +99,29 @@ class BinlogConnection:
                     cursor.execute(f"SET @{name}_heartbeat_period = {period}")
                 if mariadb:
                     cursor.execute("SET @mariadb_slave_capability = 4, @slave_gtid_strict_mode = 0")
-                    cursor.execute("SET @slave_connect_state = %s", (state,))
+                    if request.place is None:
+                        cursor.execute("SET @slave_connect_state = %s", (request.state,))
                 else:
                     cursor.execute("SET @replica_uuid = uuid(), @slave_uuid = @replica_uuid")
         except MySQLError as error:
             raise _broken(error) from None
         return checksums
 
-    def _dump(self, server_id: int, state: str, mariadb: bool) -> None:
-        register = struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0)
-        if mariadb:
-            command, body = COM_BINLOG_DUMP, struct.pack("<IHI", 4, 0, server_id)
+    def _dump(self, request: Request, mariadb: bool) -> None:
+        if request.place is not None:
+            file, offset = request.place
+            command, body = COM_BINLOG_DUMP, struct.pack("<IHI", offset, _NON_BLOCKING, 0) + file.encode()
+        elif mariadb:
+            command, body = COM_BINLOG_DUMP, struct.pack("<IHI", 4, 0, request.server_id)
         else:
-            gtids = GtidSet(state).encoded()
-            head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, 4, len(gtids))
+            gtids = GtidSet(request.state).encoded()
+            head = struct.pack("<HIIQI", _THROUGH_GTID, request.server_id, 0, 4, len(gtids))
             command, body = COM_BINLOG_DUMP_GTID, head + gtids
         try:
-            self._connection._execute_command(COM_REGISTER_REPLICA, register)  # type: ignore[attr-defined]  # no public name
-            self._connection._read_ok_packet()  # type: ignore[attr-defined]  # no public name
+            if request.server_id:
+                register = struct.pack("<IBBBHII", request.server_id, 0, 0, 0, 0, 0, 0)
+                self._connection._execute_command(COM_REGISTER_REPLICA, register)  # type: ignore[attr-defined]  # no public name
+                self._connection._read_ok_packet()  # type: ignore[attr-defined]  # no public name
             self._connection._execute_command(command, body)  # type: ignore[attr-defined]  # no public name
         except MySQLError as error:
             raise _broken(error) from None
@@ -144,11 +178,13 @@ class BinlogConnection:
             raise _ended(data[at:end])
         if end - at < 1 + HEADER.size:
             raise UnknownEvent("the server sent an event that is not whole")
-        timestamp, kind, server, size, log_end, _ = HEADER.unpack_from(data, at + 1)
+        timestamp, kind, server, size, log_end, flags = HEADER.unpack_from(data, at + 1)
         if size != end - at - 1:
             raise UnknownEvent(f"the server sent an event of type {kind} that is not whole")
         if kind == _FORMAT_DESCRIPTION:
             self._checksums = has_checksums(data[at:end])
+        if flags & OF_A_SESSION:
+            kind = kind_of(kind, flags)
         if not self._checksums:
             return kind, timestamp, server, size, log_end, data[at + 1 + HEADER.size : end]
         checked = end - CHECKSUM_BYTES
@@ -171,7 +207,7 @@ class BinlogConnection:
 
 def _ended(packet: bytes) -> Exception:
     if packet[:1] == bytes([_EOF]):
-        return Retry("the server ended the log stream")
+        return StreamEnded(0, "")
     if packet[:1] != bytes([_ERROR]) or len(packet) < 3:
         return UnknownEvent("the server sent a packet that is no event")
     code = int.from_bytes(packet[1:3], "little")
@@ -186,7 +222,7 @@ def _refused(code: int, text: str) -> Exception:
         return Retry(f"another client reads the log under the same server id: {text}")
     if code in (1227, 1045):
         return SourceRefused(text, "Grant REPLICATION SLAVE; `tailrace doctor` prints the statement.")
-    return Retry(f"the server ended the log stream: {text}")
+    return StreamEnded(code, text)
 
 
 def _broken(error: MySQLError) -> Exception:

@@ -4,6 +4,7 @@
 `table_map`). Every function gets a body without header and checksum, and raises `UnknownEvent` if it is not whole.
 """
 
+import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import zstandard
 
@@ -21,6 +22,8 @@ HEADER = struct.Struct("<IBIIIH")
 """Timestamp, type, server id, size, end in the file, flags."""
 IGNORABLE = 0x80
 """Flag: a reader that does not know the event's type may pass over it."""
+OF_A_SESSION = 0x04
+"""Flag of a query: it uses a temporary table, or something else that only its session has."""
 CHECKSUM_BYTES = 4
 _COMPRESSED_ZSTD, _COMPRESSED_NONE = 0, 255
 _GTID = struct.Struct("<B16sq")
@@ -32,7 +35,8 @@ _LOADED_FILE = 26
 """Where an EXECUTE_LOAD_QUERY event goes on like a QUERY event."""
 _BEGIN = b"BEGIN"
 MAX_PAYLOAD = 1 << 30
-"""Bytes that a compressed transaction may have unpacked: the greatest max_allowed_packet."""
+"""Bytes that a compressed event may have unpacked: the greatest max_allowed_packet."""
+_UNPACKED_AT_ONCE = 1 << 20
 
 
 class Kind(IntEnum):
@@ -70,6 +74,9 @@ class Kind(IntEnum):
     MARIADB_WRITE_ROWS_COMPRESSED_V1 = 166
     MARIADB_UPDATE_ROWS_COMPRESSED_V1 = 167
     MARIADB_DELETE_ROWS_COMPRESSED_V1 = 168
+    QUERY_OF_A_SESSION = 0x102
+    MARIADB_QUERY_OF_A_SESSION_COMPRESSED = 0x1A5
+    """QUERY and MARIADB_QUERY_COMPRESSED with the flag OF_A_SESSION: numbers of our own."""
 
 
 class UnknownEvent(SourceRefused):
@@ -212,16 +219,25 @@ class Query:
     text: str
     session: int = 0
     """Its number on the server."""
+    of_session: bool = False
+    """It uses a temporary table, or something else that only its session has."""
 
 
-def query(body: bytes, compressed: bool = False) -> Query:
+def kind_of(kind: int, flags: int) -> int:
+    """With the one flag that matters to what an event means."""
+    return kind | 0x100 if flags & OF_A_SESSION and kind in (Kind.QUERY, Kind.MARIADB_QUERY_COMPRESSED) else kind
+
+
+def query(body: bytes, kind: int = Kind.QUERY) -> Query:
+    compressed = kind in (Kind.MARIADB_QUERY_COMPRESSED, Kind.MARIADB_QUERY_OF_A_SESSION_COMPRESSED)
+    of_session = kind in (Kind.QUERY_OF_A_SESSION, Kind.MARIADB_QUERY_OF_A_SESSION_COMPRESSED)
     with whole("QUERY"):
         schema_length, variables = body[8], int.from_bytes(body[11:13], "little")
         schema, at = piece(body, 13 + variables, schema_length)
         rest = body[at + 1 :]
         statement = _mariadb_unpacked(rest) if compressed else rest
         session = int.from_bytes(body[:4], "little")
-        return Query(schema.decode(errors="replace"), statement.decode(errors="replace"), session)
+        return Query(schema.decode(errors="replace"), statement.decode(errors="replace"), session, of_session)
 
 
 def load_query(body: bytes) -> Query:
@@ -256,21 +272,36 @@ def commits_at_once(body: bytes) -> bool:
 
 
 def payload(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """The events in a TRANSACTION_PAYLOAD: type and body. They carry no checksums."""
+    """The events in a TRANSACTION_PAYLOAD: type and body. They carry no checksums. Unpacked while they are taken, for
+    all of them together can be much larger than the memory."""
     with whole("TRANSACTION_PAYLOAD"):
-        data = _payload_data(body)
-        events, at = [], 0
-        while at < len(data):
-            _, kind, _, size, _, _ = HEADER.unpack_from(data, at)
-            if size < HEADER.size:
+        source, size = _payload_source(body)
+        unpacked = 0
+        while head := _read(source, HEADER.size):
+            _, kind, _, length, _, flags = HEADER.unpack(head)
+            if length < HEADER.size:
                 raise ValueError("no event")
-            event, at = piece(data, at, size)
-            events.append((kind, event[HEADER.size :]))
-    yield from events
+            rest = _read(source, length - HEADER.size)
+            if len(rest) != length - HEADER.size:
+                raise ValueError("not whole")
+            unpacked += length
+            yield kind_of(kind, flags), rest
+        if size is not None and unpacked != size:
+            raise ValueError("another length")
 
 
-def _payload_data(body: bytes) -> bytes:
-    at, compression, size = 0, _COMPRESSED_NONE, 0
+def _read(source: BinaryIO, size: int) -> bytes:
+    """So many bytes, or what is left."""
+    pieces = list[bytes]()
+    while size and (found := source.read(min(size, _UNPACKED_AT_ONCE))):
+        pieces.append(found)
+        size -= len(found)
+    return b"".join(pieces)
+
+
+def _payload_source(body: bytes) -> tuple[BinaryIO, int | None]:
+    """What gives the events, and how many bytes they have; None: it is not said."""
+    at, compression, size = 0, _COMPRESSED_NONE, None
     while True:
         field, at = number(body, at)
         if field == 0:
@@ -283,10 +314,7 @@ def _payload_data(body: bytes) -> bytes:
         elif field == 3:
             size = value
     if compression == _COMPRESSED_NONE:
-        return body[at:]
-    if compression != _COMPRESSED_ZSTD or size > MAX_PAYLOAD:
+        return io.BytesIO(body[at:]), size
+    if compression != _COMPRESSED_ZSTD:
         raise ValueError("unknown compression")
-    data = zstandard.ZstdDecompressor().decompressobj().decompress(body[at:])
-    if len(data) != size:
-        raise ValueError("another length")
-    return data
+    return zstandard.ZstdDecompressor().stream_reader(memoryview(body)[at:]), size

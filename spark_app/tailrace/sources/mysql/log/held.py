@@ -5,7 +5,7 @@ Filled by the assembler. The files are worth nothing after a restart: the server
 
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,8 @@ class _Transaction:
     on_disk: bool = False
     transaction: Transaction | None = None
     """Set when it is prepared."""
+    undone: set[bytes] = field(default_factory=set)
+    """Forms of rows of which some were rolled back."""
 
     def add(self, event: RowEvent) -> None:
         self.events.append(event)
@@ -59,6 +61,14 @@ class Held:
 
     def add(self, xid: str, event: RowEvent) -> None:
         self._transactions[xid].add(event)
+
+    def rolled_back(self, xid: str) -> None:
+        """Some of the rows so far are undone; the log does not say which."""
+        self._transactions[xid].undone |= {event.form for event in self.rows(xid)}
+
+    def undone(self, xid: str) -> Collection[bytes]:
+        """The table maps of rows that may have been rolled back."""
+        return self._transactions[xid].undone
 
     def prepared(self, xid: str, transaction: Transaction) -> None:
         self._transactions[xid].transaction = transaction

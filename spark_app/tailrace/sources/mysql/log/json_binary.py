@@ -22,7 +22,7 @@ _INTEGERS = {_INT16: "<h", _UINT16: "<H", _INT32: "<i", _UINT32: "<I", _INT64: "
 _SHORT_ESCAPES = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
 _ESCAPES = {i: _SHORT_ESCAPES.get(i, f"\\u{i:04x}") for i in range(32)} | {34: '\\"', 92: "\\\\"}
 _LEAST_POINT, _MOST_POINT = -14, 15
-"""Digits before the point of a double that is written without an exponent."""
+"""Digits before the point of a double that is written without an exponent, unless digits behind it are left."""
 MAX_DEPTH = 101
 """Of containers in each other: the server takes 100."""
 
@@ -106,15 +106,15 @@ def _quoted(value: str) -> str:
 
 
 def double(value: float) -> str:
-    """As the server's dtoa writes it: the shortest digits, with an exponent where that is shorter, and `.0` behind
-    what looks like an integer."""
+    """As the server's dtoa writes it: the shortest digits, with an exponent where zeros would have to fill many places
+    (a fraction keeps its point, also behind sixteen digits), and `.0` behind what looks like an integer."""
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     sign = "-" if value < 0 else ""
     digits_of = Decimal(repr(abs(value))).normalize().as_tuple()
     digits, power = "".join(map(str, digits_of.digits)), int(digits_of.exponent)
     point = len(digits) + power  # digits before the point
-    if _LEAST_POINT <= point <= _MOST_POINT:
+    if point >= _LEAST_POINT and (point <= _MOST_POINT or point < len(digits)):
         return sign + _plain(digits, point)
     head = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
     return f"{sign}{head}e{point - 1}"

@@ -45,6 +45,8 @@ class KnownTables:
     captured: Collection[Name]
     temporary: Collection[Name] = ()
     """Of the session: certainly temporary tables, which have no triggers."""
+    of_session: bool = False
+    """The statement uses a temporary table, which may have been made before anybody looked."""
 
 
 STRENGTH = (Effect.HARMLESS, Effect.EMPTIED, Effect.REREAD, Effect.WRITTEN, Effect.REPLACED)
@@ -228,7 +230,8 @@ def _is_temporary(parsed: exp.Create) -> bool:
 def _meant(parsed: exp.Expr, head: str, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
     match parsed:
         case exp.TruncateTable():
-            yield from _named(parsed.expressions, Effect.EMPTIED, known)
+            # A temporary table is emptied, or the captured one whose name it has: rather read too often.
+            yield from _named(parsed.expressions, Effect.REREAD if known.of_session else Effect.EMPTIED, known)
         case exp.Drop() if str(parsed.args.get("kind", "")).upper() in ("DATABASE", "SCHEMA"):
             schemas = {(t.name or t.db).casefold() for t in parsed.find_all(exp.Table)}
             yield from ((n, Effect.REPLACED) for n in known.captured if n[0].casefold() in schemas)
@@ -236,7 +239,9 @@ def _meant(parsed: exp.Expr, head: str, known: KnownTables) -> Iterator[tuple[Na
             yield from _named(parsed.find_all(exp.Table), Effect.REPLACED, known)
         case exp.Create() if str(parsed.args.get("kind", "")).upper() == "TABLE":
             if not _is_temporary(parsed):
-                yield from _named([parsed.this], Effect.REPLACED, known)
+                # Of a table that is there already, IF NOT EXISTS does nothing, and the log has it nevertheless.
+                effect = Effect.HARMLESS if parsed.args.get("exists") else Effect.REPLACED
+                yield from _named([parsed.this], effect, known)
         case exp.Alter() if parsed.args.get("actions"):
             yield from _altered(parsed, known)
         case _:

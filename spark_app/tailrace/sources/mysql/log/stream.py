@@ -21,7 +21,7 @@ from tailrace.sources.mysql.log import events
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.collations import charsets
-from tailrace.sources.mysql.log.connection import BinlogConnection, Event
+from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.held import Held
@@ -32,6 +32,7 @@ from tailrace.sources.mysql.log.tables import Tables, is_marked
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OFFSET_BITS
+from tailrace.sources.mysql.state import SourceState
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ class MysqlStream:
         self._tables = Tables(self._lookup, charsets(connection, self._mariadb), self._mariadb)
         self._take_over()
         state = wiring.sink.state
-        self._executed = Executed(state.source_state or "", self._mariadb)
+        self._known = SourceState.read(state.source_state)
+        self._executed = Executed(self._known.done, self._mariadb)
         held = Held(wiring.scratch)
         self._assembler = Assembler(self, self._executed, held, wiring.memory, state.position)
         self._decoder = Decoder(self._tables)
@@ -81,7 +83,8 @@ class MysqlStream:
     def start(self) -> None:
         self._poll.poll()
         self._assembler.tables_changed()
-        self._log = BinlogConnection(connect(self._config), self._server_id, self._executed.state, self._mariadb)
+        request = Request(self._server_id, self._executed.state)
+        self._log = BinlogConnection(connect(self._config), request, self._mariadb)
         log.info("reading the log of %s", self._config.place)
 
     @property
@@ -112,7 +115,7 @@ class MysqlStream:
     def statement(self, query: events.Query) -> list[bytes]:
         """The tables that it empties; what else it does to captured tables is kept until its transaction ends."""
         names = {(k.schema.schema_name, k.schema.table_name): i for i, k in self._tables.known.items()}
-        known = KnownTables(query.schema, names, self._temporary.of(query.session))
+        known = KnownTables(query.schema, names, self._temporary.of(query.session), query.of_session)
         found = effects(query.text, known)
         self._temporary.saw(query)
         for name, effect in found.items():
@@ -158,7 +161,8 @@ class MysqlStream:
         if rows is None:
             self._assembler.cut()
         else:
-            self._sink.cut(ResumePoint(self.position, self._executed.state), rows)
+            witness = self._assembler.witness or self._known.witness
+            self._sink.cut(ResumePoint(self.position, str(SourceState(self._executed.state, witness))), rows)
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log for a time of its own, not for us."""

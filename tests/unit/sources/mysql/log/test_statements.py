@@ -24,6 +24,9 @@ def effect(text: str, captured: tuple[Name, ...] = ONE, temporary: tuple[Name, .
         ("RENAME TABLE t TO t_old, t_new TO t", REPLACED),
         ("ALTER TABLE t RENAME TO u", REPLACED),
         ("CREATE TABLE t LIKE u", REPLACED),
+        ("CREATE OR REPLACE TABLE t (a int)", REPLACED),
+        ("CREATE TABLE IF NOT EXISTS t (a int PRIMARY KEY)", HARMLESS),
+        ("CREATE TABLE IF NOT EXISTS `s`.`t` LIKE u", HARMLESS),
         ("ALTER TABLE t ADD COLUMN z int NULL AFTER b, ADD INDEX i (z), ALGORITHM=INSTANT", HARMLESS),
         ("ALTER TABLE t ADD COLUMN z timestamp NULL", REREAD),
         ("ALTER TABLE t DROP INDEX i", HARMLESS),
@@ -151,6 +154,11 @@ def test_a_row_change_of_a_temporary_table_that_may_call_a_function_is_not(text:
 )
 def test_a_statement_that_leaves_a_table_alone(text: str) -> None:
     assert effect(text) is None
+
+
+def test_what_a_statement_of_a_temporary_table_empties_may_be_that_one() -> None:
+    """It was made before capture connected."""
+    assert effects("TRUNCATE TABLE t", KnownTables("s", ONE, of_session=True)) == {ONE[0]: REREAD}
 
 
 def test_a_dropped_schema_takes_all_of_its_tables() -> None:

@@ -1,0 +1,65 @@
+"""Asks the server for one event of its log by the place where it begins. Called by `beginning`, with a connection of
+its own that reads as `mysqlbinlog` does: without a server id, so that no other reader is disturbed.
+"""
+
+import select
+import time
+from contextlib import closing
+
+from tailrace.changelog.records import Position
+from tailrace.errors import Retry
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
+from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request, StreamEnded
+from tailrace.sources.mysql.log.events import UnknownEvent
+from tailrace.sources.mysql.position import OFFSET_BITS
+from tailrace.sources.mysql.state import Witness
+
+FIRST = 4
+"""Offset of a file's first event."""
+PATIENCE = 60.0
+"""Seconds."""
+_LOOK_BYTES = 1 << 16
+_UNREADABLE = 1236
+"""The server's error for a place that it does not have, or at which no event begins."""
+
+
+def files(connection: Connection) -> dict[int, tuple[str, int]]:
+    """The files of the log by number: their names and sizes."""
+    with source_errors("looking at the source's binary logs"):
+        found = execute(connection, "SHOW BINARY LOGS")
+    return {int(str(row[0]).rpartition(".")[2]): (str(row[0]), int(row[1])) for row in found}
+
+
+def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
+    """Of the event that begins there in this file; None: none does."""
+    connection = connect(config)
+    with closing(connection):
+        mariadb = server_of(connection).product != "mysql"
+        place = file, int(at) & ((1 << OFFSET_BITS) - 1)
+        with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
+            event = _first(log)
+    return None if event is None else Witness.of(at, event)
+
+
+def _first(log: BinlogConnection) -> Event | None:
+    """The first event that has a place in the file: those before it the server makes up for a reader that begins."""
+    found: list[Event] = []
+    until = time.monotonic() + PATIENCE
+
+    def take(event: Event) -> None:
+        if event[4]:
+            found.append(event)
+
+    while not found:
+        if time.monotonic() > until:
+            raise Retry("the server does not send its binary log")
+        select.select([log.fileno()], [], [], 1.0)
+        try:
+            log.read(take, _LOOK_BYTES, 1.0)
+        except StreamEnded as error:
+            if error.code not in (0, _UNREADABLE):
+                raise
+            break
+        except UnknownEvent:  # in the middle of an event anything can be read
+            break
+    return found[0] if found else None

@@ -1,0 +1,52 @@
+"""What a change log keeps beside a position: the transactions that need not be sent again, and a witness of the log.
+
+A position is a place in one server's log, and a server can be replaced at its address, restored from a backup, or lose
+the end of its log in a crash: a place alone would then mean other changes. The witness is a digest of an event that was
+read shortly before the position; `beginning` asks the server for that very event before anything is continued.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from typing_extensions import override
+
+from tailrace.changelog.records import Position
+from tailrace.errors import CorruptLog
+from tailrace.sources.mysql.log.connection import Event
+
+
+@dataclass(frozen=True)
+class Witness:
+    """An event of the log."""
+
+    at: Position
+    """Where it begins."""
+    digest: str
+
+    @staticmethod
+    def of(at: Position, event: Event) -> "Witness":
+        *header, body = event
+        return Witness(at, blake2b(repr(header).encode() + body, digest_size=8).hexdigest())
+
+
+@dataclass(frozen=True)
+class SourceState:
+    done: str
+    """MySQL: a GTID set. MariaDB: the last transaction of each domain."""
+    witness: Witness | None = None
+    """None: nothing is known about the log itself."""
+
+    @staticmethod
+    def read(text: str | None) -> "SourceState":
+        """`<done>;<place>=<digest>`, without a witness `<done>` alone; `CorruptLog` if it is neither."""
+        done, semicolon, rest = (text or "").partition(";")
+        at, _, digest = rest.partition("=")
+        if not semicolon:
+            return SourceState(done)
+        if not at.isdigit() or not digest:
+            raise CorruptLog(f"the change log has the source's state {text!r}")
+        return SourceState(done, Witness(Position(int(at)), digest))
+
+    @override
+    def __str__(self) -> str:
+        return self.done if self.witness is None else f"{self.done};{self.witness.at}={self.witness.digest}"

@@ -1,0 +1,129 @@
+"""A change log is continued only in the very log that it was read from, whatever has the server's address by now."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.mysql_log import LogRun, config_of
+from tailrace.errors import PositionLost
+from tailrace.sources.mysql import beginning
+from tailrace.sources.mysql.connect import connect, server_of
+from tailrace.sources.mysql.state import SourceState
+
+TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
+
+
+@pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param) as running:
+        running.script("CREATE DATABASE d", TABLE)
+        yield running
+
+
+def check(server: MysqlServer, run: LogRun) -> None:
+    """What every start looks at."""
+    with closing(connect(config_of(server))) as connection:
+        beginning.check_point(config_of(server), connection, run.journal.state.resume_point)
+
+
+def captured(server: MysqlServer, folder: Path) -> LogRun:
+    """Up to a transaction of a captured table."""
+    with LogRun(server, folder) as run:
+        server.script("INSERT INTO d.t VALUES (1, 1)", "INSERT INTO d.t VALUES (2, 2)")
+        run.catch_up()
+    assert SourceState.read(run.journal.state.source_state).witness is not None
+    return run
+
+
+def changed(server: MysqlServer) -> None:
+    """Files of the log come and go, and so does the server's port."""
+    server.script("FLUSH LOGS", "INSERT INTO d.t VALUES (3, 3)", "FLUSH LOGS")
+    server.stop()
+    server.port = 0
+    server.start()
+
+
+def test_the_same_log_is_continued_wherever_the_server_is(server: MysqlServer, tmp_path: Path) -> None:
+    run = captured(server, tmp_path)
+    changed(server)
+    check(server, run)
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        assert [row["id"] for row in run.rows("d.t")] == [1, 2, 3]
+
+
+def test_a_beginning_has_a_witness_that_is_found_again(server: MysqlServer) -> None:
+    with closing(connect(config_of(server))) as connection:
+        point = beginning.here(config_of(server), connection)
+        assert SourceState.read(point.source_state).witness is not None
+        server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS")
+        beginning.check_point(config_of(server), connection, point)
+
+
+def restored(server: MysqlServer, folder: Path, run: Callable[[], LogRun]) -> LogRun:
+    """The server's files are put back to what they were before `run`."""
+    server.stop()
+    shutil.copytree(server.data_dir, folder / "backup")
+    server.start()
+    made = run()
+    server.stop()
+    shutil.rmtree(server.data_dir)
+    shutil.copytree(folder / "backup", server.data_dir)
+    server.start()
+    return made
+
+
+def test_a_restored_backup_that_was_written_to_is_another_log(server: MysqlServer, tmp_path: Path) -> None:
+    """It has the server's name, and as many transactions with the same ids."""
+    run = restored(server, tmp_path, lambda: captured(server, tmp_path))
+    server.script("INSERT INTO d.t VALUES (8, 8)", "INSERT INTO d.t VALUES (9, 9)", "INSERT INTO d.t VALUES (10, 10)")
+    with pytest.raises(PositionLost, match="has another event"):
+        check(server, run)
+
+
+def test_a_successor_at_the_address_is_another_log(server: MysqlServer, tmp_path: Path) -> None:
+    run = captured(server, tmp_path)
+    ids = (server.variables["server_id"], server.port)
+    uuid = (server.data_dir / "auto.cnf").read_bytes() if not server.mariadb else b""
+    server.stop()
+    with MysqlServer(server.name, server_id=ids[0]) as successor:
+        successor.stop()
+        successor.port = ids[1]
+        if uuid:
+            (successor.data_dir / "auto.cnf").write_bytes(uuid)
+        successor.start()
+        successor.script("CREATE DATABASE d", TABLE)
+        for i in range(1, 9):
+            successor.script(f"INSERT INTO d.t VALUES ({i}, {i})")
+        successor.script(*["FLUSH LOGS"] * 3)
+        with pytest.raises(PositionLost):
+            check(successor, run)
+
+
+def test_a_log_that_has_lost_its_end_is_noticed_whatever_came_after(server: MysqlServer, tmp_path: Path) -> None:
+    """As a crash of the host does with `sync_binlog` = 0: the file is shorter, the next transactions are in another."""
+    run = captured(server, tmp_path)
+    file = server.execute("SHOW BINARY LOGS")[-1][0]
+    (before,) = [r for r in server.execute(f"SHOW BINLOG EVENTS IN '{file}'") if "table_id" in str(r[5])][-1:]
+    at = [r for r in server.execute(f"SHOW BINLOG EVENTS IN '{file}'") if "gtid" in str(r[2]).lower()][-1][1]
+    assert at < before[1]
+    server.kill()
+    with (server.data_dir / file).open("r+b") as log:
+        log.truncate(at)
+    server.start()
+    server.script("INSERT INTO d.t VALUES (8, 8)", "INSERT INTO d.t VALUES (9, 9)", "FLUSH LOGS")
+    with pytest.raises(PositionLost, match="lost the end of it"):
+        check(server, run)
+
+
+def test_a_state_of_an_older_change_log_has_no_witness(server: MysqlServer, tmp_path: Path) -> None:
+    run = captured(server, tmp_path)
+    state = SourceState.read(run.journal.state.source_state)
+    point = run.journal.state.resume_point._replace(source_state=state.done)
+    with closing(connect(config_of(server))) as connection:
+        beginning.check_point(config_of(server), connection, point)
+        assert server_of(connection).identity not in state.done or not server.mariadb
