@@ -162,6 +162,9 @@ class ScriptedSubscription:
     def renew(self, origin: Origin, patience: api.Patience) -> tuple[dict[str, str], ResumePoint]:
         return origin.identity, self.begin(origin, patience)
 
+    def moved(self, origin: Origin, point: ResumePoint) -> None:
+        pass
+
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         assert point == resume_point(point.position), "the state is that of the position"
         if self.readers.get(origin.log_id, point.position + 1) > point.position:

@@ -149,6 +149,8 @@ class ChunkRequests:
             return False
         key = (chunk.snapshot_id, table_id, chunk.chunk)
         state = self._recorder.journal.state
+        if chunk.high < state.source_since:  # it may have seen what the other server has never had
+            raise ChunkTooOld(f"chunk {chunk.chunk} of {name} is of another server", "The chunk is read again.")
         snapshot = state.snapshots.get(chunk.snapshot_id)
         planned = RecordNumber(0) if snapshot is None else snapshot.record
         if snapshot is not None and not snapshot.reads(state.tables[table_id]):

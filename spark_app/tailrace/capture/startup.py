@@ -15,7 +15,7 @@ from tailrace.capture.admission import check_owner, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
 from tailrace.changelog.paths import DROPPED
-from tailrace.changelog.records import EpochStarted, Origin, SourceRenewed
+from tailrace.changelog.records import EpochStarted, Origin, SourceMoved, SourceRenewed
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract import ownership
@@ -71,6 +71,7 @@ def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewa
     asked = due(journal.state)
     if asked is not None:
         _renew(place, journal, asked, patience)
+    _follow(place, journal)
     # Dying before this line: the next start finds the note's id in the journal, and only removes it.
     if noted is not None:
         Renewal.forget(place.storage)
@@ -87,6 +88,16 @@ def _origin(state: LogState) -> Origin:
             "Point storage.location to the change log of this Replicator: its record 0 holds the origin.",
         )
     return state.origin
+
+
+def _follow(place: StartContext, journal: JournalWriter) -> None:
+    """Another server may have taken the source's place. Dying behind the record: the next start finds it moved."""
+    found = place.subscription.moved(_origin(journal.state), journal.state.resume_point)
+    if found is None:
+        return
+    identity, point = found
+    journal.append(point.position, source_state=point.source_state, events=(SourceMoved(identity=identity),))
+    log.warning("the source is another server now, which has all that was read: its log is followed")
 
 
 def _renew(place: StartContext, journal: JournalWriter, asked: Renewal, patience: Patience) -> None:

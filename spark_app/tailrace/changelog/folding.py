@@ -21,7 +21,7 @@ class Folding:
     def __init__(self, state: LogState, record: Record) -> None:
         self.state = state
         self.record = record
-        self.origin = state.origin
+        self.origin, self.source_since = state.origin, state.source_since
         self.owner, self.released = state.owner, state.released
         self.tables: dict[int, TableLog] = dict(state.tables)
         self.snapshots: dict[str, SnapshotState] = dict(state.snapshots)

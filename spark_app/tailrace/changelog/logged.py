@@ -236,6 +236,8 @@ class LogState(Closed):
     newest_commit: int | None = None
     """Microseconds since the Unix epoch."""
     origin: Origin | None = None
+    source_since: Position = Position(0)
+    """Where the server began that the source is now (`SourceMoved`)."""
     owner: str | None = None
     """Whose change log this is; None: nobody's yet."""
     released: bool = False

@@ -346,6 +346,15 @@ class SourceRenewed(Closed):
     """As in `SnapshotPlanned`."""
 
 
+class SourceMoved(Closed):
+    """The same log is read from another server from the record's position on, which lies behind the last one: nothing
+    is missing, and nothing comes twice. Chunks that were read before are of the other server."""
+
+    kind: Literal["source-moved"] = "source-moved"
+    identity: dict[str, str]
+    """The origin's from now on."""
+
+
 class EpochStarted(Closed):
     """A writer took over. Of two writers the one with the lower epoch stops."""
 
@@ -376,6 +385,7 @@ Event = Annotated[
     | Heartbeat
     | Origin
     | SourceRenewed
+    | SourceMoved
     | EpochStarted,
     Field(discriminator="kind"),
 ]

@@ -154,6 +154,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "position": record.position,
         "source_state": state.source_state if record.source_state is None else record.source_state,
         "origin": work.origin,
+        "source_since": work.source_since,
         "renewed": work.renewed,
         "renewals": work.renewals,
         "renewal": work.renewal,

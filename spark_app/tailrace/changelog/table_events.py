@@ -17,6 +17,7 @@ from tailrace.changelog.records import (
     SchemaChanged,
     SegmentsRemoved,
     Seq,
+    SourceMoved,
     SourceRenewed,
     TableAdded,
     TableFingerprint,
@@ -51,6 +52,14 @@ def _source_renewed(work: Folding, event: SourceRenewed) -> None:
     for table in [t for t in work.tables.values() if not t.removed]:
         work.update(table, removed=True, ended_at=table.ended_at or work.record.written_at)
     work.applied = True
+
+
+def _source_moved(work: Folding, event: SourceMoved) -> None:
+    """Transaction ids mean what they meant."""
+    if work.origin is None:
+        work.corrupt("the source moves in a log without an origin")
+    work.origin = work.origin.model_copy(update={"identity": event.identity})
+    work.source_since = work.record.position
 
 
 def _nothing(work: Folding, event: object) -> None:
@@ -228,6 +237,7 @@ def _table_forgotten(work: Folding, event: TableForgotten) -> None:
 TABLE_HANDLERS: Mapping[type, Handler] = {
     Origin: _origin,
     SourceRenewed: _source_renewed,
+    SourceMoved: _source_moved,
     EpochStarted: _epoch_started,
     Heartbeat: _nothing,
     TableAdded: _table_added,

@@ -162,10 +162,8 @@ def parts(
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
         retry_seconds=retry,
     )
-    origin = journal.state.origin
-    assert origin is not None
     tools = Tools(
-        source=source.bound_to(origin),
+        anywhere=source,
         options=spec.options,
         socket=folder.socket,
         spark=spark,

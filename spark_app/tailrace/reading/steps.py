@@ -42,7 +42,8 @@ ChunkWriters = Callable[[int, TableSchema], ChunkWriter | None]
 class Tools:
     """What every step needs."""
 
-    source: Source
+    anywhere: Source
+    """As the manifest names it."""
     options: Sequence[TableOptions]
     socket: Path
     spark: SparkSession
@@ -52,6 +53,13 @@ class Tools:
     """Whether the table's target is open; without waiting."""
     lost: Callable[[], Iterable[ChunkRegistered]]
     """Registered chunks whose file is gone."""
+
+    @property
+    def source(self) -> Source:
+        """The very server that is captured now: it may move while the driver runs."""
+        origin = self.journal.state.origin
+        assert origin is not None, "a snapshot is planned in a change log that has begun"
+        return self.anywhere.bound_to(origin)
 
 
 @dataclass(frozen=True)

@@ -317,8 +317,8 @@ class RemovalProof:
 class Subscription(Protocol):
     """What one change log has in its source so that the log can be read, on one SQL connection.
 
-    A first start calls prepare, begin, resume is not needed; every later one admit, resume; one that a resync asked for
-    admit, renew, resume. Then stream. Dying between any two is repaired by the next start."""
+    A first start calls prepare, begin, resume is not needed; every later one admit, moved, resume; one that a resync
+    asked for admit, renew, moved, resume. Then stream. Dying between any two is repaired by the next start."""
 
     def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
         """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
@@ -334,6 +334,10 @@ class Subscription(Protocol):
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         """Begin again with a log whose position is lost or given up: the new identity, and the place."""
+
+    def moved(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
+        """After `admit` or `renew`: another server than the origin's has taken its place, and has all that was read:
+        its identity, and a place behind the point from which on its log is read. None: it is the origin's."""
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         """Before `stream`: `PositionLost` unless the source holds everything after the point. A predecessor of this

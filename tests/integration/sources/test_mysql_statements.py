@@ -3,6 +3,7 @@
 import select
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,26 @@ def test_row_changes_of_temporary_tables_as_text_stop_nothing(server: MysqlServe
         server.script(ROWS)
         run.catch_up()
         assert stop_of(run) is None and len(run.rows("d.t")) == 2
+
+
+def test_what_a_statement_says_of_a_namesake_leaves_the_captured_table_its_rows(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    """A temporary table that was made before capture connected, and a table that is not made because it is there."""
+    with closing(server.connect(database="d")) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_format = STATEMENT")
+        cursor.execute("CREATE TEMPORARY TABLE t (id int)")
+        cursor.execute("FLUSH LOGS")
+        with LogRun(server, tmp_path) as run:
+            server.script(ROWS)
+            run.catch_up()
+            before = run.table("d.t").added_record
+            cursor.execute("TRUNCATE TABLE t")
+            server.script("CREATE TABLE IF NOT EXISTS d.t (id int PRIMARY KEY, v int)")
+            run.catch_up()
+            table = run.table("d.t")
+            assert (stop_of(run), table.added_record, list(table.truncates)) == (None, before, [])
+            assert len(run.rows("d.t")) == 2
 
 
 def test_a_load_as_text_stops_the_table_and_not_capture(server: MysqlServer, tmp_path: Path) -> None:

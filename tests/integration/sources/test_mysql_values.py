@@ -214,6 +214,27 @@ def test_addresses_are_spelled_as_the_server_spells_them(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_labels_that_the_catalog_does_not_show_are_labels(name: str, tmp_path: Path) -> None:
+    """It has `?` for each character beyond U+FFFF."""
+    columns = "e enum('😀', 'a', '?', '😁') CHARACTER SET utf8mb4, s set('x😀', 'y?') CHARACTER SET utf16"
+    with MysqlServer(name) as server:
+        server.script(
+            "CREATE DATABASE d",
+            f"CREATE TABLE d.t (id int PRIMARY KEY, {columns})",
+            "CREATE TABLE d.k (e enum('😀', 'a') CHARACTER SET utf8mb4 PRIMARY KEY)",
+            charset="utf8mb4",
+        )
+        with LogRun(server, tmp_path) as run:
+            rows = "(1, '😀', 'x😀'), (2, 'a', 'x😀,y?'), (3, '?', ''), (4, '😁', NULL)"
+            server.script(f"INSERT INTO d.t VALUES {rows}", charset="utf8mb4")
+            run.catch_up()
+            assert run.table("d.t").stopped is None
+            assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+            stopped = run.table("d.k").stopped
+            assert stopped is not None and "a label with `?`" in stopped.message
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
 def test_a_label_that_reads_like_a_type_is_a_label(name: str, tmp_path: Path) -> None:
     with MysqlServer(name) as server:
         server.script(

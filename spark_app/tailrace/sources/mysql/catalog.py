@@ -214,6 +214,11 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
         what = f"column {ambiguous[0].name!r} in the key of {name} has the character set {ambiguous[0].type.charset}"
         why = "which has characters with two codes: keys that differ can have one text"
         return ReadRefused(name, f"{what}, {why}", "Convert the column to utf8mb4, or exclude the table.")
+    unknown_labels = [c for c in columns if c.key is not None and any("?" in label for label in c.type.labels)]
+    if unknown_labels:
+        what = f"column {unknown_labels[0].name!r} in the key of {name} has a label with `?` in it"
+        why = "which is what the server shows for characters beyond U+FFFF: its rows cannot be named by their keys"
+        return ReadRefused(name, f"{what}, {why}", "Rename the label, or exclude the table.")
     return _misnamed(name, columns, options)
 
 

@@ -51,6 +51,8 @@ class ColumnType:
     """Bytes at most."""
     charset: str | None = None
     """Of text; None: bytes, or no text."""
+    logged: tuple[str, ...] = ()
+    """Labels as rows in the log name them; the catalog has `?` for what lies beyond U+FFFF."""
 
     @property
     def unsigned(self) -> bool:
@@ -59,7 +61,9 @@ class ColumnType:
     @property
     def labels(self) -> tuple[str, ...]:
         """Of an enum or a set, in order; the first has the number 1, or bit 0."""
-        return labels(self.text) if self.name in _LABELLED else ()
+        if self.name not in _LABELLED:
+            return ()
+        return self.logged or labels(self.text)
 
 
 @dataclass(frozen=True)

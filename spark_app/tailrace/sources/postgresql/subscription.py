@@ -64,6 +64,9 @@ class PgSubscription:
         making = start.Making(self._config, self._connection, names, self._root, patience)
         return admission.identity(server, names), ResumePoint(making.renew(tables))
 
+    def moved(self, origin: Origin, point: ResumePoint) -> None:
+        """A slot belongs to one cluster; on another there is none."""
+
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         names = Names.of_log(self._replicator, origin)
         self._check_slot(slots.find_slot(self._connection, names.slot), names, point.position)

@@ -6,7 +6,7 @@ followed is ADD COLUMN; every other one stops the table by name. Table maps must
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from typing_extensions import override
 
@@ -16,7 +16,7 @@ from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, Tabl
 from tailrace.sources.mysql.log.decode import Evolved, Forms
 from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
-from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, same_text
+from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
 
 STOP_FIX = f"To copy the table as it is now, {RESYNC}."
@@ -157,9 +157,11 @@ def _form(schema: TableSchema, table: MysqlTable, sent: TableMap, charsets: Mapp
         place = places[column.name]
         if not fits(known.type, sent.columns[place], None if sent.unsigned is None else sent.unsigned[place]):
             return None
-        if not same_text(known.type, sent.collations[place], sent.labels[place], charsets):
+        labels = sent.labels[place]
+        if not same_text(known.type, sent.collations[place], labels, charsets):
             return None
-        chosen.append(known)
+        logged = replace(known.type, logged=label_texts(known.type, labels)) if labels else known.type
+        chosen.append(replace(known, type=logged))
     return RowForm(sent, schema, tuple(chosen), tuple(places[c.name] for c in schema.columns))
 
 

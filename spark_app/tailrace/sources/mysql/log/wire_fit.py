@@ -50,12 +50,19 @@ def same_text(type: ColumnType, collation: int | None, labels: tuple[bytes, ...]
     """Whether the text in the rows means what the catalog says: the same character set, the same labels. `charsets`:
     by collation."""
     if type.name in ("enum", "set"):
-        if not labels:
-            return False
-        return tuple(decoded(pa.array(labels, pa.binary()), type.charset).to_pylist()) == type.labels
+        return bool(labels) and tuple(map(_as_shown, label_texts(type, labels))) == type.labels
     if collation is None or type.name in _OWN_FORMS:
         return True
     return type.charset == (None if collation == BINARY else charsets.get(collation))
+
+
+def label_texts(type: ColumnType, labels: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(decoded(pa.array(labels, pa.binary()), type.charset).to_pylist())
+
+
+def _as_shown(label: str) -> str:
+    """By the catalog, whose texts have no characters beyond U+FFFF."""
+    return "".join("?" if ord(character) > 0xFFFF else character for character in label)
 
 
 def fits(type: ColumnType, sent: MapColumn, unsigned: bool | None) -> bool:
