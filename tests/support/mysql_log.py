@@ -24,6 +24,7 @@ from tailrace.sources.api import Wiring
 from tailrace.sources.mysql.connect import MyConfig, connect
 from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log.stream import MysqlStream
+from tailrace.sources.mysql.position import OWN
 from tailrace.storage.store import Storage
 
 PATIENCE = 60.0
@@ -57,7 +58,7 @@ class LogRun:
         if storage.exists("journal/00000000000000000000.json"):
             return JournalWriter.claim(storage, f"again-{time.monotonic_ns()}")
         state = executed(self.server)
-        return JournalWriter.create(storage, origin(), log_end(self._connection), "first", source_state=state)
+        return JournalWriter.create(storage, origin(), log_end(self._connection, OWN), "first", source_state=state)
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +73,7 @@ class LogRun:
 
     def catch_up(self) -> None:
         """Read up to the end of the server's log; all of it is in records then."""
-        end, until = log_end(self._connection), time.monotonic() + PATIENCE
+        end, until = log_end(self._connection, OWN), time.monotonic() + PATIENCE
         while self.stream.position < end:
             assert time.monotonic() < until, f"the stream is at {self.stream.position}, the log ends at {end}"
             select.select([self.stream.fileno()], [], [], 0.2)

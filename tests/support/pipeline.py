@@ -107,7 +107,7 @@ class Driver:
             return None if known is None else known.chunk_writer(schema)
 
         tools = Tools(
-            source=source.bound_to(journal.state.origin),
+            anywhere=source,
             options=spec.options,
             socket=socket,
             spark=cast(Any, HereSpark()),

@@ -110,7 +110,8 @@ class Driver:
     def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
         source = sources.open(self._spec.source, f"tailrace {self._name}", self._settings.secrets)
         self._control.position_text = source.text
-        once = OnceCheck(position_at_start(source, self._spec)) if self._settings.once else None
+        if self._settings.once:
+            position_at_start(source, self._spec)  # what it refuses is refused before Spark starts
         spark = self._spark(capture)
         if spark is None:
             return self._stopped_early()
@@ -119,6 +120,8 @@ class Driver:
             if journal is None:
                 return self._stopped_early()
             self._control.journal = journal
+            self._control.position_text = lambda position: bound(source, journal).text(position)
+            once = OnceCheck(position_at_start(bound(source, journal), self._spec)) if self._settings.once else None
             progress = self._control.progress
             parts = launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal)
             self._control.runner = parts.runner
@@ -283,6 +286,13 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
         stop()
     except (PySparkException, Py4JError, OSError) as error:
         log.warning("%s did not stop cleanly: %s", what, privacy.error_text(error))
+
+
+def bound(source: Source, journal: SharedJournal) -> Source:
+    """As the change log knows it now."""
+    origin = journal.state.origin
+    assert origin is not None, "there is a journal from record 0 on, which holds it"
+    return source.bound_to(origin)
 
 
 def position_at_start(source: Source, spec: ReplicatorSpec) -> Position:

@@ -9,6 +9,7 @@ import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
+from tailrace.changelog.records import Origin
 from tailrace.errors import PositionLost
 from tailrace.sources.mysql import beginning
 from tailrace.sources.mysql.connect import connect, server_of
@@ -24,10 +25,18 @@ def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
         yield running
 
 
+def of(server: MysqlServer) -> Origin:
+    """The origin that a change log of it has."""
+    with closing(connect(config_of(server))) as connection:
+        found = server_of(connection)
+    identity = {beginning.PRODUCT: found.product, beginning.SERVER: found.identity}
+    return Origin(log_id="l", source="mysql", identity=identity, owner="o")
+
+
 def check(server: MysqlServer, run: LogRun) -> None:
     """What every start looks at."""
     with closing(connect(config_of(server))) as connection:
-        beginning.check_point(config_of(server), connection, run.journal.state.resume_point)
+        beginning.check_point(config_of(server), connection, of(server), run.journal.state.resume_point)
 
 
 def captured(server: MysqlServer, folder: Path) -> LogRun:
@@ -61,7 +70,7 @@ def test_a_beginning_has_a_witness_that_is_found_again(server: MysqlServer) -> N
         point = beginning.here(config_of(server), connection)
         assert SourceState.read(point.source_state).witness is not None
         server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS")
-        beginning.check_point(config_of(server), connection, point)
+        beginning.check_point(config_of(server), connection, of(server), point)
 
 
 def restored(server: MysqlServer, folder: Path, run: Callable[[], LogRun]) -> LogRun:
@@ -125,5 +134,4 @@ def test_a_state_of_an_older_change_log_has_no_witness(server: MysqlServer, tmp_
     state = SourceState.read(run.journal.state.source_state)
     point = run.journal.state.resume_point._replace(source_state=state.done)
     with closing(connect(config_of(server))) as connection:
-        beginning.check_point(config_of(server), connection, point)
-        assert server_of(connection).identity not in state.done or not server.mariadb
+        beginning.check_point(config_of(server), connection, of(server), point)

@@ -12,6 +12,7 @@ from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import PATIENCE, LogRun
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.position import OWN
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v varchar(20))"
 
@@ -276,7 +277,7 @@ def test_a_table_is_not_added_in_the_middle_of_a_transaction(server: MysqlServer
     with LogRun(server, tmp_path) as run:
         values = ", ".join(f"({i}, '{'x' * 1000}')" for i in range(rows))
         server.script("CREATE TABLE d.late (id int PRIMARY KEY, v text)", f"INSERT INTO d.late VALUES {values}")
-        end, until = log_end(run._connection), time.monotonic() + PATIENCE
+        end, until = log_end(run._connection, OWN), time.monotonic() + PATIENCE
         while run.stream.position < end:
             assert time.monotonic() < until
             run.stream.read(1, 0.1)

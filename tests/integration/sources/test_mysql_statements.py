@@ -13,6 +13,7 @@ from support.mysql_log import PATIENCE, LogRun
 from tailrace.errors import Retry
 from tailrace.sources.mysql.connect import execute
 from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.position import OWN
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
 ROWS = "INSERT INTO d.t VALUES (1, 1), (2, 2)"
@@ -32,7 +33,7 @@ def stop_of(run: LogRun, name: str = "d.t") -> str | None:
 
 def read_to_the_end(run: LogRun, server: MysqlServer) -> None:
     """Without a look at the catalog."""
-    end, until = log_end(run._connection), time.monotonic() + PATIENCE
+    end, until = log_end(run._connection, OWN), time.monotonic() + PATIENCE
     while run.stream.position < end:
         assert time.monotonic() < until
         select.select([run.stream.fileno()], [], [], 0.2)

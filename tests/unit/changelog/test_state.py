@@ -28,6 +28,8 @@ from tailrace.changelog.records import (
     SnapshotSuspended,
     SnapshotTableFinished,
     SnapshotTableStarted,
+    SourceMoved,
+    SourceRenewed,
     TableAdded,
     TableFingerprint,
     TableRemoved,
@@ -458,3 +460,22 @@ def test_a_chunk_is_registered_without_a_look_at_all_others(monkeypatch: pytest.
     monkeypatch.setattr(ChunkRegistered, "chunk", property(ordinal), raising=False)
     registering(state, [200])
     assert 0 < len(seen) < 20
+
+
+def test_a_source_that_moved_keeps_everything_and_begins_behind_what_was_read() -> None:
+    state = start()
+    moved = SourceMoved(identity={"server": "other"})
+    at = Position(state.position + 7)
+    after = fold(state, good(state, position=at, events=(moved,)))
+    assert after.origin is not None and after.origin.identity == {"server": "other"}
+    assert (after.source_since, after.tables, after.snapshots) == (at, state.tables, state.snapshots)
+    assert after.transactions == state.transactions
+    with pytest.raises(CorruptLog, match="below"):
+        fold(state, good(state, position=Position(state.position - 1), events=(moved,)))
+
+
+def test_a_stream_that_begins_again_may_do_so_before_where_its_source_moved() -> None:
+    state = start()
+    state = fold(state, good(state, position=Position(9000), events=(SourceMoved(identity={}),)))
+    renewed = fold(state, good(state, position=Position(3), events=(SourceRenewed(id="all", identity={}),)))
+    assert (renewed.position, renewed.source_since) == (3, 3)

@@ -8,14 +8,23 @@ from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.api import Interrupted, Patience
-from tailrace.sources.mysql import ends, position, sql
-from tailrace.sources.mysql.connect import Connection, MyConfig, Server, execute, server_of, source_errors
+from tailrace.sources.mysql import ends, sql
+from tailrace.sources.mysql.connect import (
+    Connection,
+    MyConfig,
+    Server,
+    execute,
+    server_of,
+    source_errors,
+)
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import witness
+from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import SourceState, Witness
 
-PRODUCT, SERVER, SERVER_ID = "product", "server", "server id"
-"""Keys of an origin's identity: which of the two products, which server, and who we are to it."""
+PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
+"""Keys of an origin's identity: which of the two products, which server, who we are to it, and how its files are
+counted (`position.Numbering`; missing: as the server does)."""
 LOOK = 0.5
 """Seconds between two looks at what a beginning waits for."""
 _OURS = 1 << 31
@@ -35,27 +44,27 @@ def server_id(replicator: Replicator, log_id: str) -> int:
     return given if given is not None else _OURS + int(log_id.replace("-", "")[-7:], 16)
 
 
+def bound(config: MyConfig, origin: Origin) -> MyConfig:
+    """The same, but only the origin's server is accepted, and its files are counted as in the change log."""
+    return config.bound_to(origin.identity[SERVER], Numbering(int(origin.identity.get(SHIFT, "0"))))
+
+
 def here(config: MyConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing lies
     between the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
-    executed = ends.seen(connection).removeprefix("gtid:")
-    end = ends.log_end(connection)
-    done = executed if server_of(connection).product == "mysql" else _mariadb_state(connection, end)
-    file, _ = witness.files(connection)[end >> position.OFFSET_BITS]
-    at = Position(position.of(file, witness.FIRST))
-    return ResumePoint(end, str(SourceState(done, witness.witness_at(_bound(config, connection), file, at))))
+    server = server_of(connection)
+    executed = ends.seen(connection, OWN).removeprefix("gtid:")
+    end = ends.log_end(connection, OWN)
+    file, _ = witness.files(connection, OWN)[file_of(end)]
+    done = executed if server.product == "mysql" else _mariadb_state(connection, file, offset_of(end))
+    known = witness.witness_at(config.bound_to(server.identity), file, OWN.of(file, witness.FIRST))
+    return ResumePoint(end, str(SourceState(done, known)))
 
 
-def _bound(config: MyConfig, connection: Connection) -> MyConfig:
-    return config.bound_to(server_of(connection).identity)
-
-
-def _mariadb_state(connection: Connection, at: Position) -> str:
+def _mariadb_state(connection: Connection, file: str, offset: int) -> str:
     """The last transaction of each domain at this place of the log."""
     with source_errors("looking at the source's transactions"):
-        file = str(execute(connection, "SHOW MASTER STATUS")[0][0]).rpartition(".")[0]
-        number, _, offset = position.text(at).partition(":")
-        found = execute(connection, f"SELECT BINLOG_GTID_POS({sql.text(f'{file}.{number}')}, {offset})")
+        found = execute(connection, f"SELECT BINLOG_GTID_POS({sql.text(file)}, {offset})")
     return str(found[0][0] or "")
 
 
@@ -81,66 +90,105 @@ def _prepared(connection: Connection) -> set[str]:
 
 
 def check_server(origin: Origin, server: Server) -> None:
-    """`SourceRefused` unless this is the server that the change log was made of."""
-    if origin.identity[SERVER] != server.identity or origin.identity[PRODUCT] != server.product:
+    """`SourceRefused` unless this is the server that the change log is read from, or can be one that follows it."""
+    is_another = origin.identity[SERVER] != server.identity
+    if origin.identity[PRODUCT] != server.product or (is_another and server.product != "mysql"):
         raise SourceRefused(
             f"the server is {server.identity}, the change log belongs to {origin.identity[SERVER]}",
             f"Connect to that server, or give its log up: {_RESYNC}",
         )
 
 
-def check_point(config: MyConfig, connection: Connection, point: ResumePoint) -> None:
-    """`PositionLost` unless this is the log that was read, and the server still has everything after the point."""
-    end, state = ends.log_end(connection), SourceState.read(point.source_state)
+def check_point(config: MyConfig, connection: Connection, origin: Origin, point: ResumePoint) -> None:
+    """`PositionLost` unless the server has the log that was read, and still has everything after the point. Of another
+    server than the origin's the GTIDs have to prove it: places in two logs cannot be compared."""
+    state, server = SourceState.read(point.source_state), server_of(connection)
+    if server.identity != origin.identity[SERVER]:
+        _check_successor(connection, origin, GtidSet(state.done))
+        return
+    config = bound(config, origin)
+    end, files = ends.log_end(connection, config.numbering), witness.files(connection, config.numbering)
     if point.position > end:
-        raise PositionLost(
-            f"the binary log ends at {position.text(end)}, before the change log's {position.text(point.position)}:"
-            " the server was restored or its log was reset",
-            _RESYNC,
-        )
-    files = witness.files(connection)
-    _check_size(files, point.position)
+        at, last = map(config.numbering.text, (point.position, end))
+        what = f"the binary log ends at {last}, before the change log's {at}"
+        raise PositionLost(f"{what}: the server was restored or its log was reset", _RESYNC)
+    _check_size(config, files, point.position)
     if state.witness is not None:
-        _check_witness(_bound(config, connection), files, state.witness)
-    if server_of(connection).product == "mysql":
+        _check_witness(config, files, state.witness)
+    if server.product == "mysql":
         _check_gtids(connection, GtidSet(state.done))
     else:
-        _check_file(connection, files, point.position, MariaPosition(state.done))
+        _check_file(config, connection, files, point.position, MariaPosition(state.done))
 
 
-def _check_size(files: Files, at: Position) -> None:
+def moved(
+    config: MyConfig, connection: Connection, origin: Origin, point: ResumePoint
+) -> tuple[dict[str, str], ResumePoint] | None:
+    """Another server has taken the place of the origin's, and `check_point` has found it fit: what it has beyond the
+    state lies somewhere in its files. They are counted on behind the last one that was read."""
+    server = server_of(connection)
+    if server.identity == origin.identity[SERVER]:
+        return None
+    first = min(witness.files(connection, OWN))
+    shift = max(0, file_of(point.position) + 1 - first)
+    found = {**origin.identity, SERVER: server.identity, SHIFT: str(shift)}
+    begins = Numbering(shift).of(f".{first}", 0)
+    return found, ResumePoint(begins, str(SourceState(SourceState.read(point.source_state).done)))
+
+
+def _check_size(config: MyConfig, files: Files, at: Position) -> None:
     """After a crash a server begins another file: what one has lost never comes back in the same place."""
-    _, size = files.get(at >> position.OFFSET_BITS, ("", None))
-    if size is not None and size < at & ((1 << position.OFFSET_BITS) - 1):
+    _, size = files.get(file_of(at), ("", None))
+    if size is not None and size < offset_of(at):
         raise PositionLost(
-            f"the binary log was read up to {position.text(at)}, and its file has {size} bytes now: the server has lost"
-            " the end of it in a crash, or was restored",
+            f"the binary log was read up to {config.numbering.text(at)}, and its file has {size} bytes now: the server"
+            " has lost the end of it in a crash, or was restored",
             f"Set sync_binlog = 1, so that this cannot happen again. {_RESYNC}",
         )
 
 
 def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
     """A file that was purged proves nothing; what follows it in the log must fit then."""
-    file, _ = files.get(known.at >> position.OFFSET_BITS, ("", 0))
+    file, _ = files.get(file_of(known.at), ("", 0))
     if file and witness.witness_at(config, file, known.at) != known:
         raise PositionLost(
-            f"the binary log has another event at {position.text(known.at)} than the one that was read there: another"
-            " server has the address, or this one was restored or its log was reset",
+            f"the binary log has another event at {config.numbering.text(known.at)} than the one that was read there:"
+            " another server has the address, or this one was restored or its log was reset",
             _RESYNC,
         )
 
 
+def _check_successor(connection: Connection, origin: Origin, ours: GtidSet) -> None:
+    """Refused, not lost: it may be the wrong server, or a replica that is still behind."""
+    _, executed = _check_purged(connection, ours)
+    if not executed >= ours:
+        known = f"the server is {server_of(connection).identity}, the change log is read from {origin.identity[SERVER]}"
+        raise SourceRefused(
+            f"{known}, and this server lacks transactions that were read there",
+            "Connect to a server that has them; a replica: wait until it has applied them. If they were lost in a"
+            f" failover: {_RESYNC}",
+        )
+
+
 def _check_gtids(connection: Connection, ours: GtidSet) -> None:
-    with source_errors("looking at the source's transactions"):
-        purged, executed = execute(connection, "SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")[0]
-    if not ours >= GtidSet(str(purged)):
-        raise PositionLost("the server has purged binary logs that are not in the change log", _RESYNC)
-    if not GtidSet(str(executed)) >= ours:
+    _, executed = _check_purged(connection, ours)
+    if not executed >= ours:
         raise PositionLost("the server does not know transactions that are in the change log: it was restored", _RESYNC)
 
 
-def _check_file(connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
-    if at >> position.OFFSET_BITS not in files:
-        raise PositionLost(f"the server has purged the binary log {position.text(at)}", _RESYNC)
-    if not MariaPosition(_mariadb_state(connection, at)) >= ours:
+def _check_purged(connection: Connection, ours: GtidSet) -> tuple[GtidSet, GtidSet]:
+    """What was purged, and all that the server has."""
+    with source_errors("looking at the source's transactions"):
+        purged, executed = execute(connection, "SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")[0]
+    found = GtidSet(str(purged)), GtidSet(str(executed))
+    if not ours >= found[0]:
+        raise PositionLost("the server has purged binary logs that are not in the change log", _RESYNC)
+    return found
+
+
+def _check_file(config: MyConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
+    file, _ = files.get(file_of(at), ("", 0))
+    if not file:
+        raise PositionLost(f"the server has purged the binary log {config.numbering.text(at)}", _RESYNC)
+    if not MariaPosition(_mariadb_state(connection, file, offset_of(at))) >= ours:
         raise PositionLost("the server does not know transactions that are in the change log: it was reset", _RESYNC)

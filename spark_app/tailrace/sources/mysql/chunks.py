@@ -89,7 +89,7 @@ def read_chunk(
     """
     with closing(connect(config)) as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
-        seen = ends.seen(connection)
+        seen = ends.seen(connection, config.numbering)
         seam("chunk.before-snapshot")
         execute(connection, "START TRANSACTION READ ONLY")
         # Keeps the table's definition as it is until the end: DDL waits, as it does for any SELECT.
@@ -101,7 +101,7 @@ def read_chunk(
         seam("chunk.after-read")
         execute(connection, "COMMIT")
         # After the transaction, so that everything it saw lies below.
-        return ChunkRead(count, seen, ends.log_end(connection), tuple(c.name for c in table.copied))
+        return ChunkRead(count, seen, ends.log_end(connection, config.numbering), tuple(c.name for c in table.copied))
 
 
 def _require_same(connection: Connection, table: MysqlTable) -> None:

@@ -17,6 +17,7 @@ from pymysql.cursors import Cursor, DictCursor
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 from tailrace.sources.mysql import faults
+from tailrace.sources.mysql.position import OWN, Numbering
 
 Connection = pymysql.Connection
 
@@ -70,6 +71,8 @@ class MyConfig:
     ca_file: str | None = None
     identity: str | None = None
     """Only this very server is accepted; None: any."""
+    numbering: Numbering = OWN
+    """Of its files."""
 
     @staticmethod
     def of(source: SourceSpec, program: str, secrets: Path | None = None) -> "MyConfig":
@@ -88,9 +91,9 @@ class MyConfig:
             ca_file=source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt"),
         )
 
-    def bound_to(self, identity: str) -> "MyConfig":
+    def bound_to(self, identity: str, numbering: Numbering = OWN) -> "MyConfig":
         """The same, but only this very server is accepted."""
-        return replace(self, identity=identity)
+        return replace(self, identity=identity, numbering=numbering)
 
     @property
     def place(self) -> str:
@@ -174,10 +177,11 @@ def _password(path: str | None) -> bytes:
 def _settle(connection: Connection, config: MyConfig) -> None:
     server = server_of(connection)
     if config.identity not in (None, server.identity):
-        raise SourceRefused(
-            f"{config.place} is the server {server.identity}, the change log belongs to {config.identity}",
-            "Connect to that server directly, not through a load balancer over several; positions of two servers cannot"
-            " be compared. For another server, resync.",
+        # Capture's next start decides whether it has taken that one's place, and says so in the change log.
+        raise Retry(
+            f"{config.place} is the server {server.identity}, the change log is read from {config.identity}",
+            "Wait until capture has looked at the server. If it stays so: connect to the server directly, not through a"
+            " load balancer over several.",
         )
     execute(connection, "SET " + ", ".join(SETTINGS[1:]))
     execute(connection, "SET " + SETTINGS[0])
@@ -193,6 +197,13 @@ def server_of(connection: Connection) -> Server:
     if "MariaDB" not in text:
         return Server("mysql", version, str(execute(connection, "SELECT @@server_uuid")[0][0]))
     return Server("mariadb", version, f"server_id {execute(connection, 'SELECT @@GLOBAL.server_id')[0][0]}")
+
+
+def replica_status(server: Server) -> str:
+    """The statement that shows what a replica reads; no row: it is none."""
+    if server.product == "mariadb":
+        return "SHOW ALL SLAVES STATUS"
+    return "SHOW REPLICA STATUS" if server.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
 
 
 def execute(connection: Connection, statement: str) -> list[tuple[Any, ...]]:

@@ -6,11 +6,11 @@ transaction is in the log before others see it, and in the executed set only aft
 
 from tailrace.changelog.records import Position
 from tailrace.errors import SourceRefused
-from tailrace.sources.mysql import position
 from tailrace.sources.mysql.connect import Connection, execute, server_of, source_errors
+from tailrace.sources.mysql.position import Numbering
 
 
-def log_end(connection: Connection) -> Position:
+def log_end(connection: Connection, numbering: Numbering) -> Position:
     """`SourceRefused`: the server writes no log."""
     server = server_of(connection)
     renamed = server.product == "mysql" and server.version >= (8, 2)
@@ -18,10 +18,10 @@ def log_end(connection: Connection) -> Position:
         found = execute(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
     if not found:
         raise SourceRefused("the server writes no binary log", "Set log_bin (MySQL: remove skip_log_bin) and restart.")
-    return position.of(str(found[0][0]), int(found[0][1]))
+    return numbering.of(str(found[0][0]), int(found[0][1]))
 
 
-def seen(connection: Connection) -> str:
+def seen(connection: Connection, numbering: Numbering) -> str:
     """What every read that begins later sees at least: `gtid:<set>`, or `maria:<position>`."""
     with source_errors("looking at what is visible"):
         if server_of(connection).product == "mysql":
@@ -29,4 +29,4 @@ def seen(connection: Connection) -> str:
             return "gtid:" + "".join(executed.split())
         found = dict(execute(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
     at = {str(name).lower(): str(value) for name, value in found.items()}
-    return f"maria:{position.of(at['binlog_snapshot_file'], int(at['binlog_snapshot_position']))}"
+    return f"maria:{numbering.of(at['binlog_snapshot_file'], int(at['binlog_snapshot_position']))}"

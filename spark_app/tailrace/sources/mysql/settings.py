@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.mysql import sql
-from tailrace.sources.mysql.connect import Connection, Server, execute, rows, server_of, source_errors
+from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, rows, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlTable
 
 _NAMES = (
@@ -94,7 +94,7 @@ def _user(connection: Connection) -> str:
 
 
 def _is_replica(connection: Connection, server: Server) -> bool:
-    return bool(_try(connection, "SHOW REPLICA STATUS" if server.product == "mysql" else "SHOW ALL SLAVES STATUS"))
+    return bool(_try(connection, replica_status(server)))
 
 
 def _dropped(connection: Connection, server: Server) -> str:

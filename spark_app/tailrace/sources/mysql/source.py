@@ -11,9 +11,10 @@ from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
-from tailrace.sources.mysql import beginning, catalog, chunks, ends, position
+from tailrace.sources.mysql import beginning, catalog, chunks, ends
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, source_errors
 from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.subscription import MysqlSubscription
 from tailrace.sources.mysql.visibility import visibility
 from tailrace.sources.visibility import Visibility
@@ -31,16 +32,16 @@ class MysqlSource:
     def place(self) -> str:
         return self.config.place
 
-    def text(self, position_: Position) -> str:
-        return position.text(position_)
+    def text(self, position: Position) -> str:
+        return self.config.numbering.text(position)
 
     def bound_to(self, origin: Origin) -> "MysqlSource":
-        return MysqlSource(self.config.bound_to(origin.identity[beginning.SERVER]))
+        return MysqlSource(beginning.bound(self.config, origin))
 
     @contextmanager
     def session(self) -> Iterator["MysqlSession"]:
         with met_at("source"), closing(connect(self.config)) as connection:
-            yield MysqlSession(connection)
+            yield MysqlSession(connection, self.config.numbering)
 
     def reader(self) -> "MysqlReader":
         return MysqlReader(self.config)
@@ -66,9 +67,10 @@ class MysqlReader:
 @dataclass(frozen=True)
 class MysqlSession:
     connection: Connection
+    numbering: Numbering
 
     def log_end(self) -> Position:
-        return ends.log_end(self.connection)
+        return ends.log_end(self.connection, self.numbering)
 
     def tables(self, patterns: TablesSpec, options: Sequence[TableOptions]) -> tuple[MysqlTable, ...]:
         with source_errors("looking for the source's tables"):
@@ -79,7 +81,7 @@ class MysqlSession:
             return catalog.table_by_id(self.connection, table_id, options)
 
     def obstacle(self, edge: str) -> str | None:
-        past = visibility(ends.seen(self.connection)).past(edge)
+        past = visibility(ends.seen(self.connection, self.numbering)).past(edge)
         return None if past else "the server, which does not show all transactions of its log yet"
 
     def estimated_rows(self, table: Table, where: str | None) -> int:

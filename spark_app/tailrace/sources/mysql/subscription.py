@@ -30,7 +30,7 @@ class MysqlSubscription:
     def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
         if not renewing:
             beginning.check_server(origin, server_of(self._connection))
-            beginning.check_point(self._config, self._connection, point)
+            beginning.check_point(self._config, self._connection, origin, point)
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         self._require_fit()
@@ -45,12 +45,18 @@ class MysqlSubscription:
         identity = beginning.identity(server_of(self._connection), self._replicator, origin.log_id)
         return identity, self.begin(origin, patience)
 
+    def moved(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
+        found = beginning.moved(self._config, self._connection, origin, point)
+        if found is not None:
+            self._require_fit()
+        return found
+
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         """A predecessor that is still connected reads on for nobody; the server ends it when it cannot write to it."""
-        beginning.check_point(self._config, self._connection, point)
+        beginning.check_point(self._config, self._connection, origin, point)
 
     def stream(self, origin: Origin, wiring: Wiring) -> MysqlStream:
-        config = self._config.bound_to(origin.identity[beginning.SERVER])
+        config = beginning.bound(self._config, origin)
         server_id = int(origin.identity[beginning.SERVER_ID])
         return MysqlStream(config, self._connection, self._replicator, server_id, wiring)
 

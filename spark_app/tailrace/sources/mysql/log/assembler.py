@@ -9,10 +9,10 @@ whole, also of tables that are not captured: they may be by the time of the comm
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from tailrace.changelog.records import Position
-from tailrace.sources.mysql import position
 from tailrace.sources.mysql.log import events
 from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock, RowEvent
 from tailrace.sources.mysql.log.connection import Event, lost
@@ -20,6 +20,7 @@ from tailrace.sources.mysql.log.events import Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.rows import ROWS
+from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.state import Witness
 
 _PASSED_OVER = frozenset(
@@ -83,16 +84,24 @@ class Blocks(Protocol):
         """Another file of the log begins."""
 
 
+@dataclass(frozen=True)
+class StartingPoint:
+    position: Position
+    """What ends at or before it is recorded already."""
+    numbering: Numbering
+
+
 class Assembler:
     """Feed it the log's events in order."""
 
-    def __init__(self, sink: Blocks, executed: Executed, held: Held, limit: int, start: Position) -> None:
-        """`limit`: bytes of a block. `start`: what ends at or before it is recorded already."""
+    def __init__(self, sink: Blocks, executed: Executed, held: Held, limit: int, start: StartingPoint) -> None:
+        """`limit`: bytes of a block."""
         self._sink = sink
         self.executed = executed
         self._held = held
         self._limit = limit
-        self._start = start
+        self._start = start.position
+        self._numbering = start.numbering
         self._file = -1
         """Position of the beginning of the file; negative: none was named yet."""
         self._end = 0
@@ -117,7 +126,7 @@ class Assembler:
         self._now: Event = _NO_EVENT
         self._last: tuple[Position, Event] | None = None
         """The last event that ended a transaction, or began a file, and where it begins."""
-        self.position = start
+        self.position = start.position
 
     @property
     def witness(self) -> Witness | None:
@@ -193,7 +202,7 @@ class Assembler:
     def _rare(self, kind: int, body: bytes) -> None:
         if kind == Kind.ROTATE:
             file, self._end = events.rotated(body)
-            self._file = position.of(file, 0)
+            self._file = self._numbering.of(file, 0)
             self._sink.rotated()
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return

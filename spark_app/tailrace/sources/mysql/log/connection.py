@@ -51,15 +51,6 @@ Event = tuple[int, int, int, int, int, bytes]
 Take = Callable[[Event], None]
 
 
-class StreamEnded(Retry):
-    """The server ended the stream."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(f"the server ended the log stream{': ' if text else ''}{text}")
-        self.code = code
-        """Its error; 0: none."""
-
-
 @dataclass(frozen=True)
 class Request:
     """What the server shall send: all that comes behind a state, or its log from a place on."""
@@ -78,6 +69,8 @@ class BinlogConnection:
     def __init__(self, connection: "Connection[Any]", request: Request, mariadb: bool) -> None:
         """`connection` is taken over."""
         self._connection = connection
+        self.ended_with: int | None = None
+        """The server's error when it ended the stream; 0: without one."""
         self._buffer = bytearray()
         self._long: list[bytes] = []
         """Full packets of an event that is not whole yet."""
@@ -175,6 +168,7 @@ class BinlogConnection:
     def _event(self, data: bytes, at: int, end: int) -> Event:
         """Of a packet that stands in the data."""
         if at == end or data[at] != _OK:
+            self.ended_with = _code(data[at:end])
             raise _ended(data[at:end])
         if end - at < 1 + HEADER.size:
             raise UnknownEvent("the server sent an event that is not whole")
@@ -205,12 +199,17 @@ class BinlogConnection:
         self._connection._force_close()  # type: ignore[attr-defined]  # the server would answer COM_QUIT with events
 
 
+def _code(packet: bytes) -> int:
+    """The server's error; 0: the packet is none."""
+    return int.from_bytes(packet[1:3], "little") if packet[:1] == bytes([_ERROR]) else 0
+
+
 def _ended(packet: bytes) -> Exception:
     if packet[:1] == bytes([_EOF]):
-        return StreamEnded(0, "")
+        return Retry("the server ended the log stream")
     if packet[:1] != bytes([_ERROR]) or len(packet) < 3:
         return UnknownEvent("the server sent a packet that is no event")
-    code = int.from_bytes(packet[1:3], "little")
+    code = _code(packet)
     text = packet[3:].decode(errors="replace").removeprefix("#HY000")
     return _refused(code, text)
 
@@ -222,7 +221,7 @@ def _refused(code: int, text: str) -> Exception:
         return Retry(f"another client reads the log under the same server id: {text}")
     if code in (1227, 1045):
         return SourceRefused(text, "Grant REPLICATION SLAVE; `tailrace doctor` prints the statement.")
-    return StreamEnded(code, text)
+    return Retry(f"the server ended the log stream: {text}")
 
 
 def _broken(error: MySQLError) -> Exception:

@@ -24,7 +24,6 @@ from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableS
 from tailrace.sources.api import Wiring
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, source_errors
-from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log.decode import stopped
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
@@ -44,6 +43,8 @@ class Stand:
     position: Callable[[], Position]
     edge: Callable[[], str]
     """What it has had, as `Visibility.past` compares it."""
+    end: Callable[[], Position]
+    """Where the log ends now."""
 
 
 class CatalogPoll:
@@ -95,7 +96,7 @@ class CatalogPoll:
                 fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
             case Effect.REREAD | Effect.HARMLESS:
-                self._since[schema.table_id] = self._end()
+                self._since[schema.table_id] = self._stand.end()
                 return self._reread(known, now) if effect is Effect.REREAD else []
             case Effect.EMPTIED:
                 return []
@@ -116,10 +117,6 @@ class CatalogPoll:
         spec = self._replicator.spec
         with source_errors("looking at the catalog"):
             return {t.id: t for t in discover(self._connection, spec.tables, spec.options)}
-
-    def _end(self) -> Position:
-        with source_errors("looking at the end of the log"):
-            return log_end(self._connection)
 
     def _record(self, events: list[Event]) -> None:
         if events:
@@ -145,7 +142,7 @@ class CatalogPoll:
             return False
         since = self._since.get(table_id)
         if since is None:
-            since = self._since[table_id] = self._end()
+            since = self._since[table_id] = self._stand.end()
         if self._stand.position() < since:
             return False
         if not differs:

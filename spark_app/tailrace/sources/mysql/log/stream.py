@@ -15,10 +15,10 @@ from tailrace.changelog.records import Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.sources.api import Distance, Wiring
 from tailrace.sources.mysql.catalog import table_by_id
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, source_errors
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
 from tailrace.sources.mysql.ends import log_end, seen
 from tailrace.sources.mysql.log import events
-from tailrace.sources.mysql.log.assembler import Assembler
+from tailrace.sources.mysql.log.assembler import Assembler, StartingPoint
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.collations import charsets
 from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request
@@ -30,8 +30,9 @@ from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables,
 from tailrace.sources.mysql.log.table_map import head_of
 from tailrace.sources.mysql.log.tables import Tables, is_marked
 from tailrace.sources.mysql.log.temporary import TemporaryTables
+from tailrace.sources.mysql.log.witness import files
 from tailrace.sources.mysql.model import MysqlTable
-from tailrace.sources.mysql.position import OFFSET_BITS
+from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.state import SourceState
 
 log = logging.getLogger(__name__)
@@ -48,16 +49,20 @@ class MysqlStream:
         self._server_id = server_id
         self._sink = wiring.sink
         self._options = replicator.spec.options
-        self._mariadb = seen(connection).startswith("maria:")
+        self._mariadb = server_of(connection).product != "mysql"
         self._tables = Tables(self._lookup, charsets(connection, self._mariadb), self._mariadb)
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)
         self._executed = Executed(self._known.done, self._mariadb)
         held = Held(wiring.scratch)
-        self._assembler = Assembler(self, self._executed, held, wiring.memory, state.position)
+        self._assembler = Assembler(
+            self, self._executed, held, wiring.memory, StartingPoint(state.position, config.numbering)
+        )
         self._decoder = Decoder(self._tables)
-        self._poll = CatalogPoll(replicator, connection, self._tables, wiring, Stand(lambda: self.position, self._edge))
+        self._poll = CatalogPoll(
+            replicator, connection, self._tables, wiring, Stand(lambda: self.position, self._edge, self._end)
+        )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
         self._looks: dict[int, Position] = {}
@@ -205,19 +210,17 @@ class MysqlStream:
         return self._tables.version_with(table_id, columns)
 
     def seen_now(self) -> str:
-        return seen(self._connection)
+        return seen(self._connection, self._config.numbering)
 
     def _end(self) -> Position:
         with source_errors("looking at the end of the log"):
-            return log_end(self._connection)
+            return log_end(self._connection, self._config.numbering)
 
     def distance(self, position: Position) -> Distance:
         with source_errors("measuring the log"):
-            end, files = log_end(self._connection), execute(self._connection, "SHOW BINARY LOGS")
-        sizes = {int(str(row[0]).rpartition(".")[2]): int(row[1]) for row in files}
-        behind = sum(size for number, size in sizes.items() if position >> OFFSET_BITS <= number < end >> OFFSET_BITS)
-        offset = (1 << OFFSET_BITS) - 1
-        return Distance(end, max(0, behind + (end & offset) - (position & offset)), None)
+            end, kept = self._end(), files(self._connection, self._config.numbering)
+        behind = sum(size for number, (_, size) in kept.items() if file_of(position) <= number < file_of(end))
+        return Distance(end, max(0, behind + offset_of(end) - offset_of(position)), None)
 
     def close(self) -> None:
         if self._log is not None:

@@ -7,11 +7,11 @@ import time
 from contextlib import closing
 
 from tailrace.changelog.records import Position
-from tailrace.errors import Retry
+from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
-from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request, StreamEnded
+from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
-from tailrace.sources.mysql.position import OFFSET_BITS
+from tailrace.sources.mysql.position import Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import Witness
 
 FIRST = 4
@@ -23,11 +23,11 @@ _UNREADABLE = 1236
 """The server's error for a place that it does not have, or at which no event begins."""
 
 
-def files(connection: Connection) -> dict[int, tuple[str, int]]:
+def files(connection: Connection, numbering: Numbering) -> dict[int, tuple[str, int]]:
     """The files of the log by number: their names and sizes."""
     with source_errors("looking at the source's binary logs"):
         found = execute(connection, "SHOW BINARY LOGS")
-    return {int(str(row[0]).rpartition(".")[2]): (str(row[0]), int(row[1])) for row in found}
+    return {file_of(numbering.of(str(row[0]), 0)): (str(row[0]), int(row[1])) for row in found}
 
 
 def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
@@ -35,7 +35,7 @@ def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
     connection = connect(config)
     with closing(connection):
         mariadb = server_of(connection).product != "mysql"
-        place = file, int(at) & ((1 << OFFSET_BITS) - 1)
+        place = file, offset_of(at)
         with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
             event = _first(log)
     return None if event is None else Witness.of(at, event)
@@ -56,8 +56,8 @@ def _first(log: BinlogConnection) -> Event | None:
         select.select([log.fileno()], [], [], 1.0)
         try:
             log.read(take, _LOOK_BYTES, 1.0)
-        except StreamEnded as error:
-            if error.code not in (0, _UNREADABLE):
+        except (Retry, PositionLost):
+            if log.ended_with not in (0, _UNREADABLE):
                 raise
             break
         except UnknownEvent:  # in the middle of an event anything can be read

@@ -1,0 +1,192 @@
+"""A change log of MySQL follows its source to another server that has all that was read; any other is refused."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import mysql_shop
+from support.mysql import MYSQL, MysqlServer
+from support.pipeline import Pipeline
+from support.resources import replicator as document_of
+from tailrace.changelog.records import ChunkRegistered, Position, Seq
+from tailrace.errors import PositionLost, Retry, SourceRefused
+from tailrace.sources.mysql.position import file_of
+
+FLUSH = "FLUSH BINARY LOGS"
+
+
+@pytest.fixture
+def primary() -> Iterator[MysqlServer]:
+    with MysqlServer(MYSQL) as running:
+        mysql_shop.create(running)
+        running.script(*[FLUSH] * 4, "CREATE USER repl IDENTIFIED BY 'r'", "GRANT REPLICATION SLAVE ON *.* TO repl")
+        yield running
+
+
+@pytest.fixture
+def replica(primary: MysqlServer) -> Iterator[MysqlServer]:
+    """It applies the log of the primary from its first transaction on."""
+    with MysqlServer(MYSQL, replica_parallel_workers=4, replica_preserve_commit_order="OFF") as running:
+        follow(running, primary)
+        yield running
+
+
+def follow(replica: MysqlServer, primary: MysqlServer) -> None:
+    place = f"SOURCE_HOST = '{primary.host}', SOURCE_PORT = {primary.port}, SOURCE_USER = 'repl', SOURCE_PASSWORD = 'r'"
+    how = "SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1, SOURCE_CONNECT_RETRY = 1"
+    replica.script(f"CHANGE REPLICATION SOURCE TO {place}, {how}", "START REPLICA")
+
+
+def caught_up(replica: MysqlServer, primary: MysqlServer) -> None:
+    ((executed,),) = primary.execute("SELECT @@GLOBAL.gtid_executed")
+    assert replica.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 60)", (executed,)) == [(0,)]
+
+
+def promote(replica: MysqlServer) -> None:
+    replica.script("STOP REPLICA", "RESET REPLICA ALL")
+
+
+def copy_of(server: MysqlServer, folder: Path) -> Pipeline:
+    document = document_of(
+        source=mysql_shop.spec(server),
+        tables={"include": ["shop.*"]},
+        target={"type": "delta", "location": (folder / "lake").as_uri()},
+        storage={"location": (folder / "log").as_uri()},
+        snapshot={"chunkRows": 50, "parallelism": 2},
+    )
+    return Pipeline(document, mysql_shop.source(server), folder)
+
+
+def level(server: MysqlServer, copy: Pipeline) -> None:
+    """Source and target are equal."""
+    origin = copy.state.origin
+    assert origin is not None
+    with copy.source.bound_to(origin).session() as session:
+        end = session.log_end()
+    copy.settle(Position(end))
+    assert copy.driver.faults() == {}
+    assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())
+
+
+def run_with_writers(server: MysqlServer, copy: Pipeline, turns: int) -> None:
+    with mysql_shop.writers(server):
+        for _ in range(turns):
+            copy.turn()
+
+
+def test_it_goes_on_at_a_promoted_replica_and_back_without_reading_a_table_again(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    """Transactions that the change log lacks are among those that it has, in another order and in other files."""
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        run_with_writers(primary, copy, 40)
+        level(primary, copy)
+        before = copy.state
+    with mysql_shop.writers(primary):
+        threading.Event().wait(1.0)
+    caught_up(replica, primary)
+    primary.stop()
+    promote(replica)
+    moved = copy_of(replica, tmp_path)
+    with moved.running():
+        run_with_writers(replica, moved, 30)
+        level(replica, moved)
+        state = moved.state
+        assert state.origin != before.origin and state.position > before.position
+        assert state.snapshots.keys() == before.snapshots.keys()
+        assert [t.added_record for t in state.tables.values()] == [t.added_record for t in before.tables.values()]
+    replica.execute(FLUSH)
+    with moved.running():  # where the places of its files have been counted on
+        run_with_writers(replica, moved, 10)
+        level(replica, moved)
+    primary.start()
+    replica.script("CREATE USER IF NOT EXISTS repl IDENTIFIED BY 'r'")
+    follow(primary, replica)
+    caught_up(primary, replica)
+    promote(primary)
+    back = copy_of(primary, tmp_path)
+    with back.running():
+        run_with_writers(primary, back, 10)
+        level(primary, back)
+        assert back.state.snapshots.keys() == before.snapshots.keys()
+
+
+def test_a_chunk_that_was_read_from_the_server_before_is_read_again(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    """It may have seen what the new server has never had."""
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+        with copy.source.session() as session:
+            end = session.log_end()
+        table = next(iter(copy.state.tables.values()))
+    chunk = ChunkRegistered(
+        snapshot_id="s", table_id=table.table_id, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
+        schema_version=1, replay_point=Seq(1), high=end,
+    )  # fmt: skip
+    ((executed,),) = primary.execute("SELECT @@GLOBAL.gtid_executed")
+    caught_up(replica, primary)
+    promote(replica)
+    moved = copy_of(replica, tmp_path)
+    with moved.running():
+        columns = tuple(c.name for c in table.schema.columns)
+        with pytest.raises(Retry, match="of another server"):
+            moved.driver.client.register_chunk(chunk, f"gtid:{executed}", columns)
+
+
+def test_a_server_that_lacks_what_was_read_is_refused_until_it_has_it(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    caught_up(replica, primary)
+    replica.execute("STOP REPLICA")
+    copy = copy_of(primary, tmp_path)
+    primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
+    with copy.running():
+        level(primary, copy)
+    copy_of(replica, tmp_path).refused(SourceRefused, "lacks transactions that were read there")
+    replica.execute("START REPLICA")
+    caught_up(replica, primary)
+    moved = copy_of(replica, tmp_path)
+    with moved.running():
+        level(replica, moved)
+
+
+def test_a_server_that_has_purged_what_was_not_read_has_lost_the_position(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+    primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
+    caught_up(replica, primary)
+    replica.execute(FLUSH)
+    newest = replica.execute("SHOW BINARY LOGS")[-1][0]
+    replica.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    copy_of(replica, tmp_path).refused(PositionLost, "purged")
+    with copy.running():
+        level(primary, copy)
+
+
+def test_positions_are_counted_on_and_written_as_the_server_counts(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+        before = copy.state.position
+    caught_up(replica, primary)
+    moved = copy_of(replica, tmp_path)
+    with moved.running():
+        level(replica, moved)
+        state = moved.state
+        assert state.origin is not None
+        shown = moved.source.bound_to(state.origin).text(state.position)
+        file, _ = replica.execute("SHOW BINARY LOG STATUS")[0][:2]
+        assert file_of(state.position) > file_of(before) and shown.startswith(str(file).rpartition(".")[2])
+        time.sleep(0.3)
+        assert moved.state.origin == state.origin
