@@ -1,4 +1,4 @@
-"""A change log of MySQL follows its source to another server that has all that was read; any other is refused."""
+"""A change log follows its source to another server that has all that was read; any other is refused."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import mysql_shop
-from support.mysql import MYSQL, MysqlServer
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from tailrace.changelog.records import ChunkRegistered, Position, Seq
@@ -18,9 +18,9 @@ from tailrace.sources.mysql.position import file_of
 FLUSH = "FLUSH BINARY LOGS"
 
 
-@pytest.fixture
-def primary() -> Iterator[MysqlServer]:
-    with MysqlServer(MYSQL) as running:
+@pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
+def primary(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param) as running:
         mysql_shop.create(running)
         running.script(*[FLUSH] * 4, "CREATE USER repl IDENTIFIED BY 'r'", "GRANT REPLICATION SLAVE ON *.* TO repl")
         yield running
@@ -29,18 +29,30 @@ def primary() -> Iterator[MysqlServer]:
 @pytest.fixture
 def replica(primary: MysqlServer) -> Iterator[MysqlServer]:
     """It applies the log of the primary from its first transaction on."""
-    with MysqlServer(MYSQL, replica_parallel_workers=4, replica_preserve_commit_order="OFF") as running:
+    mysql: dict[str, str | int] = {"replica_parallel_workers": 4, "replica_preserve_commit_order": "OFF"}
+    own = {"log_slave_updates": "ON"} if primary.mariadb else mysql
+    with MysqlServer(primary.name, **own) as running:
         follow(running, primary)
         yield running
 
 
 def follow(replica: MysqlServer, primary: MysqlServer) -> None:
+    if replica.mariadb:
+        ((there,),) = replica.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        place = f"MASTER_HOST = '{primary.host}', MASTER_PORT = {primary.port}, MASTER_USER = 'repl'"
+        how = "MASTER_PASSWORD = 'r', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_SSL = 0"
+        replica.script(f"SET GLOBAL gtid_slave_pos = '{there}'", f"CHANGE MASTER TO {place}, {how}", "START SLAVE")
+        return
     place = f"SOURCE_HOST = '{primary.host}', SOURCE_PORT = {primary.port}, SOURCE_USER = 'repl', SOURCE_PASSWORD = 'r'"
     how = "SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1, SOURCE_CONNECT_RETRY = 1"
     replica.script(f"CHANGE REPLICATION SOURCE TO {place}, {how}", "START REPLICA")
 
 
 def caught_up(replica: MysqlServer, primary: MysqlServer) -> None:
+    if replica.mariadb:
+        ((written,),) = primary.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        assert replica.execute("SELECT MASTER_GTID_WAIT(%s, 60)", (written,)) == [(0,)]
+        return
     ((executed,),) = primary.execute("SELECT @@GLOBAL.gtid_executed")
     assert replica.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 60)", (executed,)) == [(0,)]
 
@@ -124,19 +136,19 @@ def test_a_chunk_that_was_read_from_the_server_before_is_read_again(
         level(primary, copy)
         with copy.source.session() as session:
             end = session.log_end()
+        seen = f"maria:{end}" if primary.mariadb else "gtid:"
         table = next(iter(copy.state.tables.values()))
     chunk = ChunkRegistered(
         snapshot_id="s", table_id=table.table_id, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
         schema_version=1, replay_point=Seq(1), high=end,
     )  # fmt: skip
-    ((executed,),) = primary.execute("SELECT @@GLOBAL.gtid_executed")
     caught_up(replica, primary)
     promote(replica)
     moved = copy_of(replica, tmp_path)
     with moved.running():
         columns = tuple(c.name for c in table.schema.columns)
         with pytest.raises(Retry, match="of another server"):
-            moved.driver.client.register_chunk(chunk, f"gtid:{executed}", columns)
+            moved.driver.client.register_chunk(chunk, seen, columns)
 
 
 def test_a_server_that_lacks_what_was_read_is_refused_until_it_has_it(
@@ -186,7 +198,29 @@ def test_positions_are_counted_on_and_written_as_the_server_counts(
         state = moved.state
         assert state.origin is not None
         shown = moved.source.bound_to(state.origin).text(state.position)
-        file, _ = replica.execute("SHOW BINARY LOG STATUS")[0][:2]
+        file, _ = replica.execute("SHOW MASTER STATUS" if replica.mariadb else "SHOW BINARY LOG STATUS")[0][:2]
         assert file_of(state.position) > file_of(before) and shown.startswith(str(file).rpartition(".")[2])
         time.sleep(0.3)
         assert moved.state.origin == state.origin
+
+
+@pytest.mark.parametrize("primary", [MARIADB_NEWEST], indirect=True)
+def test_mariadb_is_not_left_while_an_xa_transaction_is_prepared(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    """It would come again there, with all that follows it, at places that mean nothing."""
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+        xa = ("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'prepared', 7)", "XA END 'x'", "XA PREPARE 'x'")
+        primary.script(*xa, "INSERT INTO shop.plain VALUES (8, 'after', 8)")
+        level(primary, copy)
+    caught_up(replica, primary)
+    copy_of(replica, tmp_path).refused(SourceRefused, "prepared and not decided")
+    primary.execute("XA COMMIT 'x'")
+    with copy.running():
+        level(primary, copy)
+    caught_up(replica, primary)
+    moved = copy_of(replica, tmp_path)
+    with moved.running():
+        level(replica, moved)

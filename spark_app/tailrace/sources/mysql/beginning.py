@@ -90,11 +90,10 @@ def _prepared(connection: Connection) -> set[str]:
 
 
 def check_server(origin: Origin, server: Server) -> None:
-    """`SourceRefused` unless this is the server that the change log is read from, or can be one that follows it."""
-    is_another = origin.identity[SERVER] != server.identity
-    if origin.identity[PRODUCT] != server.product or (is_another and server.product != "mysql"):
+    """`SourceRefused` unless it can be the server that the change log is read from, or one that follows it."""
+    if origin.identity[PRODUCT] != server.product:
         raise SourceRefused(
-            f"the server is {server.identity}, the change log belongs to {origin.identity[SERVER]}",
+            f"the server is a {server.product}, the change log belongs to a {origin.identity[PRODUCT]}",
             f"Connect to that server, or give its log up: {_RESYNC}",
         )
 
@@ -104,7 +103,7 @@ def check_point(config: MyConfig, connection: Connection, origin: Origin, point:
     server than the origin's the GTIDs have to prove it: places in two logs cannot be compared."""
     state, server = SourceState.read(point.source_state), server_of(connection)
     if server.identity != origin.identity[SERVER]:
-        _check_successor(connection, origin, GtidSet(state.done))
+        _check_successor(connection, origin, state)
         return
     config = bound(config, origin)
     end, files = ends.log_end(connection, config.numbering), witness.files(connection, config.numbering)
@@ -158,11 +157,16 @@ def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
         )
 
 
-def _check_successor(connection: Connection, origin: Origin, ours: GtidSet) -> None:
+def _check_successor(connection: Connection, origin: Origin, state: SourceState) -> None:
     """Refused, not lost: it may be the wrong server, or a replica that is still behind."""
-    _, executed = _check_purged(connection, ours)
-    if not executed >= ours:
-        known = f"the server is {server_of(connection).identity}, the change log is read from {origin.identity[SERVER]}"
+    server = server_of(connection)
+    known = f"the server is {server.identity}, the change log is read from {origin.identity[SERVER]}"
+    if not state.exact:
+        raise SourceRefused(
+            f"{known}, where XA transactions were prepared and not decided yet",
+            f"Connect to that server, decide them, and move then. If it is gone: {_RESYNC}",
+        )
+    if not _has_all(connection, server, state.done):
         raise SourceRefused(
             f"{known}, and this server lacks transactions that were read there",
             "Connect to a server that has them; a replica: wait until it has applied them. If they were lost in a"
@@ -170,20 +174,27 @@ def _check_successor(connection: Connection, origin: Origin, ours: GtidSet) -> N
         )
 
 
+def _has_all(connection: Connection, server: Server, done: str) -> bool:
+    if server.product == "mysql":
+        ours = GtidSet(done)
+        return _unpurged(connection, ours) >= ours
+    with source_errors("looking at the source's transactions"):
+        logged = str(execute(connection, "SELECT @@GLOBAL.gtid_binlog_state")[0][0])
+    return MariaPosition(done).within(logged)
+
+
 def _check_gtids(connection: Connection, ours: GtidSet) -> None:
-    _, executed = _check_purged(connection, ours)
-    if not executed >= ours:
+    if not _unpurged(connection, ours) >= ours:
         raise PositionLost("the server does not know transactions that are in the change log: it was restored", _RESYNC)
 
 
-def _check_purged(connection: Connection, ours: GtidSet) -> tuple[GtidSet, GtidSet]:
-    """What was purged, and all that the server has."""
+def _unpurged(connection: Connection, ours: GtidSet) -> GtidSet:
+    """All that the server has executed; what it has purged must be ours."""
     with source_errors("looking at the source's transactions"):
         purged, executed = execute(connection, "SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")[0]
-    found = GtidSet(str(purged)), GtidSet(str(executed))
-    if not ours >= found[0]:
+    if not ours >= GtidSet(str(purged)):
         raise PositionLost("the server has purged binary logs that are not in the change log", _RESYNC)
-    return found
+    return GtidSet(str(executed))
 
 
 def _check_file(config: MyConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:

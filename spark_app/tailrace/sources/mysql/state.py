@@ -35,18 +35,23 @@ class SourceState:
     """MySQL: a GTID set. MariaDB: the last transaction of each domain."""
     witness: Witness | None = None
     """None: nothing is known about the log itself."""
+    exact: bool = True
+    """False: more than `done` was read (MariaDB: a prepared XA transaction must come again, and what follows it)."""
 
     @staticmethod
     def read(text: str | None) -> "SourceState":
-        """`<done>;<place>=<digest>`, without a witness `<done>` alone; `CorruptLog` if it is neither."""
-        done, semicolon, rest = (text or "").partition(";")
+        """`<done>;<place>=<digest>`, without a witness `<done>` alone; `CorruptLog` if it is neither. With a `~` behind
+        `<done>` it is not exact."""
+        whole, semicolon, rest = (text or "").partition(";")
+        done, exact = whole.removesuffix("~"), not whole.endswith("~")
         at, _, digest = rest.partition("=")
         if not semicolon:
-            return SourceState(done)
+            return SourceState(done, None, exact)
         if not at.isdigit() or not digest:
             raise CorruptLog(f"the change log has the source's state {text!r}")
-        return SourceState(done, Witness(Position(int(at)), digest))
+        return SourceState(done, Witness(Position(int(at)), digest), exact)
 
     @override
     def __str__(self) -> str:
-        return self.done if self.witness is None else f"{self.done};{self.witness.at}={self.witness.digest}"
+        done = self.done if self.exact else f"{self.done}~"
+        return done if self.witness is None else f"{done};{self.witness.at}={self.witness.digest}"

@@ -10,12 +10,15 @@ from tailrace.sources.mysql.log.events import Transaction
 
 
 class Executed:
-    def __init__(self, state: str, mariadb: bool) -> None:
+    def __init__(self, state: str, mariadb: bool, exact: bool = True) -> None:
+        """`exact` False: a transaction that is prepared comes again."""
         self._set = GtidSet("" if mariadb else state)
         self._last = MariaPosition(state if mariadb else "")
         self._mariadb = mariadb
         self._restart: str | None = None
         """MariaDB: the state before the oldest prepared transaction."""
+        self._awaits = not exact
+        """That transaction has not come yet."""
 
     def add(self, transaction: Transaction) -> None:
         if self._mariadb:
@@ -26,7 +29,7 @@ class Executed:
     def prepare(self, transaction: Transaction) -> None:
         """An XA transaction's rows are held."""
         if self._mariadb:
-            self._restart = self._restart or str(self._last)
+            self._restart, self._awaits = self._restart or str(self._last), False
             self.add(transaction)
 
     def decide(self, transaction: Transaction, last: bool) -> None:
@@ -35,6 +38,11 @@ class Executed:
             self.add(transaction)
         elif last:
             self._restart = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the state is all that was read."""
+        return self._restart is None and not self._awaits
 
     @property
     def state(self) -> str:

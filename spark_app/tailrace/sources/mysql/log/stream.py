@@ -54,7 +54,7 @@ class MysqlStream:
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)
-        self._executed = Executed(self._known.done, self._mariadb)
+        self._executed = Executed(self._known.done, self._mariadb, self._known.exact)
         held = Held(wiring.scratch)
         self._assembler = Assembler(
             self, self._executed, held, wiring.memory, StartingPoint(state.position, config.numbering)
@@ -167,7 +167,9 @@ class MysqlStream:
             self._assembler.cut()
         else:
             witness = self._assembler.witness or self._known.witness
-            self._sink.cut(ResumePoint(self.position, str(SourceState(self._executed.state, witness))), rows)
+            self._sink.cut(
+                ResumePoint(self.position, str(SourceState(self._executed.state, witness, self._executed.exact))), rows
+            )
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log for a time of its own, not for us."""
