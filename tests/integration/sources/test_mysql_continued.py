@@ -13,6 +13,7 @@ from tailrace.changelog.records import Origin
 from tailrace.errors import PositionLost
 from tailrace.sources.mysql import beginning
 from tailrace.sources.mysql.connect import connect, server_of
+from tailrace.sources.mysql.position import offset_of
 from tailrace.sources.mysql.state import SourceState
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
@@ -63,6 +64,19 @@ def test_the_same_log_is_continued_wherever_the_server_is(server: MysqlServer, t
     with LogRun(server, tmp_path) as run:
         run.catch_up()
         assert [row["id"] for row in run.rows("d.t")] == [1, 2, 3]
+    check(server, run)
+
+
+def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(server: MysqlServer, tmp_path: Path) -> None:
+    """It is the witness where a file has no transaction yet."""
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS", "FLUSH LOGS")
+        run.catch_up()
+    witness = SourceState.read(run.journal.state.source_state).witness
+    assert witness is not None and offset_of(witness.at) == 4
+    check(server, run)
+    server.restart()
+    check(server, run)
 
 
 def test_a_beginning_has_a_witness_that_is_found_again(server: MysqlServer) -> None:
