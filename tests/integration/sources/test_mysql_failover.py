@@ -213,7 +213,8 @@ def test_mariadb_is_not_left_while_an_xa_transaction_is_prepared(
     with copy.running():
         level(primary, copy)
         xa = ("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'prepared', 7)", "XA END 'x'", "XA PREPARE 'x'")
-        primary.script(*xa, "INSERT INTO shop.plain VALUES (8, 'after', 8)")
+        primary.script(*xa)
+        primary.execute("INSERT INTO shop.plain VALUES (8, 'after', 8)")
         level(primary, copy)
     caught_up(replica, primary)
     copy_of(replica, tmp_path).refused(SourceRefused, "prepared and not decided")

@@ -178,9 +178,13 @@ def _has_all(connection: Connection, server: Server, done: str) -> bool:
     if server.product == "mysql":
         ours = GtidSet(done)
         return _unpurged(connection, ours) >= ours
+    return _logged(connection, MariaPosition(done))
+
+
+def _logged(connection: Connection, ours: MariaPosition) -> bool:
+    """Whether a MariaDB has all of it in its log, or had it there."""
     with source_errors("looking at the source's transactions"):
-        logged = str(execute(connection, "SELECT @@GLOBAL.gtid_binlog_state")[0][0])
-    return MariaPosition(done).within(logged)
+        return ours.within(str(execute(connection, "SELECT @@GLOBAL.gtid_binlog_state")[0][0]))
 
 
 def _check_gtids(connection: Connection, ours: GtidSet) -> None:
@@ -198,8 +202,7 @@ def _unpurged(connection: Connection, ours: GtidSet) -> GtidSet:
 
 
 def _check_file(config: MyConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
-    file, _ = files.get(file_of(at), ("", 0))
-    if not file:
+    if file_of(at) not in files:
         raise PositionLost(f"the server has purged the binary log {config.numbering.text(at)}", _RESYNC)
-    if not MariaPosition(_mariadb_state(connection, file, offset_of(at))) >= ours:
+    if not _logged(connection, ours):
         raise PositionLost("the server does not know transactions that are in the change log: it was reset", _RESYNC)

@@ -114,19 +114,11 @@ class MariaPosition:
     def add(self, domain: int, server: int, number: int) -> None:
         self._last[domain] = (server, number)
 
-    def __ge__(self, other: "MariaPosition") -> bool:
-        """Whether it is at or behind the other in each domain; the same number of another server is another place."""
-        return all(self._covers(domain, *last) for domain, last in other._last.items())
-
     def within(self, logged: str) -> bool:
         """Whether a server has all of it in its log. `logged`: its `gtid_binlog_state`, the last number that it has of
         each domain and server."""
         state = {(d, s): n for d, s, n in (map(int, part.split("-")) for part in logged.split(",") if part)}
         return all(state.get((domain, server), 0) >= number for domain, (server, number) in self._last.items())
-
-    def _covers(self, domain: int, server: int, number: int) -> bool:
-        own = self._last.get(domain, (0, 0))
-        return own[1] > number or own == (server, number)
 
     @override
     def __str__(self) -> str:

@@ -51,3 +51,11 @@ def test_a_mariadb_position_holds_the_last_of_each_domain() -> None:
     position = MariaPosition("1-7-100,0-1-5")
     position.add(0, 2, 6)
     assert str(position) == "0-2-6,1-7-100"
+
+
+def test_a_position_of_mariadb_is_in_a_log_that_has_its_last_transaction_of_each_server() -> None:
+    ours = MariaPosition("0-1-5,7-2-3")
+    assert ours.within("0-1-5,0-3-9,7-2-8")
+    assert not ours.within("0-3-9,7-2-8"), "the same number of another server is another transaction"
+    assert not ours.within("0-1-4,7-2-8") and not ours.within("0-1-5") and not ours.within("")
+    assert MariaPosition("").within("")
