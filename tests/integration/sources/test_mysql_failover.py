@@ -20,7 +20,8 @@ FLUSH = "FLUSH BINARY LOGS"
 
 @pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
 def primary(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
-    with MysqlServer(request.param) as running:
+    own: dict[str, str | int] = {"log_slave_updates": "ON"} if request.param == MARIADB_NEWEST else {}
+    with MysqlServer(request.param, **own) as running:  # it is a replica, later
         mysql_shop.create(running)
         running.script(*[FLUSH] * 4, "CREATE USER repl IDENTIFIED BY 'r'", "GRANT REPLICATION SLAVE ON *.* TO repl")
         yield running
@@ -177,8 +178,10 @@ def test_a_server_that_has_purged_what_was_not_read_has_lost_the_position(
     primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
     caught_up(replica, primary)
     replica.execute(FLUSH)
-    newest = replica.execute("SHOW BINARY LOGS")[-1][0]
-    replica.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    newest, until = replica.execute("SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
+    while len(replica.execute("SHOW BINARY LOGS")) > 1:  # MariaDB keeps a file until its checkpoint is in the next
+        assert time.monotonic() < until
+        replica.execute(f"PURGE BINARY LOGS TO '{newest}'")
     copy_of(replica, tmp_path).refused(PositionLost, "purged")
     with copy.running():
         level(primary, copy)
