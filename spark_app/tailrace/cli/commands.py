@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from rich.console import Console
 
 from tailrace import faults, privacy
 from tailrace.cli.client import DriverClient
@@ -121,7 +120,7 @@ def status(options: argparse.Namespace) -> int:
     if options.json:
         print(document.model_dump_json(by_alias=True))
     else:
-        Console().print(display.render(document))
+        display.console().print(display.render(document))
     return 0
 
 

@@ -2,6 +2,7 @@
 JSON lines with `--json`. Renders status documents; knows nothing else.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ MAX_TABLES = 20
 MAX_SNAPSHOTS = 5
 """A first start has one for each table."""
 MAX_FAULTS = 5
+PIPED_COLUMNS = 1000
+"""Width of a status that no terminal shows: what reads it searches for names and whole sentences."""
 SHARE = 0.02
 """Of a core's time: what showing may cost, with however many tables."""
 COLUMNS = ("table", "state", "behind", "rows/s", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault")
@@ -114,6 +117,12 @@ class Paced:
 
 def on_terminal(json: bool) -> bool:
     return not json and sys.stdout.isatty()
+
+
+def console() -> Console:
+    """For one status: as wide as the terminal, or as COLUMNS says; else nothing is cut."""
+    free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=PIPED_COLUMNS if free else None)
 
 
 def choose(json: bool) -> Display:
@@ -250,7 +259,8 @@ class Fitted:
         for title in (self.titles[place] for place in kept):
             table.add_column(title, justify="left" if title in self.left else "right", no_wrap=True)
         for row in self.rows:
-            table.add_row(*(row[place] for place in kept))
+            cells = (row[place] for place in kept)
+            table.add_row(*(Text(c) if isinstance(c, str) else c for c in cells))  # a name is no markup
         return table
 
 

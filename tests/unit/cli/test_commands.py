@@ -18,7 +18,7 @@ from tailrace.cli import main as cli
 from tailrace.cli.client import DriverClient
 from tailrace.contract.manifest import load
 from tailrace.contract.resources import StorageLocation
-from tailrace.contract.status import SnapshotStatus, Status
+from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace.driver import launch
 from tailrace.driver.control import DriverControl
 from tailrace.driver.run_dir import RunFolder
@@ -185,6 +185,32 @@ def test_a_snapshot_that_has_ended_cannot_be_paused(tmp_path: Path, capsys: pyte
     assert "done has ended: Completed" in ended
     assert "no snapshot is under way" in none
     assert "there is no snapshot 'other'" in unknown
+
+
+class Wide(DriverControl):
+    @override
+    def status(self) -> Status:
+        table = TableStatus(name=f"public.{'x' * 90}", state="FAILING", fault=Fault(name="Retry", message="y " * 90))
+        return Status(name="shop", state="Running", started_at=1, updated_at=2, tables=(table,))
+
+
+def test_a_status_that_another_program_reads_is_not_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tailrace status | grep …` found 80 columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    folder = RunFolder(tmp_path / "run")
+    folder.take()
+    server = StatusServer(Wide("shop"), "127.0.0.1", 0, folder.make_token())
+    server.start()
+    folder.announce(server.url, None)
+    try:
+        assert cli.main(["status", "-f", written(tmp_path, "m.yaml", replicator()), "--run-dir", str(folder.path)]) == 0
+    finally:
+        server.close()
+        folder.release()
+    text = capsys.readouterr().out
+    assert "x" * 90 in text and "snapshot rows" in text and ("y " * 89 + "y") in text
 
 
 HEARD: list[str | None] = []

@@ -3,6 +3,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pytest
 from rich.console import Console
 from typing_extensions import override
 
@@ -264,6 +265,16 @@ def test_counters_are_summed_in_the_line() -> None:
     }
     text = display.line(assemble(moment(log(table(7)), tables=progress)))
     assert "1,200 inserts, 3 updates, 4 deletes" in text
+
+
+@pytest.mark.parametrize("name", ["public.a[red]b", "public.a[/b]"])
+def test_brackets_in_a_name_are_no_markup(name: str) -> None:
+    """`[/b]` ended the run."""
+    part = SnapshotTableProgress(name=name, running=(f"({name}, …]",))
+    snapshot = SnapshotStatus(id="s", name=name, reason="request", state="Running", tables=(part,))
+    tables = (TableStatus(name=name, state="REPLICATING"),)
+    status = Status(name="shop", state="Running", started_at=1, updated_at=2, tables=tables, snapshots=(snapshot,))
+    assert shown(status, 200).count(name) == 3
 
 
 def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_changes() -> None:
