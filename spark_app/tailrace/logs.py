@@ -20,6 +20,15 @@ FIELDS = ("table", "snapshot", "chunk", "record")
 """What a line may carry besides its message: `log.info(…, extra={"table": …})`."""
 
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_CONTROLS |= {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r"}
+
+
+def visible(text: str) -> str:
+    """One line, without what a terminal would obey: names in a database may hold every character."""
+    return text.translate(_CONTROLS)
+
+
 def _traceback(record: logging.LogRecord) -> str:
     assert record.exc_info is not None
     error = record.exc_info[1]
@@ -39,8 +48,8 @@ class TextFormatter(logging.Formatter):
         day, offset = ("", "") if self._watched else (time.strftime("%Y-%m-%dT", local), time.strftime("%z", local))
         at = f"{day}{time.strftime('%H:%M:%S', local)}.{int(record.msecs):03d}{offset}"
         where = " ".join(f"{name}={getattr(record, name)}" for name in FIELDS if hasattr(record, name))
-        line = f"{at} {record.levelname.lower():7} {record.getMessage()}"
-        line += f" [{where}]" if where else ""
+        said = visible(record.getMessage() + (f" [{where}]" if where else ""))
+        line = f"{at} {record.levelname.lower():7} {said}"
         return line + (f"\n{_traceback(record)}" if record.exc_info else "")
 
 

@@ -50,3 +50,14 @@ def test_lines_that_are_kept_have_a_date_and_the_offset_of_their_time(
     logs.configure("text", "info")
     logging.getLogger("tailrace.test").info("hello")
     assert re.fullmatch(r"^\d\d:\d\d:\d\d\.\d{3} info    hello$", capsys.readouterr().err.strip())
+
+
+@pytest.mark.parametrize(("name", "written"), [("a\x1b[2Jb", "a\\x1b[2Jb"), ("a\n12:00 error b", "a\\n12:00 error b")])
+def test_a_name_neither_steers_the_terminal_nor_forges_a_line(
+    tmp_path: Path, root: None, name: str, written: str
+) -> None:
+    file = tmp_path / "capture.log"
+    logs.configure("text", "info", file)
+    logging.getLogger("tailrace.test").info("table %s", name, extra={"table": name})
+    (line,) = file.read_text().splitlines()
+    assert line.endswith(f"table {written} [table={written}]")

@@ -22,6 +22,7 @@ from tailrace.contract.units import seconds
 from tailrace.driver import display
 from tailrace.driver.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, TailraceError
+from tailrace.logs import visible
 from tailrace.snapshot.planner import request_id
 from tailrace.storage.secret_files import SECRETS_VARIABLE
 
@@ -300,6 +301,7 @@ def doctor(options: argparse.Namespace) -> int:
         print(line)
     for column in report.columns:
         if column.support != "YES":
-            print(f"{column.support:7} {column.table}.{column.column} ({column.source_type}): {column.suggestion}")
+            what = f"{column.table}.{column.column} ({column.source_type}): {column.suggestion}"
+            print(f"{column.support:7} {visible(what)}")
     print("ready" if report.exit_code == 0 else "not ready")
     return report.exit_code

@@ -22,6 +22,7 @@ from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, Retry, Stop, TailraceError
+from tailrace.logs import visible
 from tailrace.sources.api import ColumnSupport, Finding, Subscription
 from tailrace.sources.patterns import idle
 from tailrace.storage.store import Storage
@@ -49,8 +50,8 @@ class Line:
 
     @override
     def __str__(self) -> str:
-        text = f"{self.level:4} {self.subject}: {self.message}"
-        return text + (f"\n     fix: {self.fix}" if self.fix else "")
+        text = visible(f"{self.level:4} {self.subject}: {self.message}")
+        return text + (f"\n     fix: {visible(self.fix)}" if self.fix else "")
 
 
 @dataclass(frozen=True)

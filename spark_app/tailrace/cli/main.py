@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _extras_named():
             return int(options.act(options))
     except TailraceError as error:
-        print(f"tailrace: {error}", file=sys.stderr)
+        print(f"tailrace: {logs.visible(str(error))}", file=sys.stderr)
         faults.leave_fault(error, time.time())
         return error.exit_code
     except BrokenPipeError:

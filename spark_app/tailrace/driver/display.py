@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace.driver.status import total
+from tailrace.logs import visible
 
 LINE_SECONDS = 5.0
 """Between two lines without a terminal."""
@@ -148,7 +149,7 @@ def line(status: Status) -> str:
     if len(under_way) > MAX_SNAPSHOTS:
         parts.append(f"{len(under_way) - MAX_SNAPSHOTS} more snapshots")
     parts += [f"snapshot {_name(s)} failed" for s in failed(status)[-1:]]
-    return ", ".join(parts) + (f" | {status.message}" if status.message else "")
+    return visible(", ".join(parts) + (f" | {status.message}" if status.message else ""))
 
 
 def _one_snapshot(snapshot: SnapshotStatus) -> str:
@@ -213,8 +214,9 @@ def _faults(status: Status) -> list[RenderableType]:
 
 
 def _fault(name: str, fault: Fault) -> Text:
-    fix = f". Fix: {fault.fix}" if fault.fix else ""
-    return Text.assemble((f"{name} ", "bold"), (f"{fault.name}: {fault.message.rstrip('.')}", "red"), fix)
+    fix = visible(f". Fix: {fault.fix}") if fault.fix else ""
+    said = visible(f"{fault.name}: {fault.message.rstrip('.')}")
+    return Text.assemble((f"{visible(name)} ", "bold"), (said, "red"), fix)
 
 
 def _head(status: Status) -> Text:
@@ -226,7 +228,7 @@ def _head(status: Status) -> Text:
         f"   applied behind {seconds(apply.lag_seconds)}   {apply.rows_per_second:,.0f} rows/s",
     )  # fmt: skip
     if status.message:
-        text.append(f"\n{status.message}", "yellow")
+        text.append(f"\n{visible(status.message)}", "yellow")
     return text
 
 
@@ -260,7 +262,7 @@ class Fitted:
             table.add_column(title, justify="left" if title in self.left else "right", no_wrap=True)
         for row in self.rows:
             cells = (row[place] for place in kept)
-            table.add_row(*(Text(c) if isinstance(c, str) else c for c in cells))  # a name is no markup
+            table.add_row(*(Text(visible(c)) if isinstance(c, str) else c for c in cells))  # a name is no markup
         return table
 
 

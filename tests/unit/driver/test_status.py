@@ -277,6 +277,15 @@ def test_brackets_in_a_name_are_no_markup(name: str) -> None:
     assert shown(status, 200).count(name) == 3
 
 
+def test_a_name_does_not_steer_the_terminal() -> None:
+    name = "public.a\x1b[2J\nb"
+    fault = Fault(name="NoKey", message=f"{name} has no key", fix=f"Exclude {name}.")
+    tables = (TableStatus(name=name, state="STOPPED", fault=fault),)
+    status = Status(name="shop", state="Failing", message=f"{name} fails", started_at=1, updated_at=2, tables=tables)
+    text = shown(status, 300) + display.line(status)
+    assert text.count("public.a\\x1b[2J\\nb") == 6 and "\x1b[2J" not in text
+
+
 def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_changes() -> None:
     now = [0.0]
     lines: list[str] = []
