@@ -135,6 +135,7 @@ def test_a_signal_ends_a_run_cleanly_but_once_is_not_complete_then(
 ) -> None:
     made, done = ready(tmp_path, monkeypatch)
     monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=once))
+    monkeypatch.setattr(driver, "bound", lambda source, journal: source)
     monkeypatch.setattr(driver, "position_at_start", lambda *arguments: Position(1))
     monkeypatch.setattr(made._ending, "wait", lambda seconds: True)
     assert made.run() == (1 if once else 0)
