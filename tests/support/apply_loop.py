@@ -16,7 +16,7 @@ from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
 
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
-    schema_version=1, replay_point=Seq(1), high=Position(1),
+    schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
 )  # fmt: skip
 
 

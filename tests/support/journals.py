@@ -165,7 +165,8 @@ class Journal:
             ChunkRegistered(
                 snapshot_id=name, table_id=table.table_id, chunk=self._chunks, lower=None, upper=("5",), path="p",
                 rows=3, size=9, schema_version=self.state.tables[table.table_id].schema.version,
-                replay_point=Seq(self.random.randint(kept, self.state.last_seq + rows + 1)), high=self.state.position,
+                replay_point=Seq(self.random.randint(kept, self.state.last_seq + rows + 1)), layout="form",
+                high=self.state.position,
             )
         ]  # fmt: skip
 

@@ -207,7 +207,7 @@ class RandomLog:
             snapshot_id="s", table_id=TABLE, chunk=number, lower=None, upper=None,
             keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None, rows=len(rows),
             size=written.file.size if written else 0, schema_version=self.schema.version, replay_point=point,
-            high=Position(0),
+            layout="form", high=Position(0),
         )  # fmt: skip
         self.chunks.append((registered, Chunk(self.record, point, rows, frozenset(asked))))
         self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))

@@ -39,7 +39,8 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
         chunks.append(
             ChunkRegistered(
                 snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=Seq(1), high=Position(1),
+                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=Seq(1), layout="form",
+                high=Position(1),
             )
         )  # fmt: skip
     part = TableSlice(

@@ -80,7 +80,7 @@ class World:
             ChunkRegistered(
                 snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
                 upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=Seq(1),
-                high=Position(1),
+                layout="form", high=Position(1),
             )
         ])  # fmt: skip
 

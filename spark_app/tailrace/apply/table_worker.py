@@ -124,9 +124,7 @@ class TableWorker:
         first = log_table.schemas[0].table
         self._writers = {}
         generation = Generation(log_table.generation, log_table.begin_seq)
-        applied = self._target.open(first, state.origin.log_id, generation)
-        # A target from before generations were counted hears of its own with the next commit.
-        self._applied = replace(applied, generation=generation.number)
+        self._applied = self._target.open(first, state.origin.log_id, generation)
         if self.found_record is None:
             self.found_record = self._applied.applied_record
         # What was covered without a commit is known only to this process; the target's record alone counts now.

@@ -27,8 +27,8 @@ class AppliedState:
     gap: RecordNumber | None = None
     """The record after which something was passed over that the log no longer has: only a complete snapshot that was
     planned later makes the table whole again. None: nothing is lacking."""
-    generation: RecordNumber | None = None
-    """`Generation.number` of the rows and columns. None: written before generations were counted."""
+    generation: RecordNumber = RecordNumber(0)
+    """`Generation.number` of the rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,7 @@ class Generation:
 
     def holds(self, applied: AppliedState, table_id: int) -> bool:
         """Whether a target with this state is of this generation."""
-        if applied.table_id != table_id:
-            return False
-        if applied.generation is None:
-            # Only what has applied the generation's first record, or nothing at all, was made for this table's form.
-            return applied.applied_record >= self.number or applied.applied_record == 0
-        return applied.generation == self.number
+        return applied.table_id == table_id and applied.generation == self.number
 
     def begin(self, schema: TableSchema, log_id: str) -> AppliedState:
         """The state of a target without rows."""

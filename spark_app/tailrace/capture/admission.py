@@ -10,20 +10,20 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused
 
 
-def check_owner(replicator: Replicator, root: str, owner: str | None) -> None:
+def check_owner(replicator: Replicator, root: str, owner: str) -> None:
     """A copied manifest must not take a stream over: the log goes to its owner, to whoever its owner left it to, or to
     the one who says by name whom it takes it from."""
     if not ownership.goes_to(owner, replicator):
         raise _foreign(replicator, root, owner)
 
 
-def check_manifest(replicator: Replicator, root: str, owner: str | None) -> None:
+def check_manifest(replicator: Replicator, root: str, owner: str) -> None:
     """The same for a command: the manifest that it reads may be the one that was applied in Kubernetes, without uid."""
     if not ownership.may_go_to(owner, replicator):
         raise _foreign(replicator, root, owner)
 
 
-def _foreign(replicator: Replicator, root: str, owner: str | None) -> SourceRefused:
+def _foreign(replicator: Replicator, root: str, owner: str) -> SourceRefused:
     return SourceRefused(
         f"the change log at {root} belongs to Replicator {owner!r}, this is {ownership.owner(replicator)!r}",
         "Give this Replicator its own storage.location. If it replaces that Replicator, and that one no longer runs,"

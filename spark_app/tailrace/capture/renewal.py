@@ -22,7 +22,7 @@ from tailrace.storage.store import NotFound, Storage
 
 class Renewal(Closed):
     id: str
-    request: str | None = None
+    request: str
     """Its name."""
     chunk_rows: int | None = None
     parallelism: int | None = None

@@ -55,9 +55,9 @@ def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewa
         return next((r for r in (noted, handed_over) if r is not None and not state.has_done(r.id)), None)
 
     def admit(state: LogState) -> None:
+        origin = _origin(state)
         if not state.released:
             check_owner(place.replicator, place.storage.root, state.owner)
-        origin = _origin(state)
         check_product(place.replicator, origin)
         place.subscription.admit(origin, state.resume_point, renewing=due(state) is not None)
 

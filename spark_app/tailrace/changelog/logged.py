@@ -238,8 +238,8 @@ class LogState(Closed):
     origin: Origin | None = None
     source_since: Position = Position(0)
     """Where the server began that the source is now (`SourceMoved`)."""
-    owner: str | None = None
-    """Whose change log this is; None: nobody's yet."""
+    owner: str = ""
+    """Whose change log this is; empty: nobody's yet."""
     released: bool = False
     """Its owner has left it behind."""
     renewed: str | None = None

@@ -240,7 +240,7 @@ class ChunkRegistered(Closed):
     schema_version: int
     replay_point: Seq
     high: Position
-    layout: str = ""
+    layout: str
     """Digest of the physical names and field ids of the file's columns: a target that has others, because it was
     replaced or re-created since, does not adopt it."""
 
@@ -338,9 +338,8 @@ class SourceRenewed(Closed):
     """Of the request."""
     identity: dict[str, str]
     """The origin's from now on."""
-    request: str | None = None
-    """The request's name: the tables that the next look finds are read by one snapshot, with the request's id. None:
-    each has an initial one of its own."""
+    request: str
+    """The request's name: the tables that the next look finds are read by one snapshot, with the request's id."""
     chunk_rows: int | None = None
     parallelism: int | None = None
     """As in `SnapshotPlanned`."""

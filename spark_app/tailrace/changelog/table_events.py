@@ -47,8 +47,8 @@ def _source_renewed(work: Folding, event: SourceRenewed) -> None:
         work.corrupt("the stream starts over in a log without an origin")
     work.origin = work.origin.model_copy(update={"identity": event.identity})
     work.renewed, work.renewals = event.id, (*work.renewals, event.id)[-KEPT_RENEWALS:]
-    work.renewal = event if event.request is not None else None
     work.source_since = work.record.position
+    work.renewal = event
     work.transactions = work.transactions.removed(work.record.last_seq)
     for table in [t for t in work.tables.values() if not t.removed]:
         work.update(table, removed=True, ended_at=table.ended_at or work.record.written_at)

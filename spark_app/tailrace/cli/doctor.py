@@ -160,7 +160,7 @@ def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -
         return
     state, root = log.reader.state, log.root
     owner = log.noted.owner if log.noted is not None else state.owner
-    if not state.released:
+    if owner and not state.released:
         check_manifest(replicator, root, owner)
         if not ownership.goes_to(owner, replicator):
             message = f"{root} belongs to {owner!r}: that Replicator in Kubernetes can start, `tailrace run` is refused"

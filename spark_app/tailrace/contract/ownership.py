@@ -26,16 +26,16 @@ def owner_of(namespace: str, name: str, uid: str) -> str:
     return f"{namespace}/{name}@{uid}"
 
 
-def goes_to(owner_of_log: str | None, replicator: Replicator) -> bool:
-    """Whether a start of this Replicator may continue a change log of this owner; None: from before logs had owners."""
-    return owner_of_log in (None, owner(replicator), replicator.spec.storage.adopt)
+def goes_to(owner_of_log: str, replicator: Replicator) -> bool:
+    """Whether a start of this Replicator may continue a change log of this owner."""
+    return owner_of_log in (owner(replicator), replicator.spec.storage.adopt)
 
 
-def may_go_to(owner_of_log: str | None, replicator: Replicator) -> bool:
+def may_go_to(owner_of_log: str, replicator: Replicator) -> bool:
     """The same as far as a manifest without uid can tell, which may be that of an object in Kubernetes: by the name,
     and by the namespace if the manifest names one."""
     meta = replicator.metadata
-    if goes_to(owner_of_log, replicator) or meta.uid is not None or owner_of_log is None:
+    if goes_to(owner_of_log, replicator) or meta.uid is not None:
         return goes_to(owner_of_log, replicator)
     namespace, found, name = owner_of_log.rpartition("@")[0].rpartition("/")
     named = "namespace" in meta.model_fields_set

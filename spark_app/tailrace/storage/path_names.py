@@ -11,14 +11,12 @@ as a table does that was dropped and made again, and the first is stopped.
 """
 
 import re
-from urllib.parse import quote
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_.-]")
 ESCAPE = "!"
 _ESCAPED = re.compile(rf"{ESCAPE}([0-9a-f]{{2}})")
 _RESERVED = {"_delta_log"}
 """A folder of this name would make a Delta table of the one that holds it."""
-_FORMERLY_SAFE = " !$&'()+,;=@[]{}^"
 
 
 def encode(name: str) -> str:
@@ -47,9 +45,3 @@ def decode(part: str) -> str:
 def table_folder(schema_name: str, table_name: str) -> str:
     """`<schema>/<table>`: where a table lies below the target's location."""
     return f"{encode(schema_name)}/{encode(table_name)}"
-
-
-def former_folder(schema_name: str, table_name: str, *, literal: bool) -> str:
-    """Where versions before this encoding put the table; `literal`: where paths were decoded again (local folders)."""
-    parts = (schema_name, table_name)
-    return "/".join(parts if literal else (quote(part, safe=_FORMERLY_SAFE) for part in parts))

@@ -60,7 +60,7 @@ def test_after_the_position_was_lost_the_stream_begins_anew_in_the_same_log(capt
     server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
     server.execute("INSERT INTO t VALUES (2, 'lost')")
     refused(capture, 12, "PositionLost", "is missing")
-    Renewal(id="again").write(storage(capture))
+    Renewal(id="again", request="again").write(storage(capture))
     if seam:
         capture.start(seams=f"{seam}=kill", wait=False)
         capture.wait()
@@ -91,7 +91,7 @@ def test_a_slot_whose_log_the_server_removed_is_replaced_by_a_resync(capture: Ca
     lose_log(server)
     refused(capture, 12, "PositionLost", "has lost its log")
     assert "`tailrace resync -f <manifest> --all`" in capture.fault()["fix"]
-    Renewal(id="again").write(storage(capture))
+    Renewal(id="again", request="again").write(storage(capture))
     capture.start()
     eventually(lambda: any(not t.removed for t in state(capture).tables.values()), "the table is added again")
     (table,) = state(capture).tables.values()
@@ -112,7 +112,7 @@ def test_a_given_slot_whose_log_the_server_removed_is_re_created_by_hand(capture
     capture.catch_up()
     assert capture.stop() == 0
     lose_log(server)
-    Renewal(id="again").write(storage(capture))
+    Renewal(id="again", request="again").write(storage(capture))
     refused(capture, 10, "SourceRefused", "slot given needs")
     assert "pg_drop_replication_slot('given')" in capture.fault()["fix"] and make in capture.fault()["fix"]
     server.execute("SELECT pg_drop_replication_slot('given')")

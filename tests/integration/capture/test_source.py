@@ -133,6 +133,7 @@ def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
         size=0,
         schema_version=0,
         replay_point=Seq(0),
+        layout="form",
         high=Position(high),
     )
 

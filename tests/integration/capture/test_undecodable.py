@@ -81,7 +81,9 @@ def repaired(capture: CaptureRun) -> None:
     assert then.startswith("`tailrace resync -f <manifest> --all`"), fix
     for statement in first.partition(": ")[2].split("; "):
         server.execute(statement)
-    Renewal(id="again").write(Storage.open(StorageLocation(location=(capture.folder / "log").as_uri())))
+    Renewal(id="again", request="again").write(
+        Storage.open(StorageLocation(location=(capture.folder / "log").as_uri()))
+    )
     capture.start()
     server.execute("INSERT INTO t VALUES (2)")
     capture.catch_up()

@@ -71,7 +71,9 @@ def test_a_slot_that_is_missing_and_that_a_resync_makes_again(
     server = stopped(capture)
     server.execute(f"SELECT pg_drop_replication_slot('{made_slot(capture)}')")
     check_same(capture, capsys, 12, "PositionLost", "is missing")
-    Renewal(id="again").write(Storage.open(StorageLocation(location=(capture.folder / "log").as_uri())))
+    Renewal(id="again", request="again").write(
+        Storage.open(StorageLocation(location=(capture.folder / "log").as_uri()))
+    )
     code, text = doctor(capture, capsys)
     assert code == 0 and "warn change log: the next start" in text, text
 

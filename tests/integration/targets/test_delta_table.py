@@ -21,9 +21,7 @@ from tailrace.changelog.records import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound, Storage
-from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta import log as delta_log
-from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.replay import replay
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
@@ -448,34 +446,6 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     assert (
         compact(target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2)) == 0
     )
-
-
-def test_a_table_of_a_former_version_is_bounded_from_its_next_commit_on(
-    target: Target, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delta_schema, "PROPERTIES", {**delta_schema.PROPERTIES, "delta.checkpointInterval": "3"})
-    monkeypatch.setattr(delta_cleanup, "CHECKPOINT_VERSIONS", 3)
-    with monkeypatch.context() as former:
-        kept = {k: v for k, v in delta_schema.PROPERTIES.items() if k not in delta_schema.HISTORY}
-        former.setattr(delta_schema, "PROPERTIES", kept)
-        former.setattr(delta_schema, "bounded", lambda metadata: None)
-        target = Target(spark, tmp_path)
-        for step in range(1, 6):
-            target.apply(step, dict.fromkeys(range(40), f"{step}"), [100])
-    folder = Path(target.location.removeprefix("file://"))
-    target.table = target.reopen()
-    target.apply(6, {1: "six"})
-    properties = {row.key: row.value for row in target.sql("SHOW TBLPROPERTIES {t}")}
-    assert delta_schema.HISTORY.items() <= properties.items()
-    time.sleep(0.01)
-    assert target.table.expire(time.time())
-    first = min(path.name for path in (folder / "_delta_log").glob("0*.json"))
-    assert int(first[:20]) == 6
-    assert len(list((folder / "data").glob("*.parquet"))) == len(target.table.files()) == 2
-    assert target.rows() == dict.fromkeys(range(40), "5") | {1: "six"} == read_by_delta_rs(target.location)
-    target.table = target.reopen()
-    target.apply(7, {2: "seven"})
-    assert target.rows()[2] == "seven"
 
 
 def test_a_table_whose_own_retention_is_longer_keeps_its_files(target: Target) -> None:

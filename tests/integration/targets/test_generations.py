@@ -132,36 +132,6 @@ def test_a_writer_of_the_former_generation_cannot_commit_and_cannot_open(place: 
     assert write(new, place, other, begun, 6) == place.rows()
 
 
-def test_a_target_from_before_generations_were_counted_is_taken_over(place: Place) -> None:
-    schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
-    table = place.open()
-    state = replace(table.ensure(schema, LOG), generation=None)
-    expected = write(table, place, schema, state, 7)
-    for generation in (Generation(RecordNumber(0)), Generation(RecordNumber(7), Seq(70))):
-        assert place.open().ensure(schema, LOG, generation).applied_record == 7
-    assert place.rows() == expected
-    begun = place.open().ensure(schema, LOG, Generation(RecordNumber(8), Seq(80)))
-    assert (begun.applied_record, begun.applied_seq) == (0, 80), "the table was added again after what it holds"
-
-
-def test_a_target_that_was_written_into_its_predecessors_columns_is_not_taken_over(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """By versions without generations, in Iceberg: attribute number 1 was `a` and is now `b`."""
-    catalog = folder_catalog(spark)
-    storage = Storage.open(StorageLocation(location=catalog.location))
-    name = f"t{uuid.uuid4().hex[:8]}"
-    place = Place(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")
-    before = table_schema([("a", "int64"), ("b", "int64")], ["a"], table_id=1)
-    table = place.open()
-    state = replace(table.ensure(before, LOG), generation=None, table_id=2)
-    write(table, place, before, state, 7)
-    after = table_schema([("b", "int64"), ("a", "int64")], ["b"], table_id=2)
-    again = place.open()
-    assert again.ensure(after, LOG, Generation(RecordNumber(5), Seq(50))).applied_record == 0
-    assert place.rows() == []
-
-
 def test_rows_that_no_reader_can_open_are_replaced_like_any_other(place: Place) -> None:
     """The holes' file is gone, and a data file: a resync must bring such a table back."""
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])

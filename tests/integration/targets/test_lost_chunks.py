@@ -40,9 +40,11 @@ def target(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
 
 
 def chunk_of(target: LakeTable) -> ChunkRegistered:
-    written = target.chunk_writer(SCHEMA).write("s", 0, [ROWS])
+    writer = target.chunk_writer(SCHEMA)
+    written = writer.write("s", 0, [ROWS])
     assert written is not None
-    return CHUNK.model_copy(update={"path": written.path, "rows": written.rows, "size": written.size})
+    found = {"path": written.path, "rows": written.rows, "size": written.size, "layout": writer.form}
+    return CHUNK.model_copy(update=found)
 
 
 def batch(target: LakeTable, chunk: ChunkRegistered) -> TableSlice:

@@ -48,7 +48,8 @@ def segment(record: int, first: int, last: int) -> LoggedSegment:
 
 def chunk(record: int, number: int, replay_point: int) -> LoggedChunk:
     made = ChunkRegistered(snapshot_id="s", table_id=7, chunk=number, lower=None, upper=None, path=f"c{number}", rows=1,
-                           size=1, schema_version=1, replay_point=Seq(replay_point), high=Position(1))  # fmt: skip
+                           size=1, schema_version=1, replay_point=Seq(replay_point), layout="form",
+                           high=Position(1))  # fmt: skip
     return LoggedChunk(record=RecordNumber(record), chunk=made)
 
 

@@ -38,7 +38,7 @@ def chunk(journal: Journal, name: str, number: int) -> None:
     version, point = journal.state.tables[1].schema.version, journal.state.last_seq + 1
     read = ChunkRegistered(snapshot_id=name, table_id=1, chunk=number, lower=None, upper=("5",),
                            path=f"{name}-{number}", rows=3, size=9, schema_version=version, replay_point=Seq(point),
-                           high=journal.state.position)  # fmt: skip
+                           layout="form", high=journal.state.position)  # fmt: skip
     journal.plain(events=(read,))
 
 

@@ -58,7 +58,7 @@ def test_a_first_start_reads_everything_so_it_removes_the_note_of_a_resync(
     source: ScriptedSource, tmp_path: Path
 ) -> None:
     at = place(source, tmp_path)
-    Renewal(id="early").write(at.storage)
+    Renewal(id="early", request="early").write(at.storage)
     start(at)
     before = dict(source.database.readers)
     source.database.commit()

@@ -65,7 +65,7 @@ def folded(chunks: int, apply_every: int) -> LogState:
     for number in range(1, chunks + 1):
         chunk = ChunkRegistered(
             snapshot_id="s", table_id=1, chunk=number, lower=None, upper=None, path=None, rows=0, size=0,
-            schema_version=1, replay_point=Seq(state.last_seq + 1), high=state.position,
+            schema_version=1, replay_point=Seq(state.last_seq + 1), layout="form", high=state.position,
         )  # fmt: skip
         record = entries.plain(events=(chunk,))
         state = fold(state, record)

@@ -81,7 +81,7 @@ def snapshot(replay_point: int) -> tuple[Event, ...]:
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=9),
         ChunkRegistered(
             snapshot_id="s", table_id=1, chunk=0, lower=None, upper=None, path="c", rows=1, size=1,
-            schema_version=1, replay_point=Seq(replay_point), high=Position(0),
+            schema_version=1, replay_point=Seq(replay_point), layout="form", high=Position(0),
         ),
     )  # fmt: skip
 

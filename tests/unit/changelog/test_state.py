@@ -96,6 +96,7 @@ def chunk(number: int, **changes: Any) -> ChunkRegistered:
     values: dict[str, Any] = {
         "snapshot_id": "s", "table_id": 1, "chunk": number, "lower": None, "upper": None, "path": None, "rows": 3,
         "size": 0, "schema_version": 1, "replay_point": 4 + number, "high": 0,
+        "layout": "form",
     }  # fmt: skip
     return ChunkRegistered(**{**values, **changes})
 
@@ -409,7 +410,7 @@ def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:
 def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_failed() -> None:
     chunk = ChunkRegistered(
         snapshot_id="old", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
-        replay_point=Seq(11), high=Position(1),
+        replay_point=Seq(11), layout="form", high=Position(1),
     )  # fmt: skip
     state = joined(
         stop("r"),
@@ -427,7 +428,7 @@ def registering(state: LogState, ordinals: list[int]) -> LogState:
     for ordinal in ordinals:
         chunk = ChunkRegistered(
             snapshot_id="many", table_id=2, chunk=ordinal, lower=None, upper=None, path="p", rows=3, size=9,
-            schema_version=1, replay_point=Seq(11), high=Position(1),
+            schema_version=1, replay_point=Seq(11), layout="form", high=Position(1),
         )  # fmt: skip
         state = fold(state, good(state, events=(chunk,)))
     return state

@@ -15,7 +15,7 @@ FAULT = Fault(name="Retry", message="gone")
 def registered(chunk: int, lower: Key | None, upper: Key | None) -> ChunkRegistered:
     return ChunkRegistered(
         snapshot_id="s", table_id=7, chunk=chunk, lower=lower, upper=upper, path=None, rows=1, size=1,
-        schema_version=1, replay_point=Seq(1), high=Position(1),
+        schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
     )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_a
     assert planner.due_snapshots(log(table(7, "a"), snapshots=running), holes) == ()
     chunk = ChunkRegistered(
         snapshot_id=plan.snapshot_id, table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
-        schema_version=1, replay_point=Seq(1), high=Position(1),
+        schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
     )  # fmt: skip
     ended = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
     state = log(table(7, "a", chunks=(LoggedChunk(record=RecordNumber(6), chunk=chunk),)), snapshots={"other": ended})
@@ -120,7 +120,7 @@ def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
 def lost(table_id: int, chunk: int) -> ChunkRegistered:
     return ChunkRegistered(
         snapshot_id="s", table_id=table_id, chunk=chunk, lower=None, upper=None, path=f"file:///{chunk}", rows=2,
-        size=1, schema_version=1, replay_point=Seq(1), high=Position(1),
+        size=1, schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
     )  # fmt: skip
 
 

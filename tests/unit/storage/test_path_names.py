@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.lake import table_schema
 from tailrace.changelog.paths import segment_path, segment_range
 from tailrace.changelog.records import Seq
-from tailrace.storage.path_names import decode, encode, former_folder, table_folder
+from tailrace.storage.path_names import decode, encode, table_folder
 
 NAMES = st.text(
     st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=63
@@ -62,7 +62,7 @@ def test_only_what_was_encoded_is_decoded(part: str) -> None:
 @pytest.mark.parametrize("name", ["orders", "Orders", "order_lines", "a-b", "v1.2", "_migrations", "T1"])
 def test_a_plain_name_is_its_own_path(name: str) -> None:
     assert encode(name) == name == quote(name, safe="")
-    assert table_folder("public", name) == former_folder("public", name, literal=True) == f"public/{name}"
+    assert table_folder("public", name) == f"public/{name}"
 
 
 def test_no_name_of_the_source_is_too_long_for_a_file_system() -> None:

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import TargetChanged, TargetRefused
-from tailrace.storage.path_names import ESCAPE, table_folder
+from tailrace.storage.path_names import table_folder
 from tailrace.targets.lake.kept import KeptChunks
 
 
@@ -34,22 +34,16 @@ def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, 
     """False: the target is to be replaced. Refused: its generation is later than ours, or it may be of another name."""
     if generation.holds(applied, schema.table_id):
         return True
-    folder = table_folder(schema.schema_name, schema.table_name)
-    if ESCAPE in folder and applied.generation is None and applied.table_id != schema.table_id:
-        # Before generations were counted, folders had other names: a table called `a!20b` lay where `a b` lies now.
-        raise TargetRefused(
-            f"{folder} holds table {applied.table_id}, which an older version wrote there, perhaps under another name",
-            f"Delete it, or move it out of the target's location; a snapshot fills {name} again.",
-        )
-    if applied.generation == generation.number and generation.number and applied.table_id != schema.table_id:
+    if applied.generation == generation.number and applied.table_id != schema.table_id:
         # Added in one record: neither came after the other, so each would replace the other's rows for ever.
+        folder = table_folder(schema.schema_name, schema.table_name)
         raise TargetRefused(
             f"{folder} of {name} (table {schema.table_id}) holds table {applied.table_id}, which is captured since the"
             f" same record {generation.number}: their names differ in case only, and the target's file system or"
             " catalog ignores case",
             f"Rename one of them, or leave it out with tables.exclude; then delete {folder} and resync the other.",
         )
-    if (applied.generation or 0) > generation.number:
+    if applied.generation > generation.number:
         raise TargetChanged(
             name,
             f"the target holds table {applied.table_id} since record {applied.generation}, and table {schema.table_id}"

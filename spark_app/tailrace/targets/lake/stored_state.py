@@ -55,5 +55,5 @@ def applied_state(stored: Mapping[str, Any], holes: Iterable[Iterable[str]], tab
         schema_version=int(stored["schemaVersion"]),
         table_id=int(stored["tableId"]),
         gap=stored.get("gap"),
-        generation=stored.get("generation"),
+        generation=RecordNumber(int(stored["generation"])),
     )

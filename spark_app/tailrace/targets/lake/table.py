@@ -96,10 +96,10 @@ class LakeTable:
     def _check_forms(self, part: TableSlice) -> None:
         """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made
         again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
-        asked = {chunk.schema_version for chunk in part.chunks if chunk.path is not None and chunk.layout}
+        written = [chunk for chunk in part.chunks if chunk.path is not None]
+        asked = {chunk.schema_version for chunk in written}
         digests = {version: self._layout(part.versions[version]).digest for version in asked}
-        written = (c for c in part.chunks if c.schema_version in asked and c.path is not None and c.layout)
-        strange = tuple(c for c in written if c.layout != digests[c.schema_version])
+        strange = tuple(chunk for chunk in written if chunk.layout != digests[chunk.schema_version])
         if strange:
             names = ", ".join(str(chunk.path) for chunk in strange)
             raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)

@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 
 from tailrace.changelog.state import TableLog
 from tailrace.contract import resources
-from tailrace.errors import TargetRefused
 from tailrace.storage.access import Access, hadoop_options, resolve
-from tailrace.storage.path_names import former_folder, table_folder
+from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe
 from tailrace.storage.store import Storage
 from tailrace.targets.api import Admit, SparkNeeds
@@ -73,15 +72,12 @@ class LakeTarget:
 
             def delta(table: TableLog) -> FormatTable:
                 prove_exclusive()
-                require_no_former_place(lake, table, "_delta_log/", literal=lake.local)
                 return DeltaTable(spark, lake, location(lake.root, table), admit=admit)
 
             return delta
         catalog = IcebergCatalog.open(Java.of(spark), self._spec)
 
         def iceberg(table: TableLog) -> FormatTable:
-            if catalog.folder:  # any other catalog knows where its tables are
-                require_no_former_place(lake, table, "metadata/", literal=True)
             first = table.schemas[0].table
             return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)
 
@@ -92,18 +88,3 @@ def location(root: str, table: TableLog) -> str:
     """`<location>/<schema>/<table>`, see `storage.path_names`."""
     first = table.schemas[0].table
     return f"{root}/{table_folder(first.schema_name, first.table_name)}"
-
-
-def require_no_former_place(lake: Storage, table: TableLog, mark: str, *, literal: bool) -> None:
-    """`TargetRefused` for a table that an older version wrote to another folder: two copies would both look alive.
-    `mark`: the folder that a table of the format has."""
-    first = table.schemas[0].table
-    former = former_folder(first.schema_name, first.table_name, literal=literal)
-    now = table_folder(first.schema_name, first.table_name)
-    if former == now or {".", ".."} & set(former.split("/")):
-        return  # no version has written to a folder of dots
-    if next(lake.list(f"{former}/{mark}"), None) is not None:
-        raise TargetRefused(
-            f"{first.name} was written to {lake.root}/{former} by an older version, its folder is now {now}",
-            "Delete the old folder, or move it out of the target's location, and order a snapshot of the table.",
-        )

@@ -24,8 +24,3 @@ def test_a_table_that_came_later_takes_the_place_and_the_former_is_over() -> Non
     assert not belongs(Generation(RecordNumber(5), Seq(40)), found, NAMESAKE, NAMESAKE.name)
     with pytest.raises(TargetChanged, match="since record 4"):
         belongs(Generation(RecordNumber(3), Seq(20)), found, NAMESAKE, NAMESAKE.name)
-
-
-def test_journals_from_before_generations_were_counted_say_nothing_of_records() -> None:
-    first = Generation(RecordNumber(0))
-    assert not belongs(first, first.begin(ORDERS, "log"), NAMESAKE, NAMESAKE.name)

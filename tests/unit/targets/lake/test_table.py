@@ -7,23 +7,31 @@ import pytest
 from pyspark.errors import PySparkException
 from typing_extensions import override
 
-from support.apply_loop import CHUNK, log, table
+from support.apply_loop import CHUNK as ANY_CHUNK
+from support.apply_loop import log, table
 from support.ddl.lake import QuickTable
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.grown import Grown
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import LoggedChunk, LoggedFinish
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import ChunkLost, NeededChunks
 from tailrace.targets.lake import table as lake_table
+from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
 from tailrace.targets.lake.table import SWEEP_RECORDS, SWEEP_SECONDS, LakeTable, lost_chunks
 
+SCHEMA = table(7).schemas[-1].table
+FORM = Layout(SCHEMA, QuickTable("file:///", FolderAccess("/")).arrow_schema(SCHEMA)).digest
+CHUNK = ANY_CHUNK.model_copy(update={"layout": FORM})
+
 
 def batch() -> TableSlice:
+    chunks = Grown([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)])
     part = cut(
-        log(table(7, 3, chunk=True)),
+        log(table(7, 3).model_copy(update={"chunks": chunks})),
         7,
         AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7),
         RecordNumber(9),

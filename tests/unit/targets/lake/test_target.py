@@ -1,21 +1,15 @@
-from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from support.journals import table_schema
 from support.origins import origin
 from support.resources import replicator
-from tailrace.batch.applied import AppliedState, Generation
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
 from tailrace.contract.resources import Replicator, StorageLocation
-from tailrace.errors import TargetRefused
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
 from tailrace.storage.store import Storage
-from tailrace.targets.lake.model import belongs
-from tailrace.targets.lake.target import location, require_no_former_place
+from tailrace.targets.lake.target import location
 
 ORIGIN = origin()
 
@@ -41,32 +35,6 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
 
 def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
     assert location("file:///lake", _table("..")) == "file:///lake/public/!2e!2e"
-
-
-@pytest.mark.parametrize(("literal", "former"), [(True, "a%b ö"), (False, "a%25b %C3%B6")])
-def test_a_table_that_an_older_version_wrote_elsewhere_is_refused_by_name(
-    tmp_path: Path, literal: bool, former: str
-) -> None:
-    lake = Storage.open(StorageLocation(location=f"file://{tmp_path}"))
-    require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
-    lake.create(f"public/{former}/_delta_log/0.json", b"")
-    with pytest.raises(TargetRefused, match="public/a!25b!20!c3!b6") as refused:
-        require_no_former_place(lake, _table("a%b ö"), "_delta_log/", literal=literal)
-    assert f"{tmp_path}/public/{former}" in refused.value.message
-
-
-def test_a_former_table_that_lies_where_another_s_folder_is_now_is_refused_and_not_replaced() -> None:
-    """`a!20b` had its folder by that very name, which is now the one of `a b`."""
-    now, former = _table("a b").schema, AppliedState("l", applied_record=RecordNumber(5), table_id=2)
-    for told in (former, replace(former, applied_record=RecordNumber(0))):
-        with pytest.raises(TargetRefused, match=r"public/a!20b .* table 2"):
-            belongs(Generation(RecordNumber(7)), told, now, now.name)
-    assert not belongs(Generation(RecordNumber(7)), replace(former, generation=RecordNumber(3)), now, now.name), (
-        "the same folder's former table"
-    )
-    assert belongs(Generation(RecordNumber(3)), replace(former, table_id=1), now, now.name)
-    plain = _table("orders").schema
-    assert not belongs(Generation(RecordNumber(7)), former, plain, plain.name), "no other name ever lay there"
 
 
 def _table(name: str) -> TableLog:

@@ -121,13 +121,6 @@ def evolved(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any] 
     return out
 
 
-def bounded(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The metadata of a table of former versions with the retention that it lacks; None when it says one."""
-    if set(HISTORY) <= set(metadata["configuration"]):
-        return None
-    return dict(metadata) | {"configuration": HISTORY | dict(metadata["configuration"])}
-
-
 def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema) -> pa.Schema:
     """Schema of data files for the source schema's columns, in the source's order."""
     present = {field["name"].lower(): field for field in _fields(metadata)}

@@ -163,7 +163,6 @@ class DeltaTable:
     def commit(self, change: TableCommit) -> None:
         at = self._version
         metadata = delta_schema.evolved(at.metadata, change.evolve) if change.evolve else None
-        metadata = delta_schema.bounded(metadata or at.metadata) or metadata
         nonce = self._new_id().hex
         out = self._plan(change, at, metadata or at.metadata)
         for name, data in out.files:

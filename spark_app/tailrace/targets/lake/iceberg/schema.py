@@ -104,19 +104,6 @@ def identifier(schema: TableSchema) -> tuple[Column, ...]:
     return () if any(column.type in _NO_IDENTIFIER for column in key) else key
 
 
-def made_for(columns: Columns, present: Sequence["PresentField"], schema: TableSchema) -> bool:
-    """Whether the table's columns can be the log's: before generations were counted, a table that was dropped and made
-    again was written into its predecessor's columns, where the numbers happened to be the same."""
-    fields = {field.id: (field.name, field.type.replace(" ", "")) for field in present}
-    for column in schema.columns:
-        id_ = columns.ids.get(column.id)
-        if id_ is None:
-            continue
-        if fields.get(id_) != (column.name, iceberg_type(column.type).replace(" ", "")):
-            return False
-    return True
-
-
 def properties(schema: TableSchema) -> dict[str, str]:
     """Table properties at creation."""
     full = {f"write.metadata.metrics.column.{column.name}": "full" for column in schema.key_columns}

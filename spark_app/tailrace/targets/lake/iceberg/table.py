@@ -84,7 +84,7 @@ class IcebergTable:
                 f"{self.name} at {self.location} is filled from change log {applied.log_id}, not from {log_id}",
                 OTHERS,
             )
-        if belongs(generation, applied, schema, self.name) and self._made_for(applied, schema):
+        if belongs(generation, applied, schema, self.name):
             return applied
         self._replace(schema, generation.begin(schema, log_id))  # it was put back to a version of a former generation
         return self.refresh()
@@ -93,14 +93,6 @@ class IcebergTable:
         with guarded(self.name, "reading"):
             properties = {str(k): str(v) for k, v in dict(self._open()[0].table.properties()).items()}
         return mirrored(properties, self.name)
-
-    def _made_for(self, applied: AppliedState, schema: TableSchema) -> bool:
-        """A target from before generations were counted must show by its columns that it is this table's."""
-        if applied.generation is not None:
-            return True
-        with guarded(self.name, "reading"):
-            text = self._java.iceberg.SchemaParser.toJson(self._open()[0].table.schema())
-        return iceberg_schema.made_for(self._known().columns, iceberg_schema.present_fields(text), schema)
 
     def _replace(self, schema: TableSchema, state: AppliedState) -> None:
         log.info("%s: the target held another table; it was replaced", self.name)
