@@ -64,12 +64,16 @@ neither captures a stopped table again nor replaces its target."""
 
 
 MAKE_ROOM = "Make room there; no restart is needed."
-FIX = ". Fix: "
 
 
 def error_line(name: str, message: str, fix: str) -> str:
     """`Name: message. Fix: fix`, as logs and the command line say it."""
-    return f"{name}: {message.rstrip('.')}" + (f"{FIX}{fix}" if fix else "")
+    return with_fix(f"{name}: {message}", fix)
+
+
+def with_fix(message: str, fix: str) -> str:
+    """`message. Fix: fix`"""
+    return message.rstrip(".") + (f". Fix: {fix}" if fix else "")
 
 
 class Stop(TailraceError):

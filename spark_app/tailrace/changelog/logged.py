@@ -21,6 +21,7 @@ from tailrace.changelog.records import (
     Origin,
     Parts,
     Position,
+    ReadFailure,
     RecordNumber,
     ResumePoint,
     Seq,
@@ -101,8 +102,8 @@ class TableLog(Closed):
     reread_record: RecordNumber = RecordNumber(-1)
     """Where the log last said that the table must be read again: since then rows may be there that no change tells of,
     and a snapshot whose first chunk is not younger does not know them all."""
-    unread: str | None = None
-    """The error of the last snapshot of the whole table; None: it was read, or none has been asked for."""
+    unread: ReadFailure | None = None
+    """Why the last snapshot of the whole table failed; None: it was read, or none has been asked for."""
     looked_seq: Seq = Seq(0)
     """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, NewType
 from pydantic import BaseModel, ConfigDict, Field
 
 from tailrace.changelog.transactions import TransactionStart
-from tailrace.errors import CorruptLog
+from tailrace.errors import CorruptLog, Where
 
 Seq = NewType("Seq", int)
 Position = NewType("Position", int)
@@ -185,6 +185,8 @@ class TableStopped(Closed):
     error: str
     message: str
     fix: str
+    where: Where
+    """The part that met it."""
 
 
 class SnapshotPlanned(Closed):
@@ -245,6 +247,16 @@ class ChunkRegistered(Closed):
     replaced or re-created since, does not adopt it."""
 
 
+class ReadFailure(Closed):
+    """Why a snapshot could not read a table whole."""
+
+    message: str
+    """With the error's name, if it has one: `ReadRefused: no right`."""
+    fix: str = ""
+    where: Where
+    """The part that met it."""
+
+
 class SnapshotTableFinished(Closed):
     """Every chunk of the table is registered. `complete`: no row filter and no key list, so the snapshot replaces."""
 
@@ -253,7 +265,7 @@ class SnapshotTableFinished(Closed):
     table_id: int
     chunks: int
     complete: bool
-    error: str | None = None
+    error: ReadFailure | None = None
     """Set when the table failed: the snapshot brings nothing more for it."""
 
 

@@ -20,6 +20,7 @@ from tailrace.changelog.logged import (
 )
 from tailrace.changelog.records import (
     ChunkRegistered,
+    ReadFailure,
     RecordNumber,
     SnapshotEnded,
     SnapshotPlanned,
@@ -171,7 +172,8 @@ def _left_unread(work: Folding, snapshot: SnapshotState, event: SnapshotEnded) -
             continue
         if _needed(snapshot, table) and _whole(snapshot) and not any(_later(work, snapshot, table)):
             why = f"snapshot {event.snapshot_id} ended before it had read the whole table"
-            work.update(table, unread=f"{why}: {event.message}" if event.message else why)
+            message = f"{why}: {event.message}" if event.message else why
+            work.update(table, unread=ReadFailure(message=message, where="driver"))
 
 
 def _ended(work: Folding, event: SnapshotEnded) -> None:

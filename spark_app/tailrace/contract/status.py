@@ -20,7 +20,7 @@ class Fault(Model):
     message: str
     fix: str = ""
     where: Where | None = None
-    """The part that met it: `storage` is the change log's place. None: of an older record, which does not say."""
+    """The part that met it: `storage` is the change log's place. None: nobody has said."""
     since: float = 0.0
     count: int = 1
 

@@ -214,9 +214,10 @@ def _faults(status: Status) -> list[RenderableType]:
 
 
 def _fault(name: str, fault: Fault) -> Text:
+    place = f"({fault.where}) " if fault.where is not None else ""
     fix = visible(f". Fix: {fault.fix}") if fault.fix else ""
     said = visible(f"{fault.name}: {fault.message.rstrip('.')}")
-    return Text.assemble((f"{visible(name)} ", "bold"), (said, "red"), fix)
+    return Text.assemble((f"{visible(name)} ", "bold"), place, (said, "red"), fix)
 
 
 def _head(status: Status) -> Text:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records import Position, ReadFailure, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
@@ -24,7 +24,7 @@ from tailrace.contract.status import (
     TableStatus,
 )
 from tailrace.contract.status import SnapshotState as SnapshotWord
-from tailrace.errors import FIX, RESYNC, LogTrimmed
+from tailrace.errors import RESYNC, LogTrimmed
 from tailrace.snapshot.chunks import TableRun
 
 
@@ -156,7 +156,7 @@ def _worst(met: Fault | None, stopped: Fault | None) -> Fault | None:
 
 def _stopped(log: TableLog) -> Fault | None:
     stop = log.stopped
-    return Fault(name=stop.error, message=stop.message, fix=stop.fix, where="source") if stop is not None else None
+    return None if stop is None else Fault(name=stop.error, message=stop.message, fix=stop.fix, where=stop.where)
 
 
 _AGAIN = f"Then take a snapshot of the table; should it be stopped by then (as asText does), {RESYNC}."
@@ -173,9 +173,8 @@ def unread(state: LogState, log: TableLog) -> Fault | None:
     return failed.model_copy(update={"fix": again})
 
 
-def _snapshot_failed(error: str) -> Fault:
-    message, _, fix = error.partition(FIX)
-    return Fault(name="SnapshotFailed", message=message, fix=fix)
+def _snapshot_failed(failure: ReadFailure) -> Fault:
+    return Fault(name="SnapshotFailed", message=failure.message, fix=failure.fix, where=failure.where)
 
 
 def _reads_whole(snapshot: SnapshotState, table_id: int) -> bool:

@@ -17,6 +17,7 @@ from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import SnapshotSpec
+from tailrace.contract.status import Fault
 from tailrace.errors import Locked, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.reading import steps
@@ -176,7 +177,7 @@ class SnapshotRunner:
         over = _over(log_table, snapshot)
         if over is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
             # Also where only the end is still to be recorded: the journal takes none without a fault now.
-            self._give_up(entry, "TableGone", over)
+            self._give_up(entry, Fault(name="TableGone", message=over, where="source", since=self._clock()))
         elif snapshot.awaits(log_table):
             return  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
@@ -363,7 +364,7 @@ class SnapshotRunner:
                 entry.run = chunks.step(entry.run, chunks.CutFailed(fault))
         lasting = isinstance(error, TableStop) or entry.backoff.worn_out(now, self._retry_seconds)
         if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
-            self._give_up(entry, fault.name, fault.message, fault.fix)
+            self._give_up(entry, fault)
 
     def _waits(self, entry: _Entry, error: Locked, now: float) -> None:
         """However long a migration holds its lock, the table is not given up: it is tried again and again, with pauses
@@ -373,7 +374,6 @@ class SnapshotRunner:
         entry.waits_for = error.message
         entry.backoff.waited(now)
 
-    def _give_up(self, entry: _Entry, name: str, message: str, fix: str = "") -> None:
+    def _give_up(self, entry: _Entry, fault: Fault) -> None:
         if entry.run.phase is not chunks.Phase.DONE:
-            fault = fault_of(TableStop("", message, fix), self._clock()).model_copy(update={"name": name})
             entry.run = chunks.step(entry.run, chunks.GaveUp(fault))

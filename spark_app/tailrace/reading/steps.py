@@ -14,6 +14,7 @@ from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import (
     ChunkRegistered,
     Key,
+    ReadFailure,
     Seq,
     SnapshotTableFinished,
     SnapshotTableStarted,
@@ -22,7 +23,7 @@ from tailrace.changelog.records import (
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone, error_line
+from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.reading import task as chunk_task
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
@@ -186,7 +187,10 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
 def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
     if _logged(tools, run).finished is not None:
         return
-    error = None if run.fault is None else error_line(run.fault.name, run.fault.message, run.fault.fix)
+    fault, error = run.fault, None
+    if fault is not None:
+        where = fault.where or "driver"
+        error = ReadFailure(message=f"{fault.name}: {fault.message}", fix=fault.fix, where=where)
     client.append([
         SnapshotTableFinished(
             snapshot_id=run.snapshot_id,

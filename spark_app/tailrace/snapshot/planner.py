@@ -15,7 +15,7 @@ from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, Snaps
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
-from tailrace.errors import RESYNC, InvalidManifest
+from tailrace.errors import RESYNC, InvalidManifest, with_fix
 from tailrace.sources.patterns import matches
 
 MAX_REPAIR_KEYS = 10_000
@@ -220,12 +220,12 @@ def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
         finished = [t.finished for t in snapshot.tables.values()]
         if snapshot.ended is not None or not all(finished):
             continue
-        failed = [f for f in finished if f is not None and f.error is not None]
+        failed = [f.error for f in finished if f is not None and f.error is not None]
         events.append(
             SnapshotEnded(
                 snapshot_id=snapshot.plan.snapshot_id,
                 outcome="failed" if failed else "completed",
-                message=failed[0].error or "" if failed else "",
+                message=with_fix(failed[0].message, failed[0].fix) if failed else "",
             )
         )
     return tuple(events)

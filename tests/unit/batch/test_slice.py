@@ -193,7 +193,7 @@ def test_moves_take_nothing_from_a_table_that_a_complete_snapshot_is_reading() -
 
 
 def test_a_stopped_table_is_applied_up_to_its_stop() -> None:
-    stop = TableStopped(table_id=7, seq=Seq(25), error="E", message="m", fix="f")
+    stop = TableStopped(table_id=7, seq=Seq(25), error="E", message="m", fix="f", where="source")
     assert must(cut(log(90, 9, segments=SEGMENTS, stopped=stop), 7, applied(20, 2), 9)).through_seq == 25
 
 

@@ -67,7 +67,7 @@ def filled() -> tuple[Journal, AppliedState]:
 
 def came_back() -> tuple[Journal, AppliedState]:
     journal, at = filled()
-    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix=""),))
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
     journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge="9"),))
     return journal, at
 
@@ -174,7 +174,7 @@ def test_a_snapshot_that_was_planned_before_the_table_came_back_fills_nothing() 
     at = replace(at, applied_seq=Seq(200), applied_record=journal.state.number)
     planned(journal, "before")
     chunk(journal, "before", 0)
-    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix=""),))
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
     journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge="9"),))
     chunk(journal, "before", 1)
     chunk(journal, "before", 2)

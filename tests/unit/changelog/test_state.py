@@ -17,6 +17,7 @@ from tailrace.changelog.records import (
     Event,
     Heartbeat,
     Position,
+    ReadFailure,
     Record,
     RecordNumber,
     SchemaChanged,
@@ -92,6 +93,9 @@ def start() -> LogState:
     return fold(state, good(state, events=(chunk(0),)))
 
 
+NO_RIGHT = ReadFailure(message="ReadRefused: no right", where="source")
+
+
 def chunk(number: int, **changes: Any) -> ChunkRegistered:
     values: dict[str, Any] = {
         "snapshot_id": "s", "table_id": 1, "chunk": number, "lower": None, "upper": None, "path": None, "rows": 3,
@@ -137,7 +141,7 @@ def planned(snapshot: str, tables: tuple[int, ...]) -> SnapshotPlanned:
 
 
 def stopped(table_id: int, seq: int) -> TableStopped:
-    return TableStopped(table_id=table_id, seq=Seq(seq), error="NoKey", message="m", fix="f")
+    return TableStopped(table_id=table_id, seq=Seq(seq), error="NoKey", message="m", fix="f", where="source")
 
 
 def ids_with(state: LogState, *prefixes: str, of: tuple[int, ...] = ()) -> Transactions:
@@ -318,7 +322,7 @@ def test_the_outcome_of_a_request_is_not_forgotten_for_repairs() -> None:
 
 def test_a_table_that_could_not_be_read_whole_is_known_longer_than_its_snapshot() -> None:
     state = start()
-    failed = SnapshotTableFinished(snapshot_id="w", table_id=2, chunks=0, complete=False, error="ReadRefused: no right")
+    failed = SnapshotTableFinished(snapshot_id="w", table_id=2, chunks=0, complete=False, error=NO_RIGHT)
     ended = SnapshotEnded(snapshot_id="w", outcome="failed")
     state = fold(state, good(state, events=(planned("w", (2,)), failed, ended)))
     for number in range(KEPT_SNAPSHOTS + 1):
@@ -326,7 +330,7 @@ def test_a_table_that_could_not_be_read_whole_is_known_longer_than_its_snapshot(
         stop = SnapshotEnded(snapshot_id=part.snapshot_id, outcome="stopped")
         state = fold(state, good(state, events=(part, stop)))
     assert "w" not in state.snapshots
-    assert state.tables[2].unread == "ReadRefused: no right"
+    assert state.tables[2].unread == NO_RIGHT
     assert state.tables[1].unread is None
 
 
@@ -390,7 +394,8 @@ def joined(*later: Event) -> LogState:
 
 def test_a_resync_that_is_stopped_after_it_emptied_the_target_leaves_a_word() -> None:
     unread = joined(stop("r")).tables[2].unread
-    assert unread == "snapshot r ended before it had read the whole table: stopped by request"
+    message = "snapshot r ended before it had read the whole table: stopped by request"
+    assert unread == ReadFailure(message=message, where="driver")
 
 
 @pytest.mark.parametrize("reason", ["initial", "schema", "repair"])
@@ -418,10 +423,10 @@ def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_fail
         SnapshotTableStarted(snapshot_id="old", table_id=2, max_key=None, estimated_rows=9),
         chunk,
         planned("new", (2,)),
-        SnapshotTableFinished(snapshot_id="new", table_id=2, chunks=0, complete=False, error="no right"),
+        SnapshotTableFinished(snapshot_id="new", table_id=2, chunks=0, complete=False, error=NO_RIGHT),
         SnapshotTableFinished(snapshot_id="old", table_id=2, chunks=1, complete=True),
     )
-    assert state.tables[2].unread == "no right"
+    assert state.tables[2].unread == NO_RIGHT
 
 
 def registering(state: LogState, ordinals: list[int]) -> LogState:

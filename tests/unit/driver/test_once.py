@@ -2,6 +2,7 @@ from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import (
     Column,
     Position,
+    ReadFailure,
     RecordNumber,
     Seq,
     SnapshotEnded,
@@ -18,7 +19,11 @@ PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
 def table(table_id: int = 7, initial: bool = True, stopped: bool = False) -> TableLog:
     column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    stop = TableStopped(table_id=table_id, seq=Seq(1), error="NoKey", message="m", fix="f") if stopped else None
+    stop = (
+        TableStopped(table_id=table_id, seq=Seq(1), error="NoKey", message="m", fix="f", where="source")
+        if stopped
+        else None
+    )
     return TableLog(
         table_id=table_id,
         added_record=RecordNumber(1),
@@ -100,7 +105,9 @@ def test_a_stopped_table_does_not_hold_it_up_but_makes_it_a_failure() -> None:
 
 
 def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_is_read() -> None:
-    unread = table(initial=False).model_copy(update={"unread": "ReadRefused: no right"})
+    unread = table(initial=False).model_copy(
+        update={"unread": ReadFailure(message="ReadRefused: no right", where="source")}
+    )
     verdict = OnceCheck(Position(100)).look(log(unread), at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
     again = OnceCheck(Position(100))

@@ -14,6 +14,7 @@ from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import (
     Column,
     Position,
+    ReadFailure,
     RecordNumber,
     Segment,
     Seq,
@@ -36,7 +37,7 @@ from tailrace.contract.status import Fault, SnapshotStatus, SnapshotTableProgres
 from tailrace.driver import display
 from tailrace.driver.rates import Rate
 from tailrace.driver.status import Moment, assemble
-from tailrace.errors import RESYNC, error_line
+from tailrace.errors import RESYNC
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range
 
@@ -118,10 +119,12 @@ def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:
 
 
 def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
-    stop = TableStopped(table_id=7, seq=Seq(1), error="ValueUnsupported", message="numeric NaN", fix="use asText")
+    stop = TableStopped(
+        table_id=7, seq=Seq(1), error="ValueUnsupported", message="numeric NaN", fix="use asText", where="capture"
+    )
     status = assemble(moment(log(table(7, stopped=stop))))
     assert status.tables[0].state == "STOPPED"
-    fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText", where="source")
+    fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText", where="capture")
     assert status.tables[0].fault == fault
 
 
@@ -149,7 +152,7 @@ def test_a_snapshot_that_failed_is_shown_to_whoever_asked_for_it() -> None:
     status = Status(name="shop", state="Running", started_at=1, updated_at=2, snapshots=(one,))
     assert display.line(status).endswith("snapshot again failed")
     text = shown(status, 160)
-    assert "snapshot again failed ReadRefused: column regio does not exist. Fix: Correct where." in text
+    assert "snapshot again failed (source) ReadRefused: column regio does not exist. Fix: Correct where." in text
 
 
 def shown(status: Status, width: int) -> str:
@@ -190,7 +193,8 @@ def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
 
 def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -> None:
     def snapshot(name: str, record: int, error: str | None) -> SnapshotState:
-        done = SnapshotTableFinished(snapshot_id=name, table_id=7, chunks=1, complete=error is None, error=error)
+        failure = None if error is None else ReadFailure(message=error, where="source")
+        done = SnapshotTableFinished(snapshot_id=name, table_id=7, chunks=1, complete=error is None, error=failure)
         part = SnapshotTable(table_id=7, finished=done)
         ended = SnapshotEnded(snapshot_id=name, outcome="failed" if error else "completed")
         plan = SnapshotPlanned(snapshot_id=name, tables=(7,))
@@ -198,12 +202,12 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
 
     failed = snapshot("a", 4, "ReadRefused: no right")
     progress = {7: TableProgress(applied_record=RecordNumber(9))}
-    unread = table(7, unread="ReadRefused: no right")
+    unread = table(7, unread=ReadFailure(message="ReadRefused: no right", where="source"))
     for snapshots in ({"a": failed}, {}):  # the snapshot itself is forgotten some day
         (table_status,) = assemble(moment(log(unread, snapshots=snapshots), tables=progress)).tables
         assert table_status.state == "FAILING"
         assert table_status.fault is not None
-        assert "no right" in table_status.fault.message
+        assert "no right" in table_status.fault.message and table_status.fault.where == "source"
     plan = SnapshotPlanned(snapshot_id="b", tables=(7,))
     again = SnapshotState(plan=plan, record=RecordNumber(6), tables={7: SnapshotTable(table_id=7)})
     under_way = log(unread, snapshots={"a": failed, "b": again})
@@ -213,7 +217,8 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
 
 
 def test_a_read_that_failed_for_no_named_reason_is_called_snapshot_failed() -> None:
-    (failed,) = assemble(moment(log(table(7, unread="it ended in the middle")), tables={7: TableProgress()})).tables
+    unread = table(7, unread=ReadFailure(message="it ended in the middle", where="driver"))
+    (failed,) = assemble(moment(log(unread), tables={7: TableProgress()})).tables
     assert failed.state == "FAILING" and failed.fault is not None
     assert (failed.fault.name, failed.fault.message) == ("SnapshotFailed", "it ended in the middle")
 
@@ -373,33 +378,37 @@ def test_on_a_terminal_the_view_is_drawn_with_its_bars_and_faults() -> None:
     part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250)
     snapshots = {"s1": SnapshotState(plan=plan, record=RecordNumber(4), tables={7: part})}
     progress = Progress()
-    progress.fail(8, Fault(name="ForeignChange", message="rows changed", fix="put it back"), stopped=True)
+    progress.fail(
+        8, Fault(name="ForeignChange", message="rows changed", fix="put it back", where="target"), stopped=True
+    )
     screen = io.StringIO()
     view = display.LiveDisplay(Console(file=screen, force_terminal=True, width=160))
     view.show(assemble(moment(log(table(7), table(8), snapshots=snapshots), tables=progress.all())), last=True)
     view.close()
     shown = screen.getvalue()
-    for text in ("snapshot again", "25%", "s.t8", "ForeignChange: rows changed", "Fix: put it back", "SNAPSHOTTING"):
+    fault = ("(target) ", "ForeignChange: rows changed", "Fix: put it back")
+    for text in ("snapshot again", "25%", "s.t8", *fault, "SNAPSHOTTING"):
         assert text in shown
 
 
 def test_the_fix_of_a_failed_snapshot_is_what_works_in_the_table_s_state() -> None:
     """A snapshot of a stopped table is refused: only a resync brings it back."""
 
-    def fix(unread: str) -> str:
+    def fix(message: str, fix: str) -> str:
+        unread = ReadFailure(message=message, fix=fix, where="source")
         (one,) = assemble(moment(log(table(7, unread=unread)), tables={7: TableProgress()})).tables
         assert one.fault is not None and "Fix" not in one.fault.message
         return one.fault.fix
 
-    refused = fix(error_line("ReadRefused", "no right", "GRANT SELECT."))
+    refused = fix("ReadRefused: no right", "GRANT SELECT.")
     assert refused.startswith("GRANT SELECT.") and "snapshot" in refused and RESYNC in refused
-    assert fix("it ended in the middle").startswith("Remove the cause. ")  # of a journal from before
-    unsupported = fix(error_line("ValueUnsupported", "infinity", f"Copy it as text, then {RESYNC}."))
+    assert fix("it ended in the middle", "").startswith("Remove the cause. ")
+    unsupported = fix("ValueUnsupported: infinity", f"Copy it as text, then {RESYNC}.")
     assert unsupported == f"Copy it as text, then {RESYNC}."
 
 
 def test_what_a_stopped_table_lacks_in_the_log_is_brought_by_a_resync_alone() -> None:
-    stop = TableStopped(table_id=7, seq=Seq(0), error="NoKey", message="m", fix="Add a key.")
+    stop = TableStopped(table_id=7, seq=Seq(0), error="NoKey", message="m", fix="Add a key.", where="source")
     for met, name in (("LogTrimmed", "NoKey"), ("TargetRefused", "TargetRefused")):
         progress = TableProgress(fault=Fault(name=met, message="m", fix="f"), stopped=True)
         (one,) = assemble(moment(log(table(7, stopped=stop)), tables={7: progress})).tables

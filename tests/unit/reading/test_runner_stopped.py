@@ -79,7 +79,9 @@ class Unsteady(World):
         state = self._writer.state
         table = state.tables[table_id]
         gone = TableRemoved(table_id=table_id, reason="it was dropped")
-        stopped = TableStopped(table_id=table_id, seq=Seq(0), error="NoKey", message="no key", fix="give it one")
+        stopped = TableStopped(
+            table_id=table_id, seq=Seq(0), error="NoKey", message="no key", fix="give it one", where="source"
+        )
         version = table.schema.model_copy(update={"version": table.schema.version + 1})
         self.edge += 1  # nobody has looked at this one yet
         asking = [key for key, s in state.snapshots.items() if s.plan.resync and s.ended is None and s.awaits(table)]
@@ -194,7 +196,7 @@ def test_the_runner_goes_on_whatever_happens_to_tables_between_its_steps(
     "end",
     [
         TableRemoved(table_id=1, reason="it was dropped"),
-        TableStopped(table_id=1, seq=Seq(0), error="NoKey", message="no key", fix="give it one"),
+        TableStopped(table_id=1, seq=Seq(0), error="NoKey", message="no key", fix="give it one", where="source"),
     ],
 )
 def test_a_table_that_goes_when_all_its_chunks_are_read_ends_its_snapshot(

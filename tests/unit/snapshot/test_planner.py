@@ -7,6 +7,7 @@ from tailrace.changelog.records import (
     ChunkRegistered,
     Column,
     Position,
+    ReadFailure,
     RecordNumber,
     SchemaChanged,
     Seq,
@@ -176,13 +177,14 @@ def test_a_changed_request_of_the_same_name_is_another_snapshot_a_suspended_one_
 def test_a_snapshot_ends_when_its_last_table_is_finished_and_fails_when_one_failed() -> None:
     plan = SnapshotPlanned(snapshot_id="s", tables=(7, 8))
     done = SnapshotTableFinished(snapshot_id="s", table_id=7, chunks=1, complete=True)
-    failed = SnapshotTableFinished(snapshot_id="s", table_id=8, chunks=0, complete=False, error="Retry: away")
+    away = ReadFailure(message="Retry: away", fix="Wait.", where="source")
+    failed = SnapshotTableFinished(snapshot_id="s", table_id=8, chunks=0, complete=False, error=away)
     half = {7: SnapshotTable(table_id=7, finished=done), 8: SnapshotTable(table_id=8)}
     assert planner.endings(log(snapshots={"s": snapshot(plan, tables=half)})) == ()
     whole = half | {8: SnapshotTable(table_id=8, finished=failed)}
     (end,) = planner.endings(log(snapshots={"s": snapshot(plan, tables=whole)}))
     assert isinstance(end, SnapshotEnded)
-    assert (end.outcome, end.message) == ("failed", "Retry: away")
+    assert (end.outcome, end.message) == ("failed", "Retry: away. Fix: Wait.")
 
 
 def test_chunks_grow_and_shrink_towards_the_wanted_time() -> None:

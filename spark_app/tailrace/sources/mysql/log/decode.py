@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tailrace.changelog.records import Event, SchemaChanged, Seq, TableStopped, Truncated
+from tailrace.changelog.records import Event, SchemaChanged, Seq, Truncated
 from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import LogIncomplete, TableStop
@@ -22,6 +22,7 @@ from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.rows import Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
 from tailrace.sources.mysql.log.walk import Places
+from tailrace.sources.stops import stopped
 from tailrace.types import arrow_type
 
 
@@ -254,10 +255,6 @@ def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:
         else:
             pieces.append(pa.StructArray.from_arrays(part.old_key, fields=fields))
     return pa.concat_arrays(pieces)
-
-
-def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
-    return TableStopped(table_id=table_id, seq=seq, error=error.name, message=error.message, fix=error.fix)
 
 
 def _truncated(table_id: int, seq: Seq, prefix: str, number: int) -> Truncated:

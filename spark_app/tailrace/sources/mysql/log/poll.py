@@ -24,11 +24,11 @@ from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableS
 from tailrace.sources.api import Wiring
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, source_errors
-from tailrace.sources.mysql.log.decode import stopped
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
+from tailrace.sources.stops import stopped
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)

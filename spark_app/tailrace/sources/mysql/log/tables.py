@@ -18,8 +18,8 @@ from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
+from tailrace.sources.stops import STOP_FIX
 
-STOP_FIX = f"To copy the table as it is now, {RESYNC}."
 Lookup = Callable[[int], MysqlTable | None]
 """Table id -> the table as the catalog shows it now."""
 

@@ -28,7 +28,6 @@ from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, table_by_oid
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import look
-from tailrace.sources.postgresql.log.decode import stopped
 from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
 from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins
@@ -38,6 +37,7 @@ from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.trees import Trees
 from tailrace.sources.resyncs import renewal_plan, resyncs
+from tailrace.sources.stops import stopped
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)

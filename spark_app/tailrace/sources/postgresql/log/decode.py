@@ -18,7 +18,6 @@ from tailrace.changelog.records import (
     SchemaChanged,
     Seq,
     TableSchema,
-    TableStopped,
     Truncated,
 )
 from tailrace.changelog.transactions import TransactionStart
@@ -28,6 +27,7 @@ from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
 from tailrace.sources.postgresql.log.walk import Part, first_without_key, walk
+from tailrace.sources.stops import stopped
 
 Indexes = NDArray[np.int64]
 MANY_RELATIONS = 1000
@@ -285,7 +285,3 @@ def _without_key(schema: TableSchema) -> NoKey:
         f"a change of {name} came without its key: it was logged under another replica identity",
         f"Give {name} and its partitions the same replica identity (DEFAULT); then its rows are read again.",
     )
-
-
-def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
-    return TableStopped(table_id=table_id, seq=seq, error=error.name, message=error.message, fix=error.fix)

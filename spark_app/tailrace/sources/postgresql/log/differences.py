@@ -11,9 +11,8 @@ from enum import StrEnum
 from typing import Literal
 
 from tailrace.changelog.records import Parts, TableSchema
-from tailrace.errors import RESYNC, SchemaChangeUnsupported, TableGone, TableStop
-
-STOP_FIX = f"To copy the table as it is now, {RESYNC}."
+from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.sources.stops import STOP_FIX
 
 
 class Action(StrEnum):
