@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.errors import PositionLost
+from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources import api, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 
@@ -59,15 +59,22 @@ class ScriptedSource:
 
     database: Database
     place: str = "memory"
+    server: str | None = None
+    """The only server that this may read from; None: any."""
 
     def text(self, position: Position) -> str:
         return f"transaction {position}"
 
     def bound_to(self, origin: Origin) -> "ScriptedSource":
-        return self
+        return replace(self, server=origin.identity["server"])
 
     def session(self) -> AbstractContextManager["ScriptedSource"]:
+        self._connect()
         return nullcontext(self)
+
+    def _connect(self) -> None:
+        if self.server not in (None, self.database.server):
+            raise SourceRefused(f"this is server {self.database.server}, the change log is of {self.server}", "")
 
     def reader(self) -> "ScriptedSource":
         return self
@@ -124,6 +131,7 @@ class ScriptedSource:
         self, table: api.Table, part: api.KeyRange | api.KeyList, where: str | None, write: api.Writer
     ) -> api.ChunkRead:
         assert where is None
+        self._connect()
         seen = self.database.seen()
         rows = self.database.rows(table.schema.table_id, seen)
         chosen = sorted(i for i in rows if _covers(part, i))
@@ -147,20 +155,24 @@ class ScriptedSubscription:
     def readers(self) -> dict[str, int]:
         return self.source.database.readers
 
+    @property
+    def _identity(self) -> dict[str, str]:
+        return {"server": self.source.database.server}
+
     def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
         if point.position > self.source.log_end() and not renewing:
             raise PositionLost("the log ends before the journal's position", "")
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         owner, kind = ownership.owner(self.replicator), self.replicator.spec.source.type
-        return Origin(log_id=log_id, source=kind, identity={"name": "memory"}, made=(READER,), owner=owner)
+        return Origin(log_id=log_id, source=kind, identity=self._identity, made=(READER,), owner=owner)
 
     def begin(self, origin: Origin, patience: api.Patience) -> ResumePoint:
         self.readers[origin.log_id] = self.source.log_end()
         return resume_point(self.source.log_end())
 
     def renew(self, origin: Origin, patience: api.Patience) -> tuple[dict[str, str], ResumePoint]:
-        return origin.identity, self.begin(origin, patience)
+        return self._identity, self.begin(origin, patience)
 
     def moved(self, origin: Origin, point: ResumePoint) -> None:
         pass

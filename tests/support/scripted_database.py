@@ -66,6 +66,8 @@ class Database:
     hidden: set[int] = field(default_factory=set)
     readers: dict[str, int] = field(default_factory=dict)
     """By the id of the change log: the position that it has acknowledged."""
+    server: str = "memory"
+    """Which server answers at the source's address; another one has another log, whatever it holds."""
     bells: set[int] = field(default_factory=set)
     """Event counters that rise with every commit: who waits for the log reads them."""
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from tailrace.changelog.paths import RENEWAL
 from tailrace.changelog.records import Closed
+from tailrace.changelog.state import LogState
 from tailrace.contract.manifest import load
 from tailrace.contract.resources import EVERY_TABLE, SnapshotRequest
 from tailrace.errors import CorruptLog, InvalidManifest
@@ -47,6 +48,11 @@ class Renewal(Closed):
         if len(requests) != 1:
             raise InvalidManifest(f"{path} holds {len(requests)} SnapshotRequests", "Write exactly one into it.")
         return cls.of(requests[0])
+
+    @staticmethod
+    def due(noted: "Renewal | None", handed_over: "Renewal | None", state: LogState) -> "Renewal | None":
+        """The one that the next start carries out; None: nobody has asked, or it is done."""
+        return next((r for r in (noted, handed_over) if r is not None and not state.has_done(r.id)), None)
 
     def write(self, storage: Storage) -> None:
         storage.put(RENEWAL, self.model_dump_json().encode())

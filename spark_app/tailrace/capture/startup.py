@@ -52,7 +52,7 @@ def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewa
     noted = Renewal.read(place.storage)
 
     def due(state: LogState) -> Renewal | None:
-        return next((r for r in (noted, handed_over) if r is not None and not state.has_done(r.id)), None)
+        return Renewal.due(noted, handed_over, state)
 
     def admit(state: LogState) -> None:
         origin = _origin(state)

@@ -132,7 +132,7 @@ def _answers(socket: Path) -> bool:
     return True
 
 
-def _claimed(socket: Path) -> int:
+def claimed(socket: Path) -> int:
     """The epoch of the capture that runs now; -1: it has none yet, or does not answer."""
     with CaptureClient(socket, ANSWER_SECONDS) as client:
         try:
@@ -152,7 +152,7 @@ def parts(
 ) -> DriverParts:
     """All that needs the session and the journal."""
     spec, folder = settings.replicator.spec, settings.folder
-    ownership = Ownership(journal, lambda: _claimed(folder.socket))
+    ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = targets.open(spec.target).tables(spark, Storage.open(spec.storage), ownership.check)
     retry = seconds(spec.retry.time)
     applier = Applier(

@@ -88,3 +88,19 @@ def test_a_request_that_a_running_driver_had_or_that_has_acted_starts_nothing_ov
         for known in ("first", uid, asked):
             hand_over(lost, known)
             lost.refused(PositionLost)
+
+
+def test_a_driver_that_was_up_before_capture_began_on_another_server_reads_from_that_one(tmp_path: Path) -> None:
+    """The source was restored elsewhere while capture was away, and the stream starts over under a running driver."""
+    copy = Copy(filled("one", "two"), tmp_path)
+    copy.resync = tmp_path / "resync.json"
+    with copy.running():
+        copy.level()
+        assert copy.capture is not None
+        copy.capture.stop()
+        copy.database.server = "restored"
+        copy.database.readers.clear()
+        hand_over(copy, "first")
+        copy.capture = copy.begin_capture()
+        copy.until(lambda state: state.renewed == "first")
+        copy.equal()

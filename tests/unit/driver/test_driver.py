@@ -15,10 +15,15 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from support.origins import origin
 from support.resources import replicator
+from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.protocol import StateAnswer
+from tailrace.capture.renewal import Renewal
+from tailrace.capture.server import CaptureServer
 from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.state import LogState
+from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import StorageLocation
 from tailrace.contract.status import Status
@@ -28,6 +33,7 @@ from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.run_dir import RunFolder
 from tailrace.errors import PositionLost, Retry
 from tailrace.spark import session
+from tailrace.storage.store import Storage
 
 
 class Fake:
@@ -58,10 +64,11 @@ class Fake:
     def check(self) -> None:
         self._do("check")
 
-    def show(self, status: Status, last: bool = False) -> None:
+    def show(self, status: Status | None = None, last: bool = False) -> None:
         self._do("show last" if last else "show")
 
     def turn(self) -> None: ...
+    def works(self) -> None: ...
     def offer(self, through: int) -> None: ...
     def refresh(self) -> LogState:
         return self.state
@@ -203,3 +210,33 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
     threading.Timer(0.2, made._ending.set).start()
     assert made.run() == 0
     assert set(shown) == {"the slot waits for transaction 7"}
+
+
+def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the journal's origin may name another server, and what is read from this one would be refused."""
+    wait = Driver._journal
+    made, done = ready(tmp_path, monkeypatch)
+    place = {"location": f"file://{tmp_path}/log"}
+    made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
+    storage = Storage.open(made._spec.storage)
+    JournalWriter.create(storage, origin(), Position(1), "capture")
+    Renewal(id="again", request="again").write(storage)
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    board = Board()
+    server = CaptureServer(made._folder.socket, Inbox(), board)
+    server.start()
+    begun = StateAnswer(record=RecordNumber(0), epoch=1, position=Position(1))
+
+    def begin() -> None:
+        done.append("begun")
+        board.show(begun, lambda: RecordNumber(0))
+
+    threading.Timer(0.5, begin).start()
+    try:
+        found = wait(made, cast(Any, Fake("capture", done, {})), cast(Any, Fake("view", done, {})))
+    finally:
+        assert made._control.watch is not None
+        made._control.watch.close()
+        server.stop()
+        made._folder.release()
+    assert found is not None and "begun" in done
