@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from support.postgres import PostgresServer
+from support.seam_names import checked
 from tailrace.capture.client import CaptureClient, CaptureGone
 
 Row = dict[str, Any]
@@ -84,9 +85,8 @@ class CaptureRun:
             *self.arguments,
         ]
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stderr=log, env=os.environ | {"TAILRACE_SEAMS": seams} | environment
-            )
+            armed = os.environ | {"TAILRACE_SEAMS": checked(seams)} | environment
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=armed)
         if wait:
             eventually(self._reads, f"capture reads the log\n{self.tail()}")
         return self

@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 from kubernetes import client
 
 from support.kube import KubeApi
+from support.seam_names import checked
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver.server import Conflict, StatusServer, Unknown
@@ -80,7 +81,7 @@ class OperatorProcess:
             "POD_NAME": self.identity,
             "POD_NAMESPACE": self.home or self._namespace,
             "TAILRACE_SPARK_IMAGE": IMAGE,
-            "TAILRACE_SEAMS": self._seams if seams is None else seams,
+            "TAILRACE_SEAMS": checked(self._seams if seams is None else seams),
         }
         command = [sys.executable, "-m", "tailrace_operator", "--namespace", self._namespace]
         command += ["--listen", f"127.0.0.1:{self.port}", *self._flags]

@@ -52,17 +52,28 @@ class Performer:
         match action:
             case ApplyChild():
                 await self._apply(key, meta, action)
+                seam("operator.after-apply-child")
             case MakeSecret(name=name):
                 await self._make_secret(key, meta, name)
+                seam("operator.after-make-secret")
             case Delete():
                 await self._delete(meta.namespace, action)
+                seam("operator.after-delete")
             case SetFinalizers():
                 await self._finalizers(key, meta, action)
+                seam("operator.after-set-finalizers")
             case DropSource():
                 await self._drop(meta, action)
-            case SubmitSnapshot() | Pause() | Cancel():
+                seam("operator.after-drop-source")
+            case SubmitSnapshot():
                 await self._tell(key, meta.namespace, replicator, action)
-        seam(f"operator.after-{type(action).__name__.lower()}")
+                seam("operator.after-submit-snapshot")
+            case Pause():
+                await self._tell(key, meta.namespace, replicator, action)
+                seam("operator.after-pause")
+            case Cancel():
+                await self._tell(key, meta.namespace, replicator, action)
+                seam("operator.after-cancel")
 
     async def _apply(self, key: ObjectKey, meta: Meta, action: ApplyChild) -> None:
         document = _owned(action.document, meta, action.content_hash)

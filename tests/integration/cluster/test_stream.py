@@ -18,6 +18,7 @@ from cluster import images, workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster
 from support import stranger
 from support.cluster_shop import Shop, open_shop
+from support.seam_names import checked
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -252,12 +253,12 @@ def test_the_plain_manifests_take_the_charts_place(shop: Shop) -> None:
 STEPS = (
     "before-status",
     "after-status",
-    "after-setfinalizers",
-    "after-makesecret",
-    "after-applychild",
-    "after-submitsnapshot",
+    "after-set-finalizers",
+    "after-make-secret",
+    "after-apply-child",
+    "after-submit-snapshot",
     "after-cancel",
-    "after-dropsource",
+    "after-drop-source",
 )
 
 
@@ -283,7 +284,8 @@ def test_an_operator_that_is_killed_at_each_of_its_steps_ends_what_it_began(shop
 @contextmanager
 def seams(shop: Shop, steps: tuple[str, ...]) -> Iterator[None]:
     """The operator dies at each step once. A container's first process cannot kill itself, so it is not the first."""
-    settings = {"TAILRACE_SEAMS": ",".join(f"operator.{step}=kill" for step in steps), "TAILRACE_SEAMS_ONCE": "/tmp"}
+    plan = checked(",".join(f"operator.{step}=kill" for step in steps))
+    settings = {"TAILRACE_SEAMS": plan, "TAILRACE_SEAMS_ONCE": "/tmp"}
     container = {"name": "operator", "env": [{"name": name, "value": value} for name, value in settings.items()]}
     patch = {"spec": {"template": {"spec": {"shareProcessNamespace": True, "containers": [container]}}}}
     old = _operators(shop)

@@ -16,10 +16,10 @@ from support.team import Team, install_crds, operator, team
 STEPS = (
     "operator.before-status",
     "operator.after-status",
-    "operator.after-setfinalizers",
-    "operator.after-makesecret",
-    "operator.after-applychild",
-    "operator.after-applychild=kill@3",
+    "operator.after-set-finalizers",
+    "operator.after-make-secret",
+    "operator.after-apply-child",
+    "operator.after-apply-child=kill@3",
 )
 
 
@@ -173,9 +173,9 @@ ENDINGS = (
     "operator.before-status",
     "operator.after-status",
     "operator.after-delete",
-    "operator.after-applychild",
-    "operator.after-applychild=kill@3",
-    "operator.after-setfinalizers",
+    "operator.after-apply-child",
+    "operator.after-apply-child=kill@3",
+    "operator.after-set-finalizers",
 )
 
 

@@ -161,7 +161,7 @@ def started_with(place: Team, name: str) -> None:
     assert arguments[arguments.index("--resync") + 1] == f"{mounted}/resync.yaml"
 
 
-@pytest.mark.parametrize("seam", ["operator.after-applychild"])
+@pytest.mark.parametrize("seam", ["operator.after-apply-child"])
 def test_sigkill_while_a_request_is_handed_over_hands_over_the_same(
     asking: tuple[Team, DriverDouble], seam: str
 ) -> None:
@@ -179,7 +179,7 @@ def test_sigkill_while_a_request_is_handed_over_hands_over_the_same(
 def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(asking: tuple[Team, DriverDouble]) -> None:
     place, driver = asking
     place.apply(request("again"))
-    ended_by(place, "operator.after-submitsnapshot")
+    ended_by(place, "operator.after-submit-snapshot")
     ident = uid(place, "again")
     with operator(place):
         until(lambda: state(place, "again") == "Running", "it runs")

@@ -21,6 +21,7 @@ import psutil
 import yaml
 
 import tailrace
+from support.seam_names import checked
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(tailrace.__file__).parents[1])}
 """The very code that the tests import, also where another checkout is installed."""
@@ -127,7 +128,7 @@ class Run:
         output = deployment.folder / f"run-{number}.log"
         once = deployment.folder / f"seams-{number}"
         once.mkdir(exist_ok=True)
-        environment = ENVIRONMENT | {"TAILRACE_SEAMS": seams, "TAILRACE_SEAMS_ONCE": str(once)}
+        environment = ENVIRONMENT | {"TAILRACE_SEAMS": checked(seams), "TAILRACE_SEAMS_ONCE": str(once)}
         with output.open("wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tailrace.cli.main", *arguments],

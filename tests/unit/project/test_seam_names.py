@@ -1,0 +1,45 @@
+"""A test that kills at a seam names one that exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from support import seam_names
+
+TESTS = Path(__file__).resolve().parents[2]
+NAME = re.compile(r"([a-z]+)\.[a-z]+(-[a-z]+)+")
+
+
+def strings() -> dict[str, set[str]]:
+    """What stands in the tests, this file aside, and could be the name of a seam -> the files."""
+    areas = {name.partition(".")[0] for name in seam_names.defined()}
+    found: dict[str, set[str]] = {}
+    for path in (path for path in TESTS.rglob("*.py") if path != Path(__file__)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for item in node.value.split(","):
+                    match = NAME.fullmatch(item.strip().partition("=")[0])
+                    if match is not None and match[1] in areas:
+                        found.setdefault(match[0], set()).add(str(path.relative_to(TESTS)))
+    return found
+
+
+def test_every_seam_that_a_test_names_exists() -> None:
+    named = strings()
+    assert len(named) > 20
+    unknown = {name: sorted(files) for name, files in named.items() if name not in seam_names.defined()}
+    assert not unknown, f"no such seam: {unknown}"
+
+
+@pytest.mark.parametrize(
+    "plan", ["capture.before-akc=kill", "operator.after-applychild", "journal.after-create=kill,x"]
+)
+def test_a_misspelt_seam_is_refused_when_it_is_armed(plan: str) -> None:
+    with pytest.raises(ValueError, match="no such seam"):
+        seam_names.checked(plan)
+    assert (
+        seam_names.checked("operator.after-cancel=kill, journal.after-create=stall:3@2")
+        and seam_names.checked("") == ""
+    )
