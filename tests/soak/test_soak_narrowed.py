@@ -37,16 +37,16 @@ def test_every_repair_of_a_narrowed_publication_brings_all_rows(nursery: Nursery
         while time.monotonic() < end:
             rnd = Random(seed)
             pause = rnd.choice((0.0, 0.05, 0.3))
-            unpaused = pausing_chunks(rnd, pause)
-            with quick(
-                server, nursery, tmp_path, f"narrowed{seed}", snapshot={"chunkRows": 7, "parallelism": 2}
-            ) as one:
+            snapshot = {"chunkRows": 7, "parallelism": 2}
+            with (
+                pausing_chunks(rnd, pause),
+                quick(server, nursery, tmp_path, f"narrowed{seed}", snapshot=snapshot) as one,
+            ):
                 narrowed = Narrowed(one, rnd)
                 narrowed.begin(given=rnd.random() < 0.5, pause=pause)
                 for _ in range(ROUNDS):
                     wrong = narrowed.round(rnd.random() * LONGEST)
                     rounds += 1
                     assert not wrong, "\n".join([f"seed {seed}", *narrowed.told, *wrong])
-            unpaused()
             seed += 1
             print(f"{rounds} rounds", flush=True)

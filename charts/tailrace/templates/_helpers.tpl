@@ -1,4 +1,4 @@
-{{- /* Release `tailrace` gives tailrace-operator, any other one <release>-tailrace-operator. */ -}}
+{{- /* tailrace-operator for a release called `tailrace`, else <release>-tailrace-operator. */ -}}
 {{- define "tailrace.fullname" -}}
 {{- $name := default "tailrace-operator" .Values.nameOverride -}}
 {{- $full := printf "%s-%s" .Release.Name $name -}}
@@ -29,7 +29,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{- /* Takes (list image appVersion). */ -}}
+{{- /* Arguments: (list image appVersion). */ -}}
 {{- define "tailrace.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}
@@ -39,8 +39,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{- /* What the operator does in each namespace that it watches. It reads the Secrets and ConfigMaps that specs name to
-       notice that they changed, and ends drivers by their StatefulSets; its other objects go with their Replicator. */ -}}
+{{- /* Permissions of the operator in each namespace that it watches. It reads the Secrets and ConfigMaps that specs name
+       to notice changes, and stops drivers by deleting their StatefulSets; other objects are deleted with their Replicator. */ -}}
 {{- define "tailrace.rules" -}}
 - apiGroups: [tailrace.dev]
   resources: [replicators, snapshotrequests]
@@ -48,7 +48,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [tailrace.dev]
   resources: [replicators/status, snapshotrequests/status]
   verbs: [patch]
-# Owner references that block deletion, where the cluster asks for this right.
+# Owner references with blockOwnerDeletion, where the cluster requires this permission.
 - apiGroups: [tailrace.dev]
   resources: [replicators/finalizers]
   verbs: [update]
@@ -67,7 +67,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
   verbs: [get, list, watch, create, patch]
-# The one ClusterRole that it may hand on, to its drivers.
+# The only ClusterRole that the operator may grant: that of its drivers.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]
   resourceNames: [tailrace-driver]

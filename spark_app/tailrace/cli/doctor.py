@@ -21,7 +21,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
-from tailrace.errors import CorruptLog, Retry, Stop, TailraceError
+from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TailraceError
 from tailrace.logs import visible
 from tailrace.sources.api import ColumnSupport, Finding, Subscription
 from tailrace.sources.patterns import idle
@@ -200,4 +200,7 @@ def _java() -> Iterator[Line]:
 
 
 def _failure(subject: str, error: TailraceError) -> Line:
-    return Line("fail", subject, f"{error.name}: {error.message}", error.fix, error.exit_code)
+    # What may pass has no name that says more: "Retry" would read as an instruction.
+    named = type(error) not in (Retry, OutcomeUnknown)
+    message = f"{error.name}: {error.message}" if named else error.message
+    return Line("fail", subject, message, error.fix, error.exit_code)

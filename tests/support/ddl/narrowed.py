@@ -7,7 +7,8 @@ as the documents tell, and with source = target. Used by the soak test of it.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -196,8 +197,9 @@ class Narrowed:
         self.told.append(f"{time.time() % 1000:8.3f} {threading.current_thread().name[-3:]} {line}")
 
 
-def pausing_chunks(rnd: Random, longest: float) -> Callable[[], None]:
-    """Chunks take random pauses around their snapshot; call what is returned to end it."""
+@contextmanager
+def pausing_chunks(rnd: Random, longest: float) -> Iterator[None]:
+    """Chunks take random pauses around their snapshot."""
     seam: Callable[[str], Any] = chunks.__dict__["seam"]
 
     def paused(name: str) -> None:
@@ -205,4 +207,7 @@ def pausing_chunks(rnd: Random, longest: float) -> Callable[[], None]:
         seam(name)
 
     chunks.__dict__["seam"] = paused
-    return lambda: chunks.__dict__.update(seam=seam)
+    try:
+        yield
+    finally:
+        chunks.__dict__["seam"] = seam

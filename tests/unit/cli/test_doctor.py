@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli.doctor import Line, Report, _java, _place
+from tailrace.cli.doctor import Line, Report, _failure, _java, _place
 from tailrace.contract.resources import StorageSpec, TargetSpec
+from tailrace.errors import AuthenticationFailed, Retry
 
 
 def test_a_place_is_tried_and_left_without_a_file(tmp_path: Path) -> None:
@@ -81,3 +82,11 @@ def test_a_machine_without_java_is_warned_before_a_start(monkeypatch: pytest.Mon
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").touch(mode=0o755)
     assert not list(_java())
+
+
+def test_a_passing_fault_is_told_by_its_message_and_any_other_by_its_name() -> None:
+    """`Retry` beside a message that asks for an action reads as an instruction."""
+    assert str(_failure("source", Retry("cannot connect to h:5432", "Start it."))) == (
+        "fail source: cannot connect to h:5432\n     fix: Start it."
+    )
+    assert str(_failure("source", AuthenticationFailed("no"))) == "fail source: AuthenticationFailed: no"
