@@ -10,6 +10,7 @@ from support.mysql import MysqlServer
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import SourceRefused
 from tailrace.sources.api import Finding
+from tailrace.sources.findings import refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import MyConfig, connect
@@ -88,7 +89,7 @@ def test_a_server_without_a_log_is_refused(server: MysqlServer) -> None:
     with MysqlServer(server.name, skip_log_bin="ON") as silent:
         found = findings(silent)
         with pytest.raises(SourceRefused, match="no binary log"):
-            preflight.refuse(found)
+            refuse(found)
 
 
 def test_patterns_without_a_table_are_said_so(server: MysqlServer) -> None:

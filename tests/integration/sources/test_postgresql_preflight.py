@@ -10,10 +10,11 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
+from tailrace.sources.findings import refuse
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.facts import Facts, observe
-from tailrace.sources.postgresql.preflight import check, columns, refuse
+from tailrace.sources.postgresql.preflight import check, columns
 
 SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scram-sha-256")
 

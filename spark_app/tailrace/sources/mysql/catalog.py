@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tailrace.changelog.records import Column, Parts, TableSchema
-from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.mysql import charsets, sql, types
@@ -16,6 +15,7 @@ from tailrace.sources.mysql.connect import Connection, rows
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
 from tailrace.sources.mysql.types import ColumnType, Form
 from tailrace.sources.patterns import options_of, selected
+from tailrace.sources.stops import reserved
 
 Row = dict[str, Any]
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -114,7 +114,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
         columns=columns,
         key_index=index,
         schema=schema,
-        stop=_stop(name, row, columns, options) or _reserved(schema),
+        stop=_stop(name, row, columns, options) or reserved(schema),
         engine=row["engine"],
         options=options,
         parts=_parts(found, index, key),
@@ -229,15 +229,3 @@ def _misnamed(name: str, columns: Sequence[MysqlColumn], options: TableOptions |
         return None
     what = f"options[].columns or asText name columns that {name} does not have: {missing}"
     return ReadRefused(name, what, "Correct the column names.")
-
-
-def _reserved(schema: TableSchema) -> TableStop | None:
-    """A column of the table has the name of one that the change log adds to each row."""
-    taken = [c.name for c in schema.columns if c.name in LOG_COLUMNS]
-    if not taken:
-        return None
-    return ReadRefused(
-        schema.name,
-        f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
-        "Rename the column, or leave it out with options[].columns.",
-    )

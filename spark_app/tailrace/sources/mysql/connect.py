@@ -18,6 +18,7 @@ from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 from tailrace.sources.mysql import faults
 from tailrace.sources.mysql.position import OWN, Numbering
+from tailrace.sources.secret_files import secret_files
 
 Connection = pymysql.Connection
 
@@ -77,18 +78,16 @@ class MyConfig:
     @staticmethod
     def of(source: SourceSpec, program: str, secrets: Path | None = None) -> "MyConfig":
         """`secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
-        password = source.password_file
-        if source.credentials is not None:
-            password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
+        files = secret_files(source, secrets)
         return MyConfig(
             host=source.host,
             port=source.tcp_port,
             database=source.database,
             username=source.username,
             program=program,
-            password_file=password,
+            password_file=files.password,
             tls_mode=source.tls.mode,
-            ca_file=source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt"),
+            ca_file=files.ca,
         )
 
     def bound_to(self, identity: str, numbering: Numbering = OWN) -> "MyConfig":
@@ -99,17 +98,6 @@ class MyConfig:
     def place(self) -> str:
         """For messages."""
         return f"{self.host}:{self.port}"
-
-
-def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
-    if secret is None:
-        return None
-    if secrets is None:
-        raise SourceRefused(
-            f"Secret {secret!r} cannot be read outside Kubernetes",
-            "Use passwordFile, credentials.file and tls.caFile instead.",
-        )
-    return str(secrets / secret / key)
 
 
 def connect(config: MyConfig) -> Connection:

@@ -4,9 +4,8 @@ Called by `tailrace doctor` (prints every finding) and at start-up (a `fail` sto
 names what is missing and the statement that fixes it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-from tailrace.errors import SourceRefused
 from tailrace.sources.api import ColumnSupport, Finding, Level
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
 from tailrace.sources.mysql.settings import Facts
@@ -25,13 +24,6 @@ _EVERYTHING = frozenset(("ALL PRIVILEGES", "SUPER"))
 def check(facts: Facts) -> tuple[Finding, ...]:
     """Every finding, in the order in which a reader should see to them."""
     return tuple(finding for look in CHECKS for finding in look(facts))
-
-
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raise `SourceRefused` for the failures that concern the whole source."""
-    failed = [f for f in findings if f.level == "fail" and f.table is None]
-    if failed:
-        raise SourceRefused("; ".join(f.message for f in failed), " ".join(f.fix for f in failed if f.fix))
 
 
 def _set(facts: Facts, name: str, value: str) -> str:

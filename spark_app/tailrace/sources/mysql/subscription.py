@@ -12,6 +12,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.sources import patterns
 from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.findings import refuse
 from tailrace.sources.mysql import beginning, preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
@@ -87,4 +88,4 @@ class MysqlSubscription:
                 log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
         for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
             log.warning("%s; ignore this if the tables will be created later", text)
-        preflight.refuse(f for f in findings if f.name != "tables")
+        refuse(f for f in findings if f.name != "tables")

@@ -11,7 +11,6 @@ from psycopg import Cursor, sql
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.patterns import options_of, selected
@@ -19,6 +18,7 @@ from tailrace.sources.postgresql import unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
+from tailrace.sources.stops import reserved
 from tailrace.types import MAX_PRECISION
 
 _TABLES = """
@@ -270,18 +270,6 @@ def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:
             )
             return NoKey(schema.name, what, fix)
     return None
-
-
-def reserved(schema: TableSchema) -> TableStop | None:
-    """A column of the table has the name of one that the change log adds to each row."""
-    taken = [c.name for c in schema.columns if c.name in LOG_COLUMNS]
-    if not taken:
-        return None
-    return ReadRefused(
-        schema.name,
-        f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
-        "Rename the column, or leave it out with options[].columns.",
-    )
 
 
 def _no_key(name: str, identity: str, generated: bool) -> str:

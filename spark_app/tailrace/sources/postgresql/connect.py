@@ -15,6 +15,7 @@ import psycopg
 from tailrace import privacy
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
+from tailrace.sources.secret_files import secret_files
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -100,19 +101,16 @@ class PgConfig:
     @staticmethod
     def of(source: SourceSpec, application_name: str = "tailrace", secrets: Path | None = None) -> "PgConfig":
         """From the manifest. `secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
-        password = source.password_file
-        if source.credentials is not None:
-            password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
-        ca_file = source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt")
+        files = secret_files(source, secrets)
         assert source.database is not None, "required of this type"
         return PgConfig(
             host=source.host,
             port=source.tcp_port,
             database=source.database,
             username=source.username,
-            password_file=password,
+            password_file=files.password,
             tls_mode=source.tls.mode,
-            ca_file=ca_file,
+            ca_file=files.ca,
             application_name=application_name,
         )
 
@@ -127,17 +125,6 @@ class PgConfig:
     def place(self) -> str:
         """For messages."""
         return f"{self.host}:{self.port}/{self.database}"
-
-
-def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
-    if secret is None:
-        return None
-    if secrets is None:
-        raise SourceRefused(
-            f"Secret {secret!r} cannot be read outside Kubernetes",
-            "Use passwordFile, credentials.file and tls.caFile instead.",
-        )
-    return str(secrets / secret / key)
 
 
 def connect(config: PgConfig, *, replication: bool = False) -> Connection:

@@ -4,12 +4,12 @@ Called by `tailrace doctor` (prints every finding) and at start-up (a `fail` sto
 names what is missing and the statement that fixes it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from psycopg import sql
 
-from tailrace.errors import SourceRefused
 from tailrace.sources.api import ColumnSupport, Finding, Level
+from tailrace.sources.findings import refuse
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
@@ -37,13 +37,6 @@ def _summary(facts: Facts, failed: Collection[str | None]) -> Iterator[Finding]:
     level: Level = "ok" if good else "fail" if hopeless else "warn"
     if total:
         yield Finding("tables", level, f"{good} of {total} tables can be captured")
-
-
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raise `SourceRefused` for the failures that concern the whole source."""
-    failed = [f for f in findings if f.level == "fail" and f.table is None]
-    if failed:
-        raise SourceRefused("; ".join(f.message for f in failed), " ".join(f.fix for f in failed if f.fix))
 
 
 def _run(statement: str) -> str:

@@ -19,6 +19,7 @@ from tailrace.errors import SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
 from tailrace.sources.api import Beaten, Interrupted, Patience
+from tailrace.sources.findings import refuse
 from tailrace.sources.postgresql import admission, preflight, publication
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover
@@ -46,7 +47,7 @@ def fit_tables(connection: Connection, replicator: Replicator, names: Names, ren
     for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
         log.warning("%s; ignore this if the tables will be created later", text)
     spared = {"tables", preflight.SLOT_LOG} if renewing and names.slot_is_ours else {"tables"}
-    preflight.refuse(f for f in findings if f.name not in spared)
+    refuse(f for f in findings if f.name not in spared)
     return [t for t in tables if t.stop is None]
 
 

@@ -11,12 +11,11 @@ from itertools import pairwise
 
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
-from tailrace.sources.postgresql.catalog import reserved
 from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.pgoutput import Relation
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.stops import STOP_FIX
+from tailrace.sources.stops import STOP_FIX, reserved
 
 TAKEN_IN = "Nothing to do; the table is captured under its new name if tables.include selects that."
 
