@@ -28,7 +28,7 @@ from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import PositionLost, ReadRefused, SourceRefused
 from tailrace.sources import api, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 
@@ -120,7 +120,10 @@ class ScriptedSource:
         return (str(left[rows - 1]),) if len(left) >= rows else None
 
     def normal_keys(self, table: api.Table, asked: Sequence[Key]) -> tuple[Key, ...]:
-        return tuple((str(int(key[0])),) for key in asked)
+        try:
+            return tuple((str(int(key[0])),) for key in asked)
+        except ValueError:
+            raise ReadRefused(table.name, "a key that was asked for is no key of the table", "Correct it.") from None
 
     def _keys(self, table: api.Table) -> list[int]:
         return sorted(self.database.rows(table.schema.table_id, self.database.seen()))

@@ -4,9 +4,7 @@ The state round-trips through JSON (roll-ups), so all of it is closed models. Va
 copies what a record touches. Import the names from `tailrace.changelog.state`.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,8 +149,6 @@ class SnapshotState(Closed):
     suspended: bool = False
     tables: dict[int, SnapshotTable]
     ended: SnapshotEnded | None = None
-    keys_digest: str | None = None
-    """Of the plan's keys, which an ended snapshot no longer lists; None: it goes on, or has no keys."""
 
     def awaits(self, table: TableLog) -> bool:
         """Whether the table has still to be taken in again for this resync."""
@@ -170,10 +166,6 @@ class SnapshotState(Closed):
         for that, so that nothing of it can be older."""
         own = self.plan.snapshot_id
         return self.record >= table.added_record or table.resync == own or own in table.serves
-
-
-def keys_digest(keys: Iterable[Iterable[str]]) -> str:
-    return hashlib.sha256(json.dumps([list(key) for key in keys]).encode()).hexdigest()
 
 
 class TransactionLog(Closed):

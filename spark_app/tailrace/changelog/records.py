@@ -200,7 +200,9 @@ class SnapshotPlanned(Closed):
     tables: tuple[int, ...]
     where: str | None = None
     keys: tuple[Key, ...] | None = None
-    """Only these keys, as whoever asked for them wrote them."""
+    """Only these keys."""
+    keys_digest: str | None = None
+    """Of the keys as they were asked for, by which the same request is known again; None: nobody asked for keys."""
     makes_up_for: tuple[tuple[str, int], ...] = ()
     """A re-read of one table, because of these chunks (snapshot, ordinal) whose files were lost before their adoption.
     Tables pass over them, and over the replacement that their snapshots would have ended with."""

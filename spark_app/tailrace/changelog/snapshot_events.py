@@ -16,7 +16,6 @@ from tailrace.changelog.logged import (
     SnapshotState,
     SnapshotTable,
     TableLog,
-    keys_digest,
 )
 from tailrace.changelog.records import (
     ChunkRegistered,
@@ -186,10 +185,9 @@ def _ended(work: Folding, event: SnapshotEnded) -> None:
     }
     # Ended snapshots stand in the order in which they ended, so that the oldest are forgotten first.
     del work.snapshots[event.snapshot_id]
-    # Thousands of keys, of which a digest tells whether the same is asked again.
-    keys = snapshot.plan.keys
-    plan = snapshot.plan if keys is None else snapshot.plan.model_copy(update={"keys": ()})
-    over = {"ended": event, "tables": tables, "plan": plan, "keys_digest": None if keys is None else keys_digest(keys)}
+    # Thousands of keys, of which the plan's digest tells whether the same is asked again.
+    plan = snapshot.plan if snapshot.plan.keys is None else snapshot.plan.model_copy(update={"keys": ()})
+    over = {"ended": event, "tables": tables, "plan": plan}
     work.snapshots[event.snapshot_id] = snapshot.model_copy(update=over)
 
 

@@ -3,14 +3,15 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Position, SnapshotEnded, SnapshotSuspended
+from tailrace.changelog.records import Key, Position, SnapshotEnded, SnapshotSuspended
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import LogState, SnapshotState
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.contract.status import Fault, Status
@@ -125,11 +126,12 @@ class DriverControl:
         if state.renewal is not None:
             # The first look adds all tables and plans for them; what is asked before meets none.
             raise Retry("every table is about to start over", "Ask again in a few seconds.")
-        made = planner.request_plan(state, snapshot_id, body) if snapshot_id not in state.snapshots else None
+        plan_it = partial(planner.request_plan, state, snapshot_id, body, self._canonical_keys)
+        made = plan_it() if snapshot_id not in state.snapshots else None
         with self._lock:
             known = journal.refresh().snapshots.get(snapshot_id)
             if known is None:
-                plan = made or planner.request_plan(state, snapshot_id, body)
+                plan = made or plan_it()
                 suspended = [SnapshotSuspended(snapshot_id=snapshot_id, suspended=True)] if body.spec.suspend else []
                 record = client.append([plan, *suspended])
                 # Dying here loses no request: it is asked again under the same id and meets its own plan.
@@ -168,6 +170,11 @@ class DriverControl:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
         self.loops = {}  # they end: to stand still is no ailment any more
         return self.farewell.ask(data)
+
+    def _canonical_keys(self, table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
+        if self.runner is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        return self.runner.canonical_keys(table, asked)
 
     def _ready(self) -> tuple[SharedJournal, CaptureClient]:
         if self.journal is None or self.client is None:

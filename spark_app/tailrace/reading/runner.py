@@ -8,13 +8,14 @@ import logging
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
 from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records import Key
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.status import Fault
@@ -115,6 +116,10 @@ class SnapshotRunner:
             self._start_next(state, key, entry)
         self._take(patience)
         self.turned = time.monotonic()
+
+    def canonical_keys(self, table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
+        """See `planner.CanonicalKeys`; asked from other threads."""
+        return steps.canonical_keys(self._tools, table, asked)
 
     def stop(self) -> None:
         """Begin nothing more. A chunk that is being read is given up: it is read again after the next start."""

@@ -23,7 +23,7 @@ from tailrace.changelog.records import (
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import ReadRefused, Retry, SourceRefused, TableGone
+from tailrace.errors import InvalidManifest, ReadRefused, Retry, SourceRefused, TableGone, TableStop
 from tailrace.reading import task as chunk_task
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
@@ -157,12 +157,20 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
         client.close()  # a chunk that is not registered no longer holds the log back
 
 
-def _keys(tools: Tools, table: Table, writer: ChunkWriter, asked: Sequence[Key]) -> tuple[Key, ...]:
-    """A list of keys as the log writes them, or what a person wrote would miss the target's rows; without those that
-    the target cannot hold."""
+def _keys(tools: Tools, table: Table, writer: ChunkWriter, planned: Sequence[Key]) -> tuple[Key, ...]:
+    """Of the plan's keys those that the target can hold. Translated once more: a key's type may have changed since."""
     with tools.source.session() as session:
-        normal = session.normal_keys(table, asked)
+        normal = session.normal_keys(table, planned)
     return writer.possible(normal)
+
+
+def canonical_keys(tools: Tools, log_table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
+    """For a plan: `planner.CanonicalKeys`."""
+    try:
+        with tools.source.session() as session:
+            return session.normal_keys(look_up(tools, session, log_table), asked)
+    except TableStop as error:
+        raise InvalidManifest(error.message, error.fix) from error
 
 
 def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, writer: ChunkWriter) -> None:

@@ -5,12 +5,12 @@ them, so that a restart, or a turn that is repeated, cannot plan one twice: the 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tailrace import privacy
-from tailrace.changelog.logged import keys_digest
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
@@ -139,7 +139,14 @@ def _failed_lately(state: LogState, table_id: int) -> bool:
     )
 
 
-def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotPlanned:
+CanonicalKeys = Callable[[TableLog, Sequence[Key]], tuple[Key, ...]]
+"""A table's keys as the change log writes them (`changelog.keys`), of what a person wrote. `InvalidManifest`: one is no
+key of the table."""
+
+
+def request_plan(
+    state: LogState, snapshot_id: str, body: SnapshotBody, canonical_keys: CanonicalKeys
+) -> SnapshotPlanned:
     """The plan for a SnapshotRequest; raises `InvalidManifest` when no table matches."""
     captured = [t for t in state.tables.values() if not t.removed]
     tables = [t for t in captured if _asked(t, body.spec.tables)]
@@ -156,32 +163,37 @@ def request_plan(state: LogState, snapshot_id: str, body: SnapshotBody) -> Snaps
             f"stopped: {names}; a snapshot does not make a stopped table follow its changes again",
             f"Remove the cause, see the status; then {RESYNC}.",
         )
-    if body.spec.keys is not None:
-        _check_keys(tables, body.spec.keys)
-    return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)))
+    keys = body.spec.keys
+    if keys is not None:
+        _check_keys(tables, keys)
+        keys = canonical_keys(tables[0], keys)
+    return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)), keys)
 
 
 def is_plan_of(known: SnapshotState, snapshot_id: str, body: SnapshotBody) -> bool:
     """Whether this was asked. Tables that match may have come and gone since; what was asked counts."""
-    asked = _plan_of(snapshot_id, body, known.plan.tables)
-    if known.keys_digest is None:
-        return known.plan == asked
-    same = asked.keys is not None and keys_digest(asked.keys) == known.keys_digest
-    return same and known.plan == asked.model_copy(update={"keys": known.plan.keys})
+    return known.plan == _plan_of(snapshot_id, body, known.plan.tables, known.plan.keys)
 
 
-def _plan_of(snapshot_id: str, body: SnapshotBody, tables: tuple[int, ...]) -> SnapshotPlanned:
+def _plan_of(
+    snapshot_id: str, body: SnapshotBody, tables: tuple[int, ...], keys: tuple[Key, ...] | None
+) -> SnapshotPlanned:
     return SnapshotPlanned(
         snapshot_id=snapshot_id,
         request=body.name,
         reason="request",
         tables=tables,
         where=body.spec.where,
-        keys=body.spec.keys,
+        keys=keys,
+        keys_digest=None if body.spec.keys is None else _digest(body.spec.keys),
         chunk_rows=body.spec.chunk_rows,
         parallelism=body.spec.parallelism,
         resync=body.spec.resync,
     )
+
+
+def _digest(keys: Iterable[Key]) -> str:
+    return hashlib.sha256(json.dumps([list(key) for key in keys]).encode()).hexdigest()
 
 
 def _asked(table: TableLog, patterns: Iterable[str]) -> bool:
