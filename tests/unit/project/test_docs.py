@@ -1,6 +1,7 @@
 """What the documents say about commands, options, errors and exit codes, held against the code."""
 
 import argparse
+import ast
 import pkgutil
 import re
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCS = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "tests/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/dev").glob("*.md")),
@@ -113,6 +115,53 @@ def test_every_make_target_and_path_in_the_documents_exists() -> None:
         folders = "docs|tests|tools|examples|charts|manifests|crds|argocd|spark_app|operator"
         for name in re.findall(rf"`((?:{folders})/[\w./-]+)`", text):
             assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+DEVELOPERS = [path for path in DOCS if path.parent.name in ("dev", "tests") or path.parent == ROOT]
+CODE = [path for folder in ("spark_app", "operator", "tests", "tools") for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_every_file_that_the_documents_name_by_the_end_of_its_path_exists() -> None:
+    files = {f"/{path.relative_to(ROOT)}" for path in CODE}
+    seen = set()
+    for path in DOCS:
+        for name in re.findall(r"`([\w/]+\.py)`", path.read_text()):
+            assert any(file.endswith(f"/{name}") for file in files), f"{path.name}: {name}"
+            seen.add(name)
+    assert len(seen) > 20
+
+
+def test_every_folder_of_tests_that_their_page_names_exists() -> None:
+    text = (ROOT / "tests/README.md").read_text()
+    kinds = "unit|integration|proof|soak|model|support|fixtures"
+    named = set(re.findall(rf"`((?:{kinds})/[\w/]*)`", text))
+    assert len(named) > 8
+    assert {name for name in named if not (ROOT / "tests" / name).exists()} == set()
+
+
+def members() -> dict[str, set[str]]:
+    """Class -> what its body defines or annotates, over all of the code."""
+    found: dict[str, set[str]] = {}
+    for path in CODE:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                inside = found.setdefault(node.name, set())
+                for part in ast.walk(node):
+                    if isinstance(part, ast.FunctionDef):
+                        inside.add(part.name)
+                    elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                        inside.add(part.target.id)
+    return found
+
+
+def test_every_class_that_developers_are_told_of_exists_with_its_members() -> None:
+    known, seen = members(), set()
+    for path in DEVELOPERS:
+        for name, member in re.findall(r"`([A-Z][a-z]+(?:[A-Z]\w*)?)(?:\.(\w+))?(?:\([^`]*)?`", path.read_text()):
+            assert name in known, f"{path.name}: {name}"
+            assert not member or member in known[name], f"{path.name}: {name}.{member}"
+            seen.add(name)
+    assert len(seen) > 40
 
 
 def test_every_module_in_the_documents_exists() -> None:
