@@ -103,4 +103,7 @@ def test_a_driver_that_was_up_before_capture_began_on_another_server_reads_from_
         hand_over(copy, "first")
         copy.capture = copy.begin_capture()
         copy.until(lambda state: state.renewed == "first")
+        with copy.driver.tools.source.session() as session:
+            assert session.log_end() == copy.database.end
+    with copy.running():
         copy.equal()
