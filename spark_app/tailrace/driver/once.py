@@ -41,10 +41,15 @@ class OnceCheck:
         """By table: what was withheld when all tables had covered the record, and has not been seen since."""
         self._repaired: dict[str, RecordNumber] = {}
         """Repairs that ended since, with the record at which that was noticed."""
+        self._asked: dict[str, frozenset[Key]] = {}
+        """The keys of repairs that were seen under way."""
 
     def look(self, state: LogState, progress: Mapping[int, TableProgress], open_requests: int) -> Verdict:
         if self._since is None:
             self._since = state.number
+        under_way = [s.plan for s in state.snapshots.values() if s.ended is None and _fills_holes(s.plan)]
+        # Now: once they have ended, their plans no longer list the keys.
+        self._asked |= {plan.snapshot_id: frozenset(plan.keys or ()) for plan in under_way}
         failed = [t for t in _live(state) if _failed(t, state, progress)]
         healthy = {t.table_id: t for t in _live(state) if t not in failed}
         waits = self._waits(state, open_requests, {t.table_id: _tried(t, state, progress) for t in failed})
@@ -92,7 +97,7 @@ class OnceCheck:
             ended = self._repaired.setdefault(s.plan.snapshot_id, state.number)
             for table_id in left.keys() & set(s.plan.tables):
                 if s.ended.outcome == "completed" and now[table_id].applied_record >= ended:
-                    left[table_id] -= set(s.plan.keys or ())
+                    left[table_id] -= self._asked.get(s.plan.snapshot_id, frozenset())
         self._owed = {table_id: keys for table_id, keys in left.items() if keys}
         return self._owed
 
