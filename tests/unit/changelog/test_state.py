@@ -483,5 +483,7 @@ def test_a_source_that_moved_keeps_everything_and_begins_behind_what_was_read() 
 def test_a_stream_that_begins_again_may_do_so_before_where_its_source_moved() -> None:
     state = start()
     state = fold(state, good(state, position=Position(9000), events=(SourceMoved(identity={}),)))
-    renewed = fold(state, good(state, position=Position(3), events=(SourceRenewed(id="all", identity={}),)))
+    renewed = fold(
+        state, good(state, position=Position(3), events=(SourceRenewed(id="all", request="all", identity={}),))
+    )
     assert (renewed.position, renewed.source_since) == (3, 3)
