@@ -141,7 +141,7 @@ def test_a_chunk_that_was_read_from_the_server_before_is_read_again(
         table = next(iter(copy.state.tables.values()))
     chunk = ChunkRegistered(
         snapshot_id="s", table_id=table.table_id, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
-        schema_version=1, replay_point=Seq(1), high=end,
+        schema_version=1, replay_point=Seq(1), layout="form", high=end,
     )  # fmt: skip
     caught_up(replica, primary)
     promote(replica)
