@@ -2,7 +2,8 @@
 PYTHON ?= python3.11
 VENV := .venv/bin
 READY := .venv/.ready
-READY_DEMO := .venv/.ready-demo
+SOURCE ?= postgresql
+READY_DEMO := .venv/.ready-demo-$(SOURCE)
 PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
 # Bytecode is kept, but beside the environment, not the sources: without it every process of a test and of the demo
 # compiles all that it imports (2 CPU seconds for a driver, one for capture, one for each Python worker).
@@ -18,7 +19,7 @@ help: ## List the targets
 
 setup: | python ## Make .venv, fetch PostgreSQL and Spark's jars, and make Spark start sooner
 	@$(PYTHON) tools/bootstrap.py
-	@touch $(READY) $(READY_DEMO)
+	@touch $(READY) .venv/.ready-demo-postgresql
 
 .PHONY: python
 python:
@@ -30,9 +31,9 @@ MADE_FROM := pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py to
 $(READY): $(MADE_FROM)
 	@$(MAKE) --no-print-directory setup
 
-# The demo needs less: one PostgreSQL, no test tools, no object storage.
+# The demo needs less: one server, no test tools, no object storage.
 $(READY_DEMO): $(MADE_FROM) | python
-	@$(PYTHON) tools/bootstrap.py demo
+	@$(PYTHON) tools/bootstrap.py demo-$(SOURCE)
 	@touch $(READY_DEMO)
 
 lint types imports unit integration soak bench: $(READY)
@@ -115,8 +116,8 @@ cluster-status: ## What runs there
 cluster-down: ## Remove it
 	$(CLUSTER) down
 
-demo: ## Replicate a sample database on this machine
-	PYTHONPATH=tools $(VENV)/python -m demo
+demo: ## Replicate a sample database on this machine (SOURCE=mysql: out of MySQL)
+	PYTHONPATH=tools $(VENV)/python -m demo --source $(SOURCE)
 
 clean: ## Remove what builds and tests left in the tree (not the cache, not .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

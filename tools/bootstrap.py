@@ -2,7 +2,7 @@
 
 Called by `make setup` with the system's Python (standard library only). What is built from Go (the S3 server,
 Kubernetes) takes minutes and serves only tests and the one-node cluster: it is made when it is named, as
-`make integration` does. `demo` names only what the demo needs. Every part is skipped when it is there already, is made
+`make integration` does. `demo-…` names only what a demo needs. Every part is skipped when it is there already, is made
 in a temporary folder and then renamed, so an interrupted run leaves nothing half done, and a lock file keeps two runs
 apart. What it downloads goes to `tailrace.spark.artifacts.cache_dir()`; the machine's own settings of pip, Maven and Go
 decide where from.
@@ -176,12 +176,10 @@ def unpack_postgres(version: str, folder: Path) -> None:
         run(["tar", "-xJf", str(scratch / member), "-C", str(folder)])
 
 
-def make_mysql() -> bool:
-    """MySQL and MariaDB servers, for tests only."""
+def make_mysql(*names: str) -> bool:
+    """MySQL and MariaDB servers, for tests and a demo."""
     try:
-        made = [
-            install(servers.mysql_dir(name), partial(mysql_packages.unpack, name)) for name in mysql_packages.RELEASES
-        ]
+        made = [install(servers.mysql_dir(name), partial(mysql_packages.unpack, name, fetch_jars)) for name in names]
     except mysql_packages.NoServer as error:
         raise SetupFailed(str(error)) from error
     return any(made)
@@ -247,9 +245,11 @@ def make_node() -> bool:
 PARTS: dict[str, Callable[[], bool]] = {
     "venv": partial(make_venv, "dev"),
     "venv-demo": partial(make_venv, "demo"),
+    "venv-demo-mysql": partial(make_venv, "demo,mysql"),
     "postgres": partial(make_postgres, *servers.POSTGRES_VERSIONS),
     "postgres-newest": partial(make_postgres, max(servers.POSTGRES_VERSIONS)),
-    "mysql": make_mysql,
+    "mysql": partial(make_mysql, *mysql_packages.RELEASES),
+    "mysql-newest": partial(make_mysql, "mysql-9"),
     "jars": partial(make_jars, *artifacts.JAR_SETS),
     "jars-lake": partial(make_jars, "lake"),
     "classes": make_classes,
@@ -261,7 +261,10 @@ PARTS: dict[str, Callable[[], bool]] = {
 FETCHED = {"postgres", "postgres-newest", "jars", "jars-lake"}
 """Mostly waiting and unpacking: those that follow each other are made at the same time."""
 DEFAULT = ("venv", "postgres", "jars", "classes")
-GROUPS = {"demo": ("venv-demo", "postgres-newest", "jars-lake")}
+GROUPS = {
+    "demo-postgresql": ("venv-demo", "postgres-newest", "jars-lake"),
+    "demo-mysql": ("venv-demo-mysql", "mysql-newest", "jars-lake"),
+}
 """The demo starts Spark once: to make the archive of classes takes longer than it saves."""
 
 

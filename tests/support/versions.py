@@ -1,11 +1,24 @@
-"""Which PostgreSQL a test runs on: the oldest and the newest supported one take turns."""
+"""Which PostgreSQL, MySQL or MariaDB a test runs on: the oldest and the newest supported one take turns."""
 
 import zlib
+from collections.abc import Sequence
+from typing import TypeVar
 
+import mysql_packages
 import servers
+
+Version = TypeVar("Version")
 
 
 def major_for(test_id: str) -> int:
     """A major version that stays the same for a test's name, so that a failure repeats."""
-    majors = sorted(servers.POSTGRES_VERSIONS)
-    return majors[zlib.crc32(test_id.encode()) % len(majors)]
+    return _turn(sorted(servers.POSTGRES_VERSIONS), test_id)
+
+
+def release_for(product: str, test_id: str) -> str:
+    """The same of `mysql_packages.RELEASES`; `product`: mysql or mariadb."""
+    return _turn([name for name in mysql_packages.RELEASES if name.startswith(product)], test_id)
+
+
+def _turn(choices: Sequence[Version], test_id: str) -> Version:
+    return choices[zlib.crc32(test_id.encode()) % len(choices)]

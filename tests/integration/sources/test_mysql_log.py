@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mysql_packages import RELEASES
 from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import PATIENCE, LogRun
+from support.versions import release_for
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.position import OWN
@@ -17,9 +17,9 @@ from tailrace.sources.mysql.position import OWN
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v varchar(20))"
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(params=["mysql", "mariadb"])
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
-    with MysqlServer(request.param, max_allowed_packet="64M") as running:
+    with MysqlServer(release_for(request.param, request.node.nodeid), max_allowed_packet="64M") as running:
         running.script("CREATE DATABASE d", TABLE)
         yield running
 

@@ -12,7 +12,7 @@ import pytest
 
 from mysql_packages import RELEASES
 from support import mysql_shop
-from support.mysql import MysqlServer
+from support.mysql import MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from tailrace.changelog.records import Position
@@ -125,7 +125,7 @@ def test_logs_that_are_purged_before_they_were_read_are_a_lost_position(server: 
 def test_a_log_that_was_reset_is_a_lost_position(server: MysqlServer, tmp_path: Path) -> None:
     server.script(FLUSH, FLUSH)
     copy = copied(server, tmp_path)
-    server.execute("RESET MASTER" if server.mariadb else "RESET BINARY LOGS AND GTIDS")
+    server.execute("RESET BINARY LOGS AND GTIDS" if server.name == MYSQL else "RESET MASTER")
     server.execute("DELETE FROM shop.plain WHERE id = 1")
     copy.refused(PositionLost, "resync|restored")
     resynced(server, copy)

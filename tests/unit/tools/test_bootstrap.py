@@ -70,7 +70,7 @@ def test_a_test_keeps_its_postgresql_version_and_both_versions_occur() -> None:
 
 def test_the_demo_needs_nothing_that_is_built_from_go() -> None:
     assert {*bootstrap.DEFAULT, *chain(*bootstrap.GROUPS.values())} <= set(bootstrap.PARTS)
-    assert not {"s3", "kubernetes", "helm", "node"} & {*bootstrap.DEFAULT, *bootstrap.GROUPS["demo"]}
+    assert not {"s3", "kubernetes", "helm", "node"} & {*bootstrap.DEFAULT, *chain(*bootstrap.GROUPS.values())}
 
 
 def test_what_is_only_fetched_is_fetched_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

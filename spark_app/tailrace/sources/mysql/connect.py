@@ -42,7 +42,7 @@ SETTINGS = (
 TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 """No statement of ours writes: the server makes sure."""
 _OWN_SETTINGS = {
-    "mysql": ("max_execution_time = 0", "show_gipk_in_create_table_and_information_schema = ON"),
+    "mysql": ("max_execution_time = 0 /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */",),
     "mariadb": ("max_statement_time = 0",),
 }
 

@@ -53,7 +53,7 @@ def binary_log(facts: Facts) -> Iterator[Finding]:
         fix = "Set `log_bin` in the server's configuration and restart it."
         yield Finding("log_bin", "fail", "the server writes no binary log", fix)
     elif facts.replica and not (facts.on("log_replica_updates") or facts.on("log_slave_updates")):
-        name = "log_replica_updates" if facts.server.product == "mysql" else "log_slave_updates"
+        name = next(n for n in ("log_replica_updates", "log_slave_updates") if n in facts.variables)
         what = "the server is a replica that does not log what it applies"
         yield Finding("log_bin", "fail", what, f"Set `{name}` in the server's configuration and restart it.")
     elif facts.dropped:
