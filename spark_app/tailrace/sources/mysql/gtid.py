@@ -43,6 +43,15 @@ class GtidSet:
         else:
             self._insert(prefix, number, number)
 
+    def add_range(self, prefix: str, first: int, last: int) -> None:
+        """All of these numbers."""
+        self.add(prefix, first)
+        intervals = self._intervals[prefix]
+        if intervals[-1][1] == first:
+            intervals[-1] = (intervals[-1][0], last)
+        else:
+            self._insert(prefix, first, last)
+
     def _insert(self, prefix: str, first: int, last: int) -> None:
         merged: list[Interval] = []
         for interval in sorted([*self._intervals.get(prefix, []), (first, last)]):

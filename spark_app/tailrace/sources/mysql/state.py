@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tailrace.changelog.records import Position
 from tailrace.errors import CorruptLog
-from tailrace.sources.mysql.log.connection import Event
+from tailrace.sources.mysql.log.framing import Event
 
 
 @dataclass(frozen=True)

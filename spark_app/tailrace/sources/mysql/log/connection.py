@@ -28,6 +28,7 @@ from tailrace.sources.mysql.log.events import (
     has_checksums,
     kind_of,
 )
+from tailrace.sources.mysql.log.framing import FULL_PACKET, Event, EventBatch, events, packets
 
 log = logging.getLogger(__name__)
 COM_BINLOG_DUMP, COM_REGISTER_REPLICA, COM_BINLOG_DUMP_GTID = 0x12, 0x15, 0x1E
@@ -38,17 +39,16 @@ HEARTBEAT = 1.0
 SILENCE_LIMIT = 60.0
 """Seconds without any packet after which the connection counts as broken."""
 READ_BYTES = 1 << 20
-_FULL_PACKET = 0xFFFFFF
-"""A packet of this length goes on in the next one."""
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _FORMAT_DESCRIPTION = int(Kind.FORMAT_DESCRIPTION)
 """Members of an enum take longer to look up: this is asked of every event."""
 _PURGED = (1236, 1789, 1790)
 """Errors that say that the log no longer holds what is asked for, or that the history differs."""
 
-Event = tuple[int, int, int, int, int, bytes]
-"""Kind, timestamp, server id, size, end in its file, body without header and checksum."""
 Take = Callable[[Event], None]
+TakeMany = Callable[[EventBatch], None]
+MANY = 64
+"""Packets in a row; fewer are read one by one for less."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,9 @@ class BinlogConnection:
     def fileno(self) -> int:
         return int(self._socket.fileno())
 
-    def read(self, take: Take, most_bytes: int, most_seconds: float) -> bool:
-        """Hand over the events that are there, at most so much. True: there is no more right now."""
+    def read(self, take: Take, most_bytes: int, most_seconds: float, take_many: TakeMany | None = None) -> bool:
+        """Hand over the events that are there, at most so much. True: there is no more right now. `take_many` gets them
+        where there are many at once."""
         until, taken = time.monotonic() + most_seconds, 0
         while taken < most_bytes and time.monotonic() < until:
             data = self._receive()
@@ -131,6 +132,8 @@ class BinlogConnection:
                 return True
             self._buffer += data
             taken += len(data)
+            if take_many is not None and not self._long:
+                self._frame_many(take_many)
             self._frame(take)
         return False
 
@@ -147,6 +150,14 @@ class BinlogConnection:
         self._heard = time.monotonic()
         return data
 
+    def _frame_many(self, take: TakeMany) -> None:
+        data = bytes(self._buffer)
+        places = packets(data)
+        found = events(data, places, self._checksums) if len(places) > MANY else None
+        if found is not None:
+            del self._buffer[: places[-1]]
+            take(found)
+
     def _frame(self, take: Take) -> None:
         """Runs once for every event: written for few steps."""
         buffer, at, end = bytes(self._buffer), 0, len(self._buffer)
@@ -156,9 +167,9 @@ class BinlogConnection:
             if at > end:
                 at = begins - 4
                 break
-            if length == _FULL_PACKET or self._long:
+            if length == FULL_PACKET or self._long:
                 self._long.append(buffer[begins:at])
-                if length != _FULL_PACKET:
+                if length != FULL_PACKET:
                     packet, self._long = b"".join(self._long), []
                     take(self._event(packet, 0, len(packet)))
             else:

@@ -27,8 +27,8 @@ OF_A_SESSION = 0x04
 CHECKSUM_BYTES = 4
 _COMPRESSED_ZSTD, _COMPRESSED_NONE = 0, 255
 _GTID = struct.Struct("<B16sq")
-_COMMIT_TIME, _SAME_AS_ORIGINAL = 42, 1 << 55
-"""Where a GTID event has the time of its commit, and the bit above it."""
+GTID_TIME, GTID_TIME_BITS = 42, (1 << 55) - 1
+"""Where a GTID event has the time of its commit in eight bytes, and which bits of them are the time."""
 _MARIADB_GTID, _STANDALONE, _GROUP_COMMIT, _PREPARES = 13, 1, 2, 0x40
 """Bytes of MariaDB's GTID event that are always there; its flags."""
 _LOADED_FILE = 26
@@ -142,12 +142,12 @@ def gtid(body: bytes) -> Transaction:
     if len(body) < _GTID.size:
         raise UnknownEvent("the server sent a GTID event that cannot be read")
     _, raw, gno = _GTID.unpack_from(body)
-    when = int.from_bytes(body[_COMMIT_TIME : _COMMIT_TIME + 7], "little") & _SAME_AS_ORIGINAL - 1
-    return Transaction(_prefix(raw), gno, commit_ts=when)
+    when = int.from_bytes(body[GTID_TIME : GTID_TIME + 7], "little") & GTID_TIME_BITS
+    return Transaction(prefix_of(raw), gno, commit_ts=when)
 
 
 @cache
-def _prefix(raw: bytes) -> str:
+def prefix_of(raw: bytes) -> str:
     """Of a server's uuid; a log has few."""
     return f"{_uuid(raw)}:"
 

@@ -5,8 +5,11 @@ MySQL: its GTID is left out of the set, and the server sends exactly what is not
 domain: the state stays before the oldest prepared transaction, and what comes again is passed over by its position.
 """
 
+import numpy as np
+
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log.events import Transaction
+from tailrace.sources.mysql.log.plain import Run
 
 
 class Executed:
@@ -25,6 +28,19 @@ class Executed:
             self._last.add(*transaction.mariadb)
         else:
             self._set.add(transaction.prefix, transaction.number)
+
+    def add_run(self, run: Run) -> None:
+        """All transactions of the run."""
+        if self._mariadb:
+            for gtid in run.mariadb_gtids:
+                self._last.add(*gtid)
+            return
+        prefixes, numbers = run.gtids
+        if len(set(prefixes)) == 1 and (np.diff(numbers) == 1).all():  # the usual case
+            self._set.add_range(prefixes[0], int(numbers[0]), int(numbers[-1]))
+            return
+        for prefix, number in zip(prefixes, numbers.tolist(), strict=True):
+            self._set.add(prefix, number)
 
     def prepare(self, transaction: Transaction) -> None:
         """An XA transaction's rows are held."""

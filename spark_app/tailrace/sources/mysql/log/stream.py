@@ -21,9 +21,10 @@ from tailrace.sources.mysql.log import events
 from tailrace.sources.mysql.log.assembler import Assembler, StartingPoint
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.collations import charsets
-from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request
+from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
+from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, Stand
 from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, effects
@@ -101,8 +102,9 @@ class MysqlStream:
         return self._connected.fileno()
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:
-        feed = self._feed_until_look if self._owes_look else self._assembler.feed
-        return self._connected.read(feed, most_bytes, most_seconds)
+        if self._owes_look:
+            return self._connected.read(self._feed_until_look, most_bytes, most_seconds)
+        return self._connected.read(self._assembler.feed, most_bytes, most_seconds, self._assembler.feed_many)
 
     def _feed_until_look(self, event: Event) -> None:
         self._assembler.feed(event)

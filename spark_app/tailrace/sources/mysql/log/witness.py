@@ -9,8 +9,9 @@ from contextlib import closing
 from tailrace.changelog.records import Position
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
-from tailrace.sources.mysql.log.connection import BinlogConnection, Event, Request
+from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
+from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import Witness
 
