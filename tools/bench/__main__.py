@@ -1,6 +1,6 @@
 """`make bench`: every stage against a ceiling and an incumbent, in one run on one machine; prints one table.
 
-    PYTHONPATH=tools python -m bench [--scale 1.0] [--stages capture,latency,snapshot,apply] [--json FILE]
+    PYTHONPATH=tools python -m bench [--scale 1.0] [--stages capture,latency,snapshot,mysql,apply] [--json FILE]
 
 One JVM at a time. Sizes at scale 1: capture 1 M rows, snapshot 2 M rows, apply into tables of 4 M rows. What the
 figures mean, and what bounds each stage: docs/performance.md.
@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import apply, capture, latency, session, snapshot, source
+from . import apply, capture, latency, mysql, session, snapshot, source
 from .measure import Result, machine, save, table
 
 Say = Callable[[str], None]
-STAGES = ("capture", "latency", "snapshot", "apply")
+STAGES = ("capture", "latency", "snapshot", "mysql", "apply")
 
 
 def main() -> int:
@@ -50,6 +50,10 @@ def main() -> int:
 
 def measure(results: list[Result], folder: Path, scale: float, stages: list[str], say: Say) -> None:
     """Stages without this process's JVM first; each adds to `results`."""
+    if "mysql" in stages:
+        say("MySQL: capture and snapshot")
+        with mysql.server() as other:
+            results += mysql.run(other, folder / "mysql", scale)
     with source.server() as server:
         if "capture" in stages:
             say("capture")

@@ -18,6 +18,7 @@ from psycopg import pq
 
 from demo.postgres_server import PostgresServer
 from tailrace.capture.client import CaptureClient, CaptureGone
+from tailrace.contract.resources import Replicator
 
 from . import source
 from .measure import Result, Watch, cpu_seconds, until
@@ -26,14 +27,12 @@ Write = Callable[[PostgresServer, str, int, int], None]
 
 
 class Capture:
-    """The real capture process over one table, started and stopped at will."""
+    """The real capture process of a Replicator over one table, started and stopped at will."""
 
-    def __init__(self, server: PostgresServer, folder: Path, table: str) -> None:
-        self._server = server
+    def __init__(self, replicator: Replicator, folder: Path) -> None:
         self._folder = folder
         folder.mkdir()
         self._manifest = folder / "replicator.yaml"
-        replicator = source.replicator(server, folder.as_uri(), table)
         self._manifest.write_text(replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True))
 
     def start(self) -> None:
@@ -94,7 +93,7 @@ def case(server: PostgresServer, folder: Path, name: str, rows: int, write: Writ
     source.create(server, table)
     if filled:
         source.insert(server, table, 1, filled)
-    capture = Capture(server, folder / name, table)
+    capture = Capture(source.replicator(server, (folder / name).as_uri(), table), folder / name)
     capture.start()
     until(lambda: capture.holds(0), "capture answers")
     start_up = cpu_seconds(capture.process.pid)

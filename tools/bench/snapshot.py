@@ -48,10 +48,13 @@ def read(task: ChunkTask) -> int:
     return perform(task).rows
 
 
+def warm(pool: ProcessPoolExecutor, work: list[ChunkTask], readers: int) -> None:
+    list(pool.map(read, [replace(work[0], part=KeyRange(None, ("1",)))] * (2 * readers)))
+
+
 def ours(work: list[ChunkTask], server: PostgresServer, readers: int) -> Result:
     with ProcessPoolExecutor(readers, mp_context=get_context("spawn")) as pool:
-        warm = [replace(work[0], part=KeyRange(None, ("1",)))] * (2 * readers)
-        list(pool.map(read, warm))
+        warm(pool, work, readers)
         with Watch([os.getpid()], server.pid) as watch:
             rows = sum(pool.map(read, work))
     return watch.result(STAGE, f"chunks to Parquet, {readers} reader(s)", "tailrace", rows)

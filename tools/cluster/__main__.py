@@ -98,7 +98,7 @@ def demo(cluster: Cluster, scale: float, say: Say) -> None:
         with connect() as connection:
             if connection.execute("SELECT to_regclass('shop.orders')").fetchone() == (None,):
                 say(f"{shop.create(connection, scale):,} rows in {len(shop.TABLES)} tables")
-        load = shop.Load(connect, scale, threads=1, pause=0.05)
+        load = shop.Load(shop.session_of(connect), scale, threads=1, pause=0.05)
         load.start()
         cluster.apply(workload.replicator(SPACE, tables={"include": ["shop.*"]}))
         watch(cluster, "replicator/shop", "InitialSnapshotCompleted", say)

@@ -1,4 +1,4 @@
-"""`make demo`: a real PostgreSQL with a shop, replicated to Delta or Iceberg while it is written to, and a verdict.
+"""`make demo`: a real PostgreSQL or MySQL with a shop, replicated to Delta or Iceberg under load, and a verdict.
 
 Starts the embedded server and the load, runs the same `tailrace run` that users run, adds a table and asks for a
 snapshot in the middle, then stops the load, waits until everything is applied and compares every table row by row and
@@ -10,15 +10,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Protocol, Self
 
-import psycopg
 import yaml
 from rich.console import Console
 
 from demo import shop
-from demo.compare import compare
-from demo.postgres_server import PostgresServer
 from demo.view import Watch
 from tailrace.cli.client import DriverClient, DriverSilent
 from tailrace.contract.status import Status
@@ -26,11 +26,52 @@ from tailrace.driver.run_dir import NotRunning, RunFolder
 
 DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""
+SOURCES = {"postgresql": "postgres_shop.PostgresShop", "mysql": "mysql_shop.MysqlShop"}
+"""Modules that only their own demo imports: set-up installs no other client."""
 READER = {"delta": "delta-rs", "iceberg": "pyiceberg"}
 MARK = ".tailrace-demo"
 """Says that the folder may be emptied."""
 WIDTH = 132
 """Columns where the output is not a terminal."""
+
+
+class Source(Protocol):
+    """A database with the shop, from its start to its end."""
+
+    title: str
+    faults: tuple[type[Exception], ...]
+    """What its client raises."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    @property
+    def port(self) -> int: ...
+
+    def spec(self) -> dict[str, object]:
+        """`spec.source` of a Replicator."""
+
+    def fill(self, scale: float) -> int:
+        """Make and fill the shop; how many rows it has."""
+
+    def add_reviews(self, count: int) -> None:
+        """One more table with so many rows."""
+
+    def load(self, scale: float) -> shop.Load:
+        """The shop's customers."""
+
+    def log_end(self) -> int:
+        """Where the log ends now, as `number` counts."""
+
+    def number(self, position: str) -> int:
+        """A position as the status writes it, to be compared."""
+
+    def count(self, table: str) -> int:
+        """Rows of a table of the shop."""
+
+    def differences(self, tables: Sequence[str], lake: Path, format: str) -> list[str]:
+        """Between source and target, each as a sentence; none: equal."""
 
 
 class Demo:
@@ -48,9 +89,9 @@ class Demo:
     def say(self, text: str) -> None:
         self.console.print(f"[bold cyan]demo[/] {text}")
 
-    def write_manifest(self, server: PostgresServer) -> None:
+    def write_manifest(self, source: Source) -> None:
         spec = {
-            "source": server.source(),
+            "source": source.spec(),
             "tables": {"include": ["shop.*"]},
             "target": {"type": self.format, "location": self.lake.as_uri()},
             "storage": {"location": (self.folder / "log").as_uri()},
@@ -89,20 +130,19 @@ class Demo:
         if done.returncode != 0:
             raise SystemExit(f"the snapshot was refused: {done.stderr.strip()}")
 
-    def run(self) -> int:
-        with PostgresServer(18) as server:
-            self.say(f"PostgreSQL 18 runs on port {server.port}; filling the shop …")
-            with server.connect() as connection:
-                rows = shop.create(connection, self.scale)
+    def run(self, source: Source) -> int:
+        with source:
+            self.say(f"{source.title} runs on port {source.port}; filling the shop …")
+            rows = source.fill(self.scale)
             self.say(
                 f"{rows:,} rows in {len(shop.TABLES)} tables; starting the load and `tailrace run -f {self.manifest}`"
             )
-            self.write_manifest(server)
-            load = shop.Load(server.connect, self.scale)
+            self.write_manifest(source)
+            load = source.load(self.scale)
             load.start()
             process = self.start()
             try:
-                return self.drive(server, load, process)
+                return self.drive(source, load, process)
             finally:
                 process.terminate()
                 try:
@@ -110,28 +150,25 @@ class Demo:
                 except subprocess.TimeoutExpired:
                     process.kill()
 
-    def drive(self, server: PostgresServer, load: shop.Load, process: subprocess.Popen[bytes]) -> int:
+    def drive(self, source: Source, load: shop.Load, process: subprocess.Popen[bytes]) -> int:
         watch = Watch(self, process, time.monotonic() + DEADLINE)
         watch.until(lambda s: sum(t.counters.snapshot_rows for t in s.tables) > 0, "first snapshot rows in the target")
-        with server.connect() as connection:
-            connection.execute(shop.REVIEWS.format(reviews=int(20_000 * self.scale)).encode())
+        source.add_reviews(int(20_000 * self.scale))
         self.say("new table shop.reviews appears in the source; asking for a snapshot of the orders of region eu")
         self.ask_for_snapshot()
         watch.until(lambda s: _settled(s, len(shop.TABLES) + 1), "all snapshots done")
         watch.measure(15.0)
         load.stop()
-        end = _log_end(server)
+        end = source.log_end()
         self.say(f"load stopped after {load.transactions:,} transactions; waiting until everything is applied")
-        caught_up = watch.until(lambda s: _caught_up(s, end), "the target to catch up")
-        tables = [f"{shop.SCHEMA}.{table}" for table in (*shop.TABLES, "reviews")]
+        caught_up = watch.until(lambda s: _caught_up(s, source, end), "the target to catch up")
+        tables = (*shop.TABLES, "reviews")
         self.say(f"comparing source and target, row by row, column by column, read by {READER[self.format]} …")
-        with server.connect() as connection:
-            found = compare(connection, tables, self.lake, self.format)
-            counts = [f"{t} {connection.execute(f'SELECT count(*) FROM {t}'.encode()).fetchone()[0]:,}" for t in tables]  # type: ignore[index]  # a count is one row
+        found = source.differences(tables, self.lake, self.format)
         for line in found:
             self.console.print(f"  [red]{line}[/]")
         watch.report(caught_up)
-        self.console.print(f"  rows: {', '.join(counts)}")
+        self.console.print(f"  rows: {', '.join(f'shop.{table} {source.count(table):,}' for table in tables)}")
         verdict = "[bold green]EQUAL[/]: every row and column" if not found else "[bold red]DIFFERENT[/]"
         self.console.print(f"[bold]verdict[/] {verdict}; {self.format} tables are in {self.lake}/shop")
         return 1 if found else 0
@@ -142,22 +179,11 @@ def _settled(status: Status, tables: int) -> bool:
     return done and all(s.state == "Completed" for s in status.snapshots)
 
 
-def _log_end(server: PostgresServer) -> int:
-    with server.connect() as connection:
-        return _number(str(connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]))  # type: ignore[index]  # a count is one row
-
-
-def _number(position: str) -> int:
-    high, low = position.split("/")
-    return (int(high, 16) << 32) | int(low, 16)
-
-
-def _caught_up(status: Status, end: int) -> bool:
+def _caught_up(status: Status, source: Source, end: int) -> bool:
     position = status.capture.position
     applied = all(t.applied_record >= status.capture.record for t in status.tables if t.lag_seconds)
-    return (
-        position is not None and _number(position) >= end and applied and not any(t.lag_seconds for t in status.tables)
-    )
+    there = position is not None and source.number(position) >= end
+    return there and applied and not any(t.lag_seconds for t in status.tables)
 
 
 def empty(folder: Path) -> bool:
@@ -175,16 +201,19 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("demo-data"), help="an earlier demo's is emptied")
     parser.add_argument("--scale", type=float, default=1.0, help="1: 1.3 million rows")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+    parser.add_argument("--source", choices=SOURCES, default="postgresql")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     if not empty(folder):
         print(f"demo: {folder} holds something that no demo has made; give another --folder.", file=sys.stderr)
         return 2
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    module, _, name = SOURCES[arguments.source].partition(".")
+    source: Source = getattr(import_module(f"demo.{module}"), name)()
     try:
-        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-        return Demo(folder, arguments.scale, arguments.format, console).run()
-    except psycopg.Error as fault:
-        Console(stderr=True).print(f"demo: the embedded PostgreSQL answered: {fault}")
+        return Demo(folder, arguments.scale, arguments.format, console).run(source)
+    except source.faults as fault:
+        Console(stderr=True).print(f"demo: the embedded {source.title} answered: {fault}")
         return 1
 
 

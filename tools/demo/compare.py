@@ -8,6 +8,7 @@ Called by the demo for its verdict and by the tests' proving harness.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -91,18 +92,30 @@ _KEY = (
 
 def differences(connection: psycopg.Connection, schema: str, table: str, target: pa.Table) -> Iterator[str]:
     """Each difference as a sentence; none: equal."""
-    full = f"{schema}.{table}"
-    name = sql.Identifier(schema, table).as_string(connection)
-    expected, actual = _catalog_names(connection, name, _COLUMNS), target.column_names
+    identifier = sql.Identifier(schema, table)
+    name = identifier.as_string(connection)
+    columns, key = _catalog_names(connection, name, _COLUMNS), _catalog_names(connection, name, _KEY)
+    return compared(f"{schema}.{table}", columns, key, partial(source_rows, connection, identifier), target)
+
+
+def compared(
+    full: str,
+    expected: Sequence[str],
+    key_names: Sequence[str],
+    rows: Callable[[pa.Schema], Iterator[Row]],
+    target: pa.Table,
+) -> Iterator[str]:
+    """`full`: for the sentences. `expected`: the source's columns. `rows`: of the source, in this schema's form."""
+    actual = target.column_names
     if sorted(expected) != sorted(actual):
         yield f"{full}: columns {expected} in the source, {actual} in the target"
         return
-    key = [actual.index(column) for column in _catalog_names(connection, name, _KEY)]
+    key = [actual.index(column) for column in key_names]
     there: dict[Row, Row] = {}
     for row in target_rows(target):
         if there.setdefault(tuple(row[i] for i in key), row) is not row:
             yield f"{full}: key {tuple(row[i] for i in key)} stands twice in the target"
-    for row in source_rows(connection, sql.Identifier(schema, table), target.schema):
+    for row in rows(target.schema):
         other = there.pop(tuple(row[i] for i in key), None)
         if other is None:
             yield f"{full}: key {tuple(row[i] for i in key)} is missing in the target"

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
 
 import psycopg
@@ -69,18 +70,45 @@ def create(connection: psycopg.Connection, scale: float) -> int:
     return sum(int(row[0]) for row in counts if row)
 
 
+Statement = tuple[str, tuple[object, ...]]
+Transact = Callable[[Iterable[Statement]], None]
+"""Executes the statements as one transaction."""
+Session = Callable[[], AbstractContextManager[Transact]]
+MOVED = """UPDATE shop.customers SET id = %s WHERE id = %s AND NOT EXISTS (SELECT FROM shop.customers WHERE id = %s)"""
+
+
+def session_of(connect: Callable[[], psycopg.Connection]) -> Session:
+    """Sessions of PostgreSQL."""
+
+    @contextmanager
+    def session() -> Iterator[Transact]:
+        with connect() as connection:
+            connection.autocommit = True
+
+            def transact(statements: Iterable[Statement]) -> None:
+                with suppress(psycopg.errors.DeadlockDetected), connection.transaction():
+                    for text, values in statements:
+                        connection.execute(text.encode(), values)
+
+            yield transact
+
+    return session
+
+
 class Load:
     """Threads that shop: orders come, are paid, change and vanish; customers move to new ids; prices change."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection], scale: float, threads: int = 2, pause: float = 0.004):
-        self._connect = connect
+    def __init__(self, session: Session, scale: float, threads: int = 2, pause: float = 0.004, moved: str = MOVED):
+        """`moved`: the statement that gives a customer a new id, unless another one has it."""
+        self._session = session
         self._scale = scale
         self._pause = pause
+        self._moved = moved
         self._end = threading.Event()
-        self._faults: list[BaseException] = []
+        self._faults: list[Exception] = []
         self.transactions = 0
-        self._threads = [threading.Thread(target=self._shop, args=(i,), daemon=True) for i in range(threads)]
-        self._threads.append(threading.Thread(target=self._take_stock, daemon=True))
+        self._threads = [threading.Thread(target=self._run, args=(self._shop, i), daemon=True) for i in range(threads)]
+        self._threads.append(threading.Thread(target=self._run, args=(self._take_stock, 99), daemon=True))
 
     def start(self) -> None:
         for thread in self._threads:
@@ -94,66 +122,56 @@ class Load:
         if self._faults:
             raise self._faults[0]
 
-    def _shop(self, number: int) -> None:
-        random = Random(number)
-        next_order = 10_000_000 * (number + 1)
+    def _run(self, work: Callable[[Transact, int], None], number: int) -> None:
         try:
-            with self._connect() as connection:
-                connection.autocommit = True
-                while not self._end.is_set():
-                    next_order += 1
-                    with connection.transaction():
-                        self._one(connection, random, next_order)
-                    self.transactions += 1
-                    time.sleep(random.random() * 2 * self._pause)
-        except psycopg.Error as fault:
+            with self._session() as transact:
+                work(transact, number)
+        except Exception as fault:
             self._faults.append(fault)
 
-    def _one(self, connection: psycopg.Connection, random: Random, order: int) -> None:
+    def _shop(self, transact: Transact, number: int) -> None:
+        random = Random(number)
+        next_order = 10_000_000 * (number + 1)
+        while not self._end.is_set():
+            next_order += 1
+            transact(self._one(random, next_order))
+            self.transactions += 1
+            time.sleep(random.random() * 2 * self._pause)
+
+    def _one(self, random: Random, order: int) -> list[Statement]:
         customers, products, orders = (int(n * self._scale) for n in (120_000, 10_000, 260_000))
         customer, old = random.randint(1, customers), random.randint(1, orders)
         sku = f"SKU-{random.randint(1, products):06d}"
         kind = random.random()
         if kind < 0.4:
-            connection.execute(
-                "INSERT INTO shop.orders VALUES (%s, %s, 'open', 'eu', 12.50, now(), NULL)", (order, customer)
-            )
-            connection.execute("INSERT INTO shop.order_items VALUES (%s, 1, %s, 2, 6.25)", (order, sku))
-        elif kind < 0.6:
-            connection.execute("UPDATE shop.orders SET status = 'done', note = 'x' WHERE id = %s", (old,))
-        elif kind < 0.7:
-            connection.execute("DELETE FROM shop.orders WHERE id = %s", (old,))
-        elif kind < 0.85:
-            connection.execute("UPDATE shop.products SET price = price + 0.01 WHERE sku = %s", (sku,))
-            connection.execute("UPDATE shop.stock SET pieces = pieces - 1, counted = now() WHERE sku = %s", (sku,))
-        elif kind < 0.95:
-            connection.execute("UPDATE shop.customers SET credit = credit + 1 WHERE id = %s", (customer,))
-        else:
-            target = customer + 1_000_000 if random.random() < 0.5 else customer
-            source = customer if target != customer else customer + 1_000_000
-            connection.execute(
-                """UPDATE shop.customers SET id = %s WHERE id = %s
-                   AND NOT EXISTS (SELECT FROM shop.customers WHERE id = %s)""",
-                (target, source, target),
-            )
+            return [
+                ("INSERT INTO shop.orders VALUES (%s, %s, 'open', 'eu', 12.50, now(), NULL)", (order, customer)),
+                ("INSERT INTO shop.order_items VALUES (%s, 1, %s, 2, 6.25)", (order, sku)),
+            ]
+        if kind < 0.6:
+            return [("UPDATE shop.orders SET status = 'done', note = 'x' WHERE id = %s", (old,))]
+        if kind < 0.7:
+            return [("DELETE FROM shop.orders WHERE id = %s", (old,))]
+        if kind < 0.85:
+            return [
+                ("UPDATE shop.products SET price = price + 0.01 WHERE sku = %s", (sku,)),
+                ("UPDATE shop.stock SET pieces = pieces - 1, counted = now() WHERE sku = %s", (sku,)),
+            ]
+        if kind < 0.95:
+            return [("UPDATE shop.customers SET credit = credit + 1 WHERE id = %s", (customer,))]
+        target = customer + 1_000_000 if random.random() < 0.5 else customer
+        source = customer if target != customer else customer + 1_000_000
+        return [(self._moved, (target, source, target))]
 
-    def _take_stock(self) -> None:
+    def _take_stock(self, transact: Transact, number: int) -> None:
         """A long transaction: counts part of the stock, slowly, again and again."""
-        random = Random(99)
-        try:
-            with self._connect() as connection:
-                connection.autocommit = True
-                while not self._end.is_set():
-                    with connection.transaction():
-                        start = random.randint(1, max(1, int(9_000 * self._scale)))
-                        for step in range(10):
-                            connection.execute(
-                                "UPDATE shop.stock SET pieces = 1000 WHERE sku BETWEEN %s AND %s",
-                                (f"SKU-{start + step * 20:06d}", f"SKU-{start + step * 20 + 19:06d}"),
-                            )
-                            self._end.wait(0.3)
-                    self.transactions += 1
-        except psycopg.errors.DeadlockDetected:
-            self._take_stock()
-        except psycopg.Error as fault:
-            self._faults.append(fault)
+        random = Random(number)
+        while not self._end.is_set():
+            transact(self._counts(random.randint(1, max(1, int(9_000 * self._scale)))))
+            self.transactions += 1
+
+    def _counts(self, start: int) -> Iterator[Statement]:
+        for step in range(10):
+            few = f"SKU-{start + step * 20:06d}", f"SKU-{start + step * 20 + 19:06d}"
+            yield "UPDATE shop.stock SET pieces = 1000 WHERE sku BETWEEN %s AND %s", few
+            self._end.wait(0.3)

@@ -12,10 +12,11 @@ from support.proof.process import ENVIRONMENT
 
 
 @pytest.mark.timeout(600)
-def test_the_demo_ends_with_equal_tables_and_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["postgresql", "mysql"])
+def test_the_demo_ends_with_equal_tables_and_leaves_no_process(source: str, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
-        [sys.executable, "-m", "demo", "--scale", "0.02", "--folder", str(folder)],
+        [sys.executable, "-m", "demo", "--source", source, "--scale", "0.02", "--folder", str(folder)],
         text=True,
         capture_output=True,
         timeout=500,
