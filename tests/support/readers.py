@@ -1,59 +1,83 @@
-"""Processes that open a table and read its rows all the time, as others' programs do, while its writer goes on."""
+"""Processes that open a table and read its rows all the time, as others' programs do, while its writer goes on.
+
+The writer may ask since when: what was replaced before, no read that is under way can need. A test that forgets
+versions up to that moment depends on no reader's speed.
+"""
 
 import multiprocessing
 import queue
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 COUNT = 2
+PAUSE = 0.02
+"""Between two reads, so that two readers do not take both cores of a machine."""
 
 
 @dataclass
 class Reads:
-    """What the readers met; complete after the block."""
+    """What the readers do, and what they met."""
 
-    done: list[int] = field(default_factory=list)
-    """Successful reads of each."""
+    done: Sequence[int]
+    """Successful reads of each, as they come."""
+    _begun: Sequence[float]
     faults: Counter[str] = field(default_factory=Counter)
+    """Complete after the block."""
+
+    def since(self) -> float:
+        """No read that is under way, or still to come, began before."""
+        return min(self._begun)
 
 
-def _read(read: Callable[[], pa.Table], over: Any, found: Any) -> None:
-    done, faults = 0, Counter[str]()
-    while not over.is_set():
+class _Shared(NamedTuple):
+    """Between this process and the readers."""
+
+    begun: Any
+    done: Any
+    over: Any
+    found: Any
+
+
+def _read(read: Callable[[], pa.Table], number: int, shared: _Shared) -> None:
+    faults = Counter[str]()
+    while not shared.over.is_set():
+        time.sleep(PAUSE)
+        shared.begun[number] = time.time()
         try:
             keys = read().column("id").to_pylist()
         except Exception as error:  # whatever a reader can meet is what is asked for
             faults[f"{type(error).__name__}: {error}"] += 1
             continue
-        done += 1
+        shared.done[number] += 1
         faults["a key stands twice"] += len(keys) != len(set(keys))
-    found.put((done, +faults))
+    shared.found.put(+faults)
 
 
 @contextmanager
 def reading(read: Callable[[], pa.Table]) -> Iterator[Reads]:
-    """Begins once each reader has started. `read` goes to other processes."""
+    """The readers run while the block does. `read` goes to other processes."""
     spawn = multiprocessing.get_context("spawn")
-    over, found, reads = spawn.Event(), spawn.Queue(), Reads()
-    processes = [spawn.Process(target=_read, args=(read, over, found)) for _ in range(COUNT)]
+    begun, done = spawn.Array("d", [time.time()] * COUNT), spawn.Array("i", COUNT)
+    shared = _Shared(begun, done, spawn.Event(), spawn.Queue())
+    reads = Reads(shared.done, shared.begun)
+    processes = [spawn.Process(target=_read, args=(read, number, shared)) for number in range(COUNT)]
     for process in processes:
         process.start()
     try:
         yield reads
-        over.set()
+        shared.over.set()
         for _ in processes:
-            done, faults = found.get(timeout=60)
-            reads.done.append(done)
-            reads.faults += faults
+            reads.faults += shared.found.get(timeout=60)
     except queue.Empty:
         raise AssertionError("a reader has died") from None
     finally:
-        over.set()
+        shared.over.set()
         for process in processes:
             process.join(10)
             process.kill()

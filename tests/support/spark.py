@@ -13,6 +13,8 @@ from tailrace.spark.session import SMALL_STEPS
 from tailrace.targets.lake import spark as lake
 from tailrace.targets.lake.delta import log_store as delta_log_store
 
+S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
 
 def settings(folder: Path) -> dict[str, str]:
     """Spark's configuration; the Iceberg catalog `iceberg` keeps its tables under `folder/iceberg`."""
@@ -54,7 +56,7 @@ def start_session(folder: Path) -> SparkSession:
 
 
 def use_bucket(session: SparkSession, s3: S3Server) -> None:
-    """Let the running session read and write `s3a://<the server's current bucket>/`."""
+    """Let the running session read and write `s3a://<the server's current bucket>/`, and `s3://…` as Delta does."""
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
-    for name, value in s3.hadoop_settings().items():
+    for name, value in {"fs.s3.impl": S3A, **s3.hadoop_settings()}.items():
         hadoop.set(name, value)
