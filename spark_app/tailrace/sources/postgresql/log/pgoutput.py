@@ -106,22 +106,29 @@ def _whole(parse: Callable[[bytes], _Parsed]) -> Callable[[bytes], _Parsed]:
         try:
             return parse(message)
         except (struct.error, IndexError, ValueError) as error:
-            raise UnknownMessage(
-                f"a message of kind {chr(message[0])!r} that is cut off ({len(message)} bytes)"
-            ) from error
+            raise _cut_off(message) from error
 
     return checked
 
 
-@_whole
+def _cut_off(message: bytes) -> UnknownMessage:
+    return UnknownMessage(f"a message of kind {chr(message[0])!r} that is cut off ({len(message)} bytes)")
+
+
 def begin(message: bytes) -> Begin:
-    final_lsn, commit_ts, xid = _BEGIN.unpack_from(message, 1)
+    """Checked by itself, as `commit`: they come with every transaction, and a wrapper costs a call."""
+    try:
+        final_lsn, commit_ts, xid = _BEGIN.unpack_from(message, 1)
+    except struct.error as error:
+        raise _cut_off(message) from error
     return Begin(final_lsn, commit_ts + POSTGRES_EPOCH, xid)
 
 
-@_whole
 def commit(message: bytes) -> Commit:
-    _flags, commit_lsn, end_lsn, commit_ts = _COMMIT.unpack_from(message, 1)
+    try:
+        _flags, commit_lsn, end_lsn, commit_ts = _COMMIT.unpack_from(message, 1)
+    except struct.error as error:
+        raise _cut_off(message) from error
     return Commit(commit_lsn, end_lsn, commit_ts + POSTGRES_EPOCH)
 
 

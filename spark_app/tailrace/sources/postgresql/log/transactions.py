@@ -81,11 +81,14 @@ class Relations:
             elif self._effective.get(relation_id) != regular[1]:
                 self._apply(relation_id, regular[1], block)
 
+    @property
+    def crowded(self) -> bool:
+        """It is time to `forget`: there are many, twice as many as there were left the last time."""
+        return len(self._regular) > self._many
+
     def forget(self, oldest: int | None) -> None:
         """Clean up: only what is newer than some announcement of an undecided stream can still win over it. `oldest`:
         the first of these; None: there is none."""
-        if len(self._regular) <= self._many:
-            return
         kept = {i: (at, m) for i, (at, m) in self._regular.items() if oldest is not None and at > oldest}
         self._regular, self._many = kept, MANY_RELATIONS + 2 * len(kept)
         self._effective = {i: m for i, m in self._effective.items() if i in kept}
@@ -260,7 +263,8 @@ class Assembler:
 
     def _finish(self, end_lsn: Position) -> None:
         self._mode = Mode.IDLE
-        self._relations.forget(self._spill.oldest_arrival)
+        if self._relations.crowded:
+            self._relations.forget(self._spill.oldest_arrival)
         self.position = max(self.position, end_lsn)
         self._boundary = len(self._block.messages)
         self.markers += self._open_markers
