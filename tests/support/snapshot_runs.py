@@ -1,7 +1,7 @@
 """The snapshot runner over a real journal: what its tests share. What source, capture and executors do is replaced."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +11,15 @@ from support.journals import table_schema
 from support.origins import origin
 from tailrace.apply.progress import Progress
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import ChunkRegistered, Event, Position, Seq, SnapshotTableStarted, TableAdded
+from tailrace.changelog.records import (
+    ChunkRegistered,
+    Event,
+    Position,
+    RecordNumber,
+    Seq,
+    SnapshotTableStarted,
+    TableAdded,
+)
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.contract.resources import SnapshotSpec, StorageLocation
@@ -55,8 +63,10 @@ class World:
                 pass
             return self._reader.state
 
-    def append(self, events: Sequence[Event]) -> int:
+    def append(self, events: Sequence[Event], added: Mapping[int, RecordNumber] | None = None) -> int:
         with self.lock:
+            if any(self._writer.state.tables[i].added_record != number for i, number in (added or {}).items()):
+                raise Retry("added again since")  # as capture answers
             try:
                 return self._writer.append(Position(5), events=tuple(events)).number
             except RecordRefused as error:

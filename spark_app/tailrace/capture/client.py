@@ -6,7 +6,7 @@ it, so a planner keeps its client. Errors come back under their own names.
 
 import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
@@ -54,9 +54,9 @@ class CaptureClient:
         assert answer.state is not None
         return answer.state
 
-    def append(self, events: Sequence[object]) -> RecordNumber:
-        """The number of the record that holds the events."""
-        return self._recorded(Append.model_validate({"events": tuple(events)}))[0]
+    def append(self, events: Sequence[object], added: Mapping[int, RecordNumber] | None = None) -> RecordNumber:
+        """The number of the record that holds the events. `added`: as in `Append`."""
+        return self._recorded(Append.model_validate({"events": tuple(events), "added": added or {}}))[0]
 
     def begin_chunk(self, snapshot_id: str, table_id: int, chunk: int) -> None:
         self._ask(BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk))

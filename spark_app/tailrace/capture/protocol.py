@@ -40,6 +40,9 @@ class Append(Closed):
         ],
         ...,
     ]
+    added: dict[int, RecordNumber] = Field(default_factory=dict)
+    """What the events say of these tables holds for the table that this record added: where another was added since,
+    nothing is recorded, and the answer is `Retry`."""
 
 
 class BeginChunk(Closed):

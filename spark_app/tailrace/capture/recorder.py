@@ -5,7 +5,7 @@ the record that names them, and only then may the source hear of it. Dying betwe
 that no record names; the same changes come again and get the same sequences, because no record holds them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -15,9 +15,11 @@ from tailrace.changelog.records import (
     Event,
     Position,
     Record,
+    RecordNumber,
     ResumePoint,
     Segment,
     Seq,
+    TableAdded,
     TableFingerprint,
     Transactions,
 )
@@ -25,6 +27,7 @@ from tailrace.changelog.segments import write_segment
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused
+from tailrace.errors import Retry
 from tailrace.seams import seam
 from tailrace.sources.api import Changes
 
@@ -51,6 +54,18 @@ class CaptureCounters:
     records: int = 0
 
 
+@dataclass(frozen=True)
+class Requested:
+    """Events that the driver asked to have recorded."""
+
+    events: tuple[Event, ...]
+    reply: Future[Recorded | None]
+    """Answered when they are durable, or when they do not fit."""
+    replay_point: Seq | None = None
+    added: Mapping[int, RecordNumber] = field(default_factory=dict)
+    """As in `protocol.Append`."""
+
+
 class Recorder:
     """The `Sink` of a source's stream that writes the change log."""
 
@@ -70,8 +85,7 @@ class Recorder:
         self._rows = RecordRows()
         self._events: list[Event] = []
         """Our own."""
-        self._requested: list[Event] = []
-        self._waiting: list[tuple[Future[Recorded | None], Seq | None]] = []
+        self._requested: list[Requested] = []
         self.counters = CaptureCounters()
 
     @property
@@ -93,15 +107,13 @@ class Recorder:
         """Events that nobody's rows belong to wait for a record."""
         return bool(self._events or self._requested)
 
-    def add(
-        self, *events: Event, reply: Future[Recorded | None] | None = None, replay_point: Seq | None = None
-    ) -> None:
-        """Put events into the next record; `reply` is answered when it is durable, or when the events do not fit."""
-        if reply is None:
-            self._events += events
-        else:
-            self._requested += events
-            self._waiting.append((reply, replay_point))
+    def add(self, *events: Event) -> None:
+        """Put events of our own into the next record."""
+        self._events += events
+
+    def request(self, requested: Requested) -> None:
+        """Put somebody's events into the next record, behind our own."""
+        self._requested.append(requested)
 
     def rows(self, changes: Changes) -> None:
         for table in changes.tables:
@@ -127,6 +139,7 @@ class Recorder:
         """Make a record up to `point`, unless there is nothing to say. `rows` False: those taken so far belong to a
         transaction that is still open, so only events go in."""
         taken = self._rows if rows else RecordRows()
+        self._refuse_outdated((*taken.events, *self._events))
         if not (taken.segments or taken.events or self.has_requests):
             self._rows = RecordRows() if rows else self._rows
             return
@@ -134,7 +147,8 @@ class Recorder:
         seam("capture.after-segments")
         point = max(point, self.state.resume_point, key=lambda p: p.position)
         try:
-            record = self._append(point, taken, (*self._events, *self._requested))
+            asked = (event for requested in self._requested for event in requested.events)
+            record = self._append(point, taken, (*self._events, *asked))
         except RecordRefused as error:
             if not self._requested:
                 raise
@@ -144,11 +158,10 @@ class Recorder:
             return
         if rows:
             self._rows = RecordRows()
-        self._events, self._requested = [], []
+        done, self._events, self._requested = self._requested, [], []
         self.counters.records += 1
-        waiting, self._waiting = self._waiting, []
-        for reply, replay_point in waiting:
-            reply.set_result(Recorded(record=record.number, replay_point=replay_point))
+        for requested in done:
+            requested.reply.set_result(Recorded(record=record.number, replay_point=requested.replay_point))
         # Dying here is safe: the source sends again what the record holds, and capture asks from the record's position.
         seam("capture.before-ack")
         self._recorded(point.position)
@@ -181,6 +194,22 @@ class Recorder:
         return found
 
     def _refuse(self, error: RecordRefused) -> None:
-        waiting, self._waiting, self._requested = self._waiting, [], []
-        for reply, _ in waiting:
-            reply.set_exception(error)
+        refused, self._requested = self._requested, []
+        for requested in refused:
+            requested.reply.set_exception(error)
+
+    def _refuse_outdated(self, ours: Sequence[Event]) -> None:
+        """What was asked for tables that were added again since then, be it in this very record."""
+        again = {event.table.table_id for event in ours if isinstance(event, TableAdded)}
+        known = self.journal.state.tables
+        kept: list[Requested] = []
+        for requested in self._requested:
+            outdated = [
+                i for i, record in requested.added.items()
+                if i in again or (i in known and known[i].added_record != record)
+            ]  # fmt: skip
+            if outdated:
+                requested.reply.set_exception(Retry(f"table {outdated[0]} was added again since"))
+            else:
+                kept.append(requested)
+        self._requested = kept

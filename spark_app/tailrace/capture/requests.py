@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
-from tailrace.capture.recorder import Recorder
+from tailrace.capture.recorder import Recorder, Requested
 from tailrace.changelog.records import Applied, Position, RecordNumber, Seq
 from tailrace.errors import Retry, TailraceError
 from tailrace.snapshot.replay import replay_point, seen_through
@@ -97,8 +97,8 @@ class ChunkRequests:
 
     def _serve(self, call: Call) -> None:
         match call.request:
-            case Append(events=events):
-                self._recorder.add(*events, reply=call.reply)
+            case Append(events=events, added=added):
+                self._recorder.request(Requested(events, call.reply, added=added))
             case BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
                 # A snapshot taken later sees at least as much, so its replay point is not below this one.
                 floor = self.point_now()
@@ -174,7 +174,7 @@ class ChunkRequests:
                 "The chunk is read again.",
             )
         event = chunk.model_copy(update={"replay_point": point, "schema_version": version})
-        self._recorder.add(event, reply=waiting.reply, replay_point=point)
+        self._recorder.request(Requested((event,), waiting.reply, replay_point=point))
         self._begun.pop(key, None)
         return True
 

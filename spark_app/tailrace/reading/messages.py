@@ -30,6 +30,14 @@ class StepDone:
 
 
 @dataclass(frozen=True)
+class EndFailed:
+    """The table's end was not recorded, as far as is known."""
+
+    key: RunKey
+    error: Exception
+
+
+@dataclass(frozen=True)
 class StepFailed:
     """The same, or the look at the edge."""
 
@@ -54,4 +62,4 @@ class ChunkFailed:
     error: Exception
 
 
-Message = EdgeLooked | StepDone | StepFailed | ChunkDone | ChunkFailed
+Message = EdgeLooked | StepDone | StepFailed | EndFailed | ChunkDone | ChunkFailed

@@ -15,14 +15,23 @@ from dataclasses import dataclass, field
 from tailrace.apply.progress import Progress
 from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Key
+from tailrace.changelog.records import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.status import Fault
 from tailrace.errors import Locked, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.reading import steps
-from tailrace.reading.messages import ChunkDone, ChunkFailed, EdgeLooked, Message, RunKey, StepDone, StepFailed
+from tailrace.reading.messages import (
+    ChunkDone,
+    ChunkFailed,
+    EdgeLooked,
+    EndFailed,
+    Message,
+    RunKey,
+    StepDone,
+    StepFailed,
+)
 from tailrace.reading.steps import Tools
 from tailrace.seams import seam
 from tailrace.snapshot import chunks, planner
@@ -49,6 +58,8 @@ class _Entry:
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE))
     chunk_rows: int = planner.FIRST_CHUNK_ROWS
     begun: dict[int, float] = field(default_factory=dict)
+    added: RecordNumber = RecordNumber(0)
+    """The record that added the table, when the last step or read was begun."""
 
 
 def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
@@ -62,6 +73,11 @@ def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
         return f"{name} is no longer captured"
     # Its chunks would be of another form, for another target: what called for the table's return called for a snapshot.
     return None if snapshot.reads(table) else f"{name} was added again since then and has its own snapshot"
+
+
+def _as_recorded(snapshot: SnapshotState, table_id: int) -> chunks.TableRun:
+    plan = snapshot.plan
+    return chunks.begin(plan.snapshot_id, snapshot.tables[table_id], plan.where, plan.keys)
 
 
 class SnapshotRunner:
@@ -165,9 +181,8 @@ class SnapshotRunner:
             del self._entries[key]
         for key, snapshot in open_runs.items():
             if key not in self._entries:
-                plan = snapshot.plan
-                run = chunks.begin(key[0], snapshot.tables[key[1]], plan.where, plan.keys)
-                self._entries[key] = _Entry(run, chunk_rows=self._rows(snapshot) or planner.FIRST_CHUNK_ROWS)
+                first_rows = self._rows(snapshot) or planner.FIRST_CHUNK_ROWS
+                self._entries[key] = _Entry(_as_recorded(snapshot, key[1]), chunk_rows=first_rows)
 
     def _rows(self, snapshot: SnapshotState) -> int | None:
         return snapshot.plan.chunk_rows or self._defaults.chunk_rows
@@ -182,6 +197,7 @@ class SnapshotRunner:
         over = _over(log_table, snapshot)
         if over is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
             # Also where only the end is still to be recorded: the journal takes none without a fault now.
+            entry.added = log_table.added_record
             self._give_up(entry, Fault(name="TableGone", message=over, where="source", since=self._clock()))
         elif snapshot.awaits(log_table):
             return  # capture takes it in again at its next look
@@ -244,6 +260,7 @@ class SnapshotRunner:
         entry.begun[part.ordinal] = self._monotonic()
         run, table = entry.run, entry.table
         log_table = self._tools.journal.state.tables[key[1]]
+        entry.added = log_table.added_record
 
         def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
@@ -253,7 +270,7 @@ class SnapshotRunner:
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 
     def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: chunks.Work) -> None:
-        entry.busy = True
+        entry.busy, entry.added = True, state.tables[key[1]].added_record
         run, log_table, tools = entry.run, state.tables[key[1]], self._tools
         table, rows = entry.table, entry.chunk_rows
         if isinstance(work, chunks.CheckEdge):
@@ -277,7 +294,8 @@ class SnapshotRunner:
                 case chunks.Read():
                     raise AssertionError("chunks are read by their own task")
 
-        self._submit(act, lambda error: StepFailed(key, error))
+        failed = EndFailed if isinstance(work, chunks.RecordFinish) else StepFailed
+        self._submit(act, lambda error: failed(key, error))
 
     def _submit(self, act: Callable[[], Message], failed: Callable[[Exception], Message]) -> None:
         def run() -> None:
@@ -315,6 +333,8 @@ class SnapshotRunner:
             case ChunkDone(key, ordinal, rows, table):
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
                 self._adapt(key, entry, ordinal, rows)
+            case EndFailed(_, error):
+                self._end_failed(entry, error)
             case StepFailed(_, error):
                 self._failed(entry, error, None)
             case ChunkFailed(_, ordinal, error):
@@ -371,6 +391,13 @@ class SnapshotRunner:
         if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
             self._give_up(entry, fault)
 
+    def _end_failed(self, entry: _Entry, error: Exception) -> None:
+        """Of a table that was given up, perhaps because it came back for this very snapshot: that is asked again."""
+        self._failed(entry, error, None)
+        snapshot = self._tools.journal.state.snapshots.get(entry.run.snapshot_id)
+        if entry.run.given_up is not None and snapshot is not None:
+            entry.run = _as_recorded(snapshot, entry.run.table_id)
+
     def _waits(self, entry: _Entry, error: Locked, now: float) -> None:
         """However long a migration holds its lock, the table is not given up: it is tried again and again, with pauses
         in which others are read."""
@@ -381,4 +408,4 @@ class SnapshotRunner:
 
     def _give_up(self, entry: _Entry, fault: Fault) -> None:
         if entry.run.phase is not chunks.Phase.DONE:
-            entry.run = chunks.step(entry.run, chunks.GaveUp(fault))
+            entry.run = chunks.step(entry.run, chunks.GaveUp(fault, entry.added))

@@ -103,14 +103,13 @@ def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: Ta
             estimated = session.estimated_rows(table, run.where)
             single = session.at_most(table, chunk_rows)
             start = Start(table, None if single else session.max_key(table), estimated)
-    client.append([
-        SnapshotTableStarted(
-            snapshot_id=run.snapshot_id,
-            table_id=run.table_id,
-            max_key=start.max_key,
-            estimated_rows=start.estimated_rows,
-        )
-    ])  # fmt: skip
+    begun = SnapshotTableStarted(
+        snapshot_id=run.snapshot_id,
+        table_id=run.table_id,
+        max_key=start.max_key,
+        estimated_rows=start.estimated_rows,
+    )
+    client.append([begun], {run.table_id: log_table.added_record})
     return start
 
 
@@ -199,15 +198,15 @@ def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
     if fault is not None:
         where = fault.where or "driver"
         error = ReadFailure(message=f"{fault.name}: {fault.message}", fix=fault.fix, where=where)
-    client.append([
-        SnapshotTableFinished(
-            snapshot_id=run.snapshot_id,
-            table_id=run.table_id,
-            chunks=run.chunks_done,
-            complete=run.complete and error is None,
-            error=error,
-        )
-    ])  # fmt: skip
+    finished = SnapshotTableFinished(
+        snapshot_id=run.snapshot_id,
+        table_id=run.table_id,
+        chunks=run.chunks_done,
+        complete=run.complete and error is None,
+        error=error,
+    )
+    # A table may come back for this very snapshot while it is given up: then nobody else would read it.
+    client.append([finished], {} if run.given_up is None else {run.table_id: run.given_up})
 
 
 def _logged(tools: Tools, run: TableRun) -> SnapshotTable:

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot.ranges import Gap, IllegalEvent, Range, gaps_of, key_lists
@@ -45,6 +45,8 @@ class TableRun:
     failures: int = 0
     """In a row, over all chunks; a registered chunk sets it back."""
     fault: Fault | None = None
+    given_up: RecordNumber | None = None
+    """The record that added the table that was given up."""
 
     @property
     def complete(self) -> bool:
@@ -103,6 +105,8 @@ class ReadFailed:
 @dataclass(frozen=True)
 class GaveUp:
     fault: Fault
+    added: RecordNumber
+    """The record that added the table."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,8 @@ def next_work(run: TableRun, ahead: int) -> Work | None:
 def step(run: TableRun, event: Event) -> TableRun:
     """The run after the event; raises `IllegalEvent`."""
     if isinstance(event, GaveUp) and run.phase is not Phase.DONE:
-        return replace(run, phase=Phase.FINISH, fault=event.fault, gaps=(), ready=(), cutting=False)
+        run = replace(run, phase=Phase.FINISH, fault=event.fault, given_up=event.added)
+        return replace(run, gaps=(), ready=(), cutting=False)
     match run.phase, event:
         case Phase.EDGE, EdgePassed():
             return replace(run, phase=Phase.START)

@@ -1,16 +1,28 @@
 """What the recorder makes of a stream's cuts: positions that do not go back, and transactions that are told once."""
 
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from support.journals import table_schema
 from support.origins import origin
-from tailrace.capture.recorder import Recorder
-from tailrace.changelog.records import Heartbeat, Position, ResumePoint, Seq, TableAdded, Truncated
+from tailrace.capture.recorder import Recorder, Requested
+from tailrace.changelog.records import (
+    Heartbeat,
+    Position,
+    RecordNumber,
+    ResumePoint,
+    Seq,
+    SnapshotPlanned,
+    TableAdded,
+    TableRemoved,
+    Truncated,
+)
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageSpec
+from tailrace.errors import Retry
 from tailrace.sources.api import Changes
 from tailrace.storage.store import Storage
 
@@ -45,3 +57,26 @@ def test_a_transaction_that_goes_on_in_the_next_stretch_is_told_once(recorder: R
     recorder.rows(stretch(3, TransactionStart("v:", 9, 3)))
     recorder.cut(ResumePoint(Position(9), "u:1-9"))
     assert recorder.state.transactions.starts == [TransactionStart("u:", 9, 1), TransactionStart("v:", 9, 3)]
+
+
+def test_what_is_said_of_a_table_that_was_added_again_meanwhile_is_refused_alone(recorder: Recorder) -> None:
+    """Be it added in the very record that the request was for."""
+    current, outdated, later = (Requested((planned(name),), Future(), added={1: added}) for name, added in ASKED)
+    recorder.request(current)
+    recorder.request(outdated)
+    recorder.cut(ResumePoint(Position(6), None))
+    assert current.reply.result(0) is not None
+    assert isinstance(outdated.reply.exception(0), Retry)
+    again = table_schema(1).model_copy(update={"version": 2})
+    recorder.add(TableRemoved(table_id=1, reason="renamed"), TableAdded(table=again, edge=""))
+    recorder.request(later)
+    recorder.cut(ResumePoint(Position(7), None))
+    assert isinstance(later.reply.exception(0), Retry)
+    assert set(recorder.state.snapshots) == {"current"}
+
+
+ASKED = (("current", RecordNumber(1)), ("outdated", RecordNumber(0)), ("later", RecordNumber(1)))
+
+
+def planned(name: str) -> SnapshotPlanned:
+    return SnapshotPlanned(snapshot_id=name, tables=(1,))

@@ -5,7 +5,7 @@ The source, capture and the executors are replaced by functions that record what
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.snapshot_runs import World, record_finish, runner_over
-from tailrace.changelog.records import Event, SchemaChanged, Seq
+from tailrace.changelog.records import Event, RecordNumber, SchemaChanged, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.errors import Locked, Retry
@@ -41,10 +41,10 @@ class Surroundings(World):
         self.most_open = self.most_reads = self.reads = 0
 
     @override
-    def append(self, events: Sequence[Event]) -> int:
+    def append(self, events: Sequence[Event], added: Mapping[int, RecordNumber] | None = None) -> int:
         with self.lock:
             self.appended.append(events)
-            return super().append(events)
+            return super().append(events, added)
 
     # What stands for `steps`.
 

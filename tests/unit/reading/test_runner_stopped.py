@@ -215,3 +215,32 @@ def test_a_table_that_goes_when_all_its_chunks_are_read_ends_its_snapshot(
     monkeypatch.setattr(steps, "record_finish", finish)
     turn_until(runner, lambda: settled(world), world)
     runner.stop()
+
+
+def test_a_table_that_comes_back_for_the_resync_while_it_is_given_up_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the DDL fuzzer: it was emptied for a resync that had already ended for it, and nobody read it."""
+    world = Unsteady(tmp_path, 0)
+    world.left = 0
+    runner = hurried(world, tmp_path, monkeypatch)
+    turn_until(runner, lambda: settled(world), world)
+    world.append([SnapshotPlanned(snapshot_id="again", request="r", tables=(1,), resync=True)])
+    world.look()
+    world.append([TableStopped(table_id=1, seq=Seq(0), error="E", message="m", fix="f", where="source")])
+
+    def finish(tools: Tools, client: Any, run: TableRun) -> None:
+        table = world.refresh().tables[1]
+        if run.snapshot_id == "again" and table.ended_at is not None:
+            schema = table.schema.model_copy(update={"version": table.schema.version + 1, "table_name": "renamed"})
+            world.append([TableRemoved(table_id=1, reason="renamed"), TableAdded(table=schema, edge="10")])
+            world.look()
+            assert world.refresh().tables[1].resync == "again"
+        record_finish(tools, client, run)
+
+    monkeypatch.setattr(steps, "record_finish", finish)
+    turn_until(runner, lambda: world.refresh().snapshots["again"].ended is not None, world)
+    runner.stop()
+    ended = world.state.snapshots["again"].ended
+    assert ended is not None and ended.outcome == "completed", ended
+    assert world.state.tables[1].unread is None

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from tailrace.changelog.grown import Grown
-from tailrace.changelog.records import ChunkRegistered, Key, Position, Seq, SnapshotTableFinished
+from tailrace.changelog.records import ChunkRegistered, Key, Position, RecordNumber, Seq, SnapshotTableFinished
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot import chunks as c
@@ -98,7 +98,7 @@ def test_a_table_without_a_largest_key_is_one_open_chunk() -> None:
 def test_a_table_that_is_given_up_ends_only_when_no_read_is_under_way() -> None:
     run = c.begin("s", SnapshotTable(table_id=7, started=True, max_key=("9",)), None, None)
     run = c.step(run, c.ReadBegun(0))
-    run = c.step(run, c.GaveUp(FAULT))
+    run = c.step(run, c.GaveUp(FAULT, RecordNumber(1)))
     assert c.next_work(run, 3) is None
     run = c.step(run, c.Registered(0, 5))
     assert isinstance(c.next_work(run, 3), c.RecordFinish)
