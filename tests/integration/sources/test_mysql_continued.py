@@ -67,10 +67,18 @@ def test_the_same_log_is_continued_wherever_the_server_is(server: MysqlServer, t
     check(server, run)
 
 
-def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(server: MysqlServer, tmp_path: Path) -> None:
-    """It is the witness where a file has no transaction yet."""
+@pytest.mark.parametrize("begun_by", ["FLUSH LOGS", "a start"])
+def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(
+    server: MysqlServer, tmp_path: Path, begun_by: str
+) -> None:
+    """It is the witness where a file has no transaction yet. A server marks the file with which it starts, and hides
+    the mark from a reader that has had some of its log."""
     with LogRun(server, tmp_path) as run:
-        server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS", "FLUSH LOGS")
+        run.catch_up()
+    server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS", "FLUSH LOGS")
+    if begun_by == "a start":
+        server.restart()
+    with LogRun(server, tmp_path) as run:
         run.catch_up()
     witness = SourceState.read(run.journal.state.source_state).witness
     assert witness is not None and offset_of(witness.at) == 4

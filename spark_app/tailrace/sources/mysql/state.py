@@ -12,7 +12,11 @@ from typing_extensions import override
 
 from tailrace.changelog.records import Position
 from tailrace.errors import CorruptLog
+from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.framing import Event
+
+_CREATED = 52
+"""Where a FORMAT_DESCRIPTION event says whether the server began with it, behind the server's version."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Witness:
     @staticmethod
     def of(at: Position, event: Event) -> "Witness":
         *header, body = event
+        if header[0] == Kind.FORMAT_DESCRIPTION:
+            body = body[:_CREATED]  # what follows is sent otherwise to a reader that has had some of the log
         return Witness(at, blake2b(repr(header).encode() + body, digest_size=8).hexdigest())
 
 
