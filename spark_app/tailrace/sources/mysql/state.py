@@ -32,7 +32,7 @@ class Witness:
         *header, body = event
         if header[0] == Kind.FORMAT_DESCRIPTION:
             body = body[:_CREATED]  # what follows is sent otherwise to a reader that has had some of the log
-        return Witness(at, blake2b(repr(header).encode() + body, digest_size=8).hexdigest())
+        return Witness(at, blake2b(repr([*map(int, header)]).encode() + bytes(body), digest_size=8).hexdigest())
 
 
 @dataclass(frozen=True)
