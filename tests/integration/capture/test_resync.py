@@ -69,7 +69,8 @@ def test_after_the_position_was_lost_the_stream_begins_anew_in_the_same_log(capt
     after = state(capture)
     assert after.renewed == "again" and Renewal.read(storage(capture)) is None
     (table,) = after.tables.values()
-    assert table.generation > before.number and table.initial_snapshot and not table.removed
+    assert table.generation > before.number and table.resync == "again" and not table.removed
+    assert after.snapshots["again"].plan.tables == (table.table_id,), "one snapshot reads all"
     assert not after.transactions.starts, "old transaction ids decide nothing any more"
     server.execute("INSERT INTO t VALUES (3, 'c')")
     capture.catch_up()
