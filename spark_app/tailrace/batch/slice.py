@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from tailrace.batch.applied import AppliedState
+from tailrace.changelog import calls
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
 from tailrace.errors import CorruptLog, LogTrimmed
@@ -55,7 +56,8 @@ class TableSlice:
     chunks: tuple[ChunkRegistered, ...]
     finished: tuple[FinishedSnapshot, ...]
     repair: bool
-    """A complete snapshot is under way: the target's rows may be stale, a move takes nothing from them."""
+    """A complete snapshot is under way, or called for: the target's rows may be stale, so a move takes nothing from
+    them."""
     gap: RecordNumber | None = None
     """As in `AppliedState`, before the snapshots that end here; set also by the slice that passes over something."""
 
@@ -196,14 +198,16 @@ def _planned(log: LogState, finish: LoggedFinish) -> RecordNumber:
 
 
 def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
-    """Whether a complete snapshot of the table began whose end the target does not hold."""
-    return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table.table_id))
+    """Whether a complete snapshot of the table began, or is about to, whose end the target does not hold."""
+    return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table))
 
 
-def _complete_running(log: LogState, table_id: int) -> Iterator[RecordNumber]:
-    """Records in which complete, unfinished snapshots of the table were planned."""
+def _complete_running(log: LogState, table: TableLog) -> Iterator[RecordNumber]:
+    """Records in which complete, unfinished snapshots of the table were planned, or at the earliest will be: one that
+    the log calls for is ordered in the next turn, so batches do not stop in between."""
+    yield from (RecordNumber(log.number + 1) for _ in calls.owed(log, table))
     for snapshot in log.snapshots.values():
-        part = snapshot.tables.get(table_id)
+        part = snapshot.tables.get(table.table_id)
         complete = snapshot.plan.where is None and snapshot.plan.keys is None
         if part is not None and complete and part.finished is None and snapshot.ended is None:
             yield snapshot.record
@@ -215,7 +219,7 @@ def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
     before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
     applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
     whole = [f for f in _finishes(table, result.applied) if f.replay_point > removed]
-    rereads = [*(_planned(log, f) for f in whole), *_complete_running(log, table.table_id)]
+    rereads = [*(_planned(log, f) for f in whole), *_complete_running(log, table)]
     fix = f"Ask for a snapshot of {name}, without where and keys."
     if table.forgotten_record > max(applied, *rereads, -1):
         what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"

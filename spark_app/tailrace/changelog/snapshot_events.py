@@ -20,7 +20,6 @@ from tailrace.changelog.logged import (
 from tailrace.changelog.records import (
     ChunkRegistered,
     ReadFailure,
-    RecordNumber,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
@@ -145,19 +144,22 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
             )
         log = work.captured(event.table_id)
         if ours:
-            work.update(log, finishes=(*log.finishes, _finish(work.record.number, event, table, log)))
+            work.update(log, finishes=(*log.finishes, _finish(work, event, snapshot, table)))
     _update(work, snapshot, table, finished=event, chunks=Grown(), chunk_records=Grown())
 
 
-def _finish(number: RecordNumber, event: SnapshotTableFinished, table: SnapshotTable, log: TableLog) -> LoggedFinish:
+def _finish(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState, table: SnapshotTable) -> LoggedFinish:
     """Built from the snapshot's chunks: the table's own are gone as soon as its target holds them. What is read again
-    since its first chunk is left to the snapshot that reads it: this one's end would remove rows that it never saw."""
+    since its first chunk is left to the snapshot that reads it, as is a table that came back since: this one's end
+    would remove rows that it never saw."""
+    log = work.table(event.table_id)
     pairs = zip(table.chunk_records, table.chunks, strict=True)
     chunks = tuple(LoggedChunk(record=record, chunk=chunk) for record, chunk in pairs)
+    overtaken = table.chunk_records[0] <= log.reread_record or not snapshot.reads(log)
     return LoggedFinish(
-        record=number,
+        record=work.record.number,
         snapshot_id=event.snapshot_id,
-        complete=event.complete and table.chunk_records[0] > log.reread_record,
+        complete=event.complete and not overtaken,
         replay_point=min(c.replay_point for c in table.chunks),
         chunks=chunks,
     )

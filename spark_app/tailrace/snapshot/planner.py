@@ -8,9 +8,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from tailrace import privacy
+from tailrace.changelog import calls
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
@@ -41,13 +41,10 @@ class Holes:
 def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
     """The snapshots that the state calls for and the journal does not hold yet."""
     live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
-    # What calls for a snapshot is answered in the very next turn: what did so before a plan that the state has
-    # forgotten has had its own. Calls from that record on are looked up by id.
-    since = state.forgotten_plan
     owed = [
-        SnapshotPlanned(snapshot_id=snapshot_id, reason=reason, tables=(table_id,))
-        for snapshot_id, reason, table_id in _calls(live, since)
-        if snapshot_id not in state.snapshots
+        SnapshotPlanned(snapshot_id=call.snapshot_id, reason=call.reason, tables=(call.table_id,))
+        for table in live
+        for call in calls.owed(state, table)
     ]
     repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
     return (*owed, *repairs)
@@ -98,18 +95,6 @@ def _unapplied(table: TableLog) -> set[tuple[str, int]]:
     """Chunks (snapshot, ordinal) that some batch still needs."""
     needed = [*table.chunks, *(chunk for finish in table.finishes for chunk in finish.chunks)]
     return {(logged.chunk.snapshot_id, logged.chunk.chunk) for logged in needed}
-
-
-def _calls(tables: Iterable[TableLog], since: RecordNumber) -> Iterator[tuple[str, Literal["initial", "schema"], int]]:
-    """Tables that call for a snapshot for good: its id, why, and the table's id."""
-    for table in tables:
-        if table.initial_snapshot and table.added_record >= since:
-            yield f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id
-        newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
-        if newest is not None:
-            # Versions begin anew with a table that was forgotten: only the record tells two changes apart.
-            version = newest.table.version
-            yield f"schema-{table.table_id}-{version}-{newest.record}", "schema", table.table_id
 
 
 def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:

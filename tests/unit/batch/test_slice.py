@@ -71,7 +71,7 @@ def log(
             "table_id": 7,
             "added_record": 0,
             "edge": "1",
-            "initial_snapshot": True,
+            "initial_snapshot": False,
             "schemas": schemas,
             "segments": segments,
             **parts,

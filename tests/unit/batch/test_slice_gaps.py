@@ -14,6 +14,7 @@ from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
     RecordNumber,
+    SchemaChanged,
     SegmentsRemoved,
     Seq,
     SnapshotEnded,
@@ -24,9 +25,15 @@ from tailrace.changelog.records import (
     TableStopped,
 )
 from tailrace.errors import LogTrimmed
+from tailrace.snapshot.planner import due_snapshots
 
 CHUNKS = 3
 TABLE = table_schema(1)
+
+
+def added(version: int = 1, snapshot: bool = False) -> TableAdded:
+    """Without `snapshot` it calls for none: the tests ask for theirs."""
+    return TableAdded(table=TABLE.model_copy(update={"version": version}), edge="5", snapshot=snapshot)
 
 
 def planned(journal: Journal, name: str) -> None:
@@ -58,7 +65,7 @@ def filled() -> tuple[Journal, AppliedState]:
     """A table whose first snapshot the target holds, then changes that it does not."""
     journal = Journal(Random(1))
     journal.origin()
-    journal.plain(events=(TableAdded(table=TABLE, edge="5"), TableAdded(table=table_schema(2), edge="5")))
+    journal.plain(events=(added(),))
     snapshot(journal, "initial")
     at = AppliedState("log", Seq(0), journal.state.number, schema_version=1, table_id=1)
     journal.plain(200, segments=(journal._segment(1, 1, 1, 200),))
@@ -68,7 +75,7 @@ def filled() -> tuple[Journal, AppliedState]:
 def came_back() -> tuple[Journal, AppliedState]:
     journal, at = filled()
     journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
-    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge="9"),))
+    journal.plain(events=(added(version=2),))
     return journal, at
 
 
@@ -175,9 +182,92 @@ def test_a_snapshot_that_was_planned_before_the_table_came_back_fills_nothing() 
     planned(journal, "before")
     chunk(journal, "before", 0)
     journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
-    journal.plain(events=(TableAdded(table=TABLE.model_copy(update={"version": 2}), edge="9"),))
+    journal.plain(events=(added(version=2),))
     chunk(journal, "before", 1)
     chunk(journal, "before", 2)
     finished(journal, "before")
     with pytest.raises(LogTrimmed):
         batch(journal, at, journal.state.number)
+
+
+def read_again_from_here(journal: Journal) -> None:
+    """A difference in the catalog: nothing has ordered the snapshot yet that it calls for."""
+    version = journal.state.tables[1].schema.version + 1
+    seq = journal.state.last_seq
+    journal.plain(events=(SchemaChanged(table=table_schema(1, version), seq=seq, reread=True),))
+
+
+def test_an_overtaken_snapshot_leaves_the_gap_to_the_one_that_is_called_for_and_not_planned_yet() -> None:
+    """It removes nothing at its end, so it fills nothing; a batch that is cut before the next is planned goes on."""
+    journal, at = trimmed()
+    planned(journal, "again")
+    chunk(journal, "again", 0)
+    read_again_from_here(journal)
+    chunk(journal, "again", 1)
+    chunk(journal, "again", 2)
+    finished(journal, "again")
+    at = batch(journal, at, journal.state.number)
+    assert at.gap is not None
+    (call,) = due_snapshots(journal.state, {})
+    snapshot(journal, call.snapshot_id)
+    assert batch(journal, at, journal.state.number).gap is None
+
+
+def test_a_table_that_came_back_waits_for_the_snapshot_that_it_begins_with() -> None:
+    journal, at = filled()
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
+    journal.plain(events=(added(version=2, snapshot=True),))
+    at = batch(journal, at, journal.state.number)
+    assert at.gap is not None
+    (call,) = due_snapshots(journal.state, {})
+    snapshot(journal, call.snapshot_id)
+    assert batch(journal, at, journal.state.number).gap is None
+
+
+def test_what_was_called_for_and_ended_before_it_had_read_the_table_fills_nothing() -> None:
+    journal, at = trimmed()
+    read_again_from_here(journal)
+    at = batch(journal, at, journal.state.number)
+    (call,) = due_snapshots(journal.state, {})
+    planned(journal, call.snapshot_id)
+    journal.plain(events=(SnapshotEnded(snapshot_id=call.snapshot_id, outcome="stopped"),))
+    with pytest.raises(LogTrimmed):
+        batch(journal, at, journal.state.number)
+
+
+def test_no_snapshot_is_to_come_of_a_table_that_stopped() -> None:
+    journal, at = trimmed()
+    read_again_from_here(journal)
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
+    with pytest.raises(LogTrimmed):
+        batch(journal, at, journal.state.number)
+
+
+def test_a_move_takes_nothing_from_rows_that_are_to_be_read_again() -> None:
+    journal, at = filled()
+    read_again_from_here(journal)
+    part = cut(journal.state, 1, at, journal.state.number)
+    assert part is not None and part.repair
+
+
+def test_the_end_of_a_snapshot_from_before_the_table_came_back_removes_nothing() -> None:
+    """Recorded late, between the chunks of the snapshot that the table came back with: those hold rows that were
+    written while it was not captured, which no change tells of and the older one never saw."""
+    journal, at = filled()
+    at = replace(at, applied_seq=Seq(200), applied_record=journal.state.number)
+    planned(journal, "before")
+    for number in range(CHUNKS):
+        chunk(journal, "before", number)
+    journal.plain(events=(TableStopped(table_id=1, seq=Seq(200), error="NoKey", message="", fix="", where="source"),))
+    journal.plain(events=(added(version=2, snapshot=True),))
+    (call,) = due_snapshots(journal.state, {})
+    planned(journal, call.snapshot_id)
+    for number in range(CHUNKS):
+        chunk(journal, call.snapshot_id, number)
+    at = batch(journal, at, journal.state.number)
+    finished(journal, "before")
+    part = cut(journal.state, 1, at, journal.state.number)
+    assert part is None or part.finished == ()
+    finished(journal, call.snapshot_id)
+    part = cut(journal.state, 1, at, journal.state.number)
+    assert part is not None and [f.snapshot_id for f in part.finished] == [call.snapshot_id]
