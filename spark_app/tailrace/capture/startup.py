@@ -23,6 +23,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import CorruptLog
 from tailrace.seams import seam
 from tailrace.sources.api import Beaten, Patience, Source, Subscription
+from tailrace.storage.probe import require_exclusive
 from tailrace.storage.store import NotFound, Storage
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ def _renew(place: StartContext, journal: JournalWriter, asked: Renewal, patience
 
 
 def _first_start(place: StartContext, ids: Ids, patience: Patience) -> JournalWriter:
-    place.storage.require_exclusive(f"probe-{ids.nonce}")
+    require_exclusive(place.storage)
     noted = first_start.read(place.storage)
     if noted is not None:
         check_owner(place.replicator, place.storage.root, noted.owner)

@@ -27,7 +27,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
-from tailrace.errors import CorruptLog, Fenced, Retry, TailraceError
+from tailrace.errors import CorruptLog, Fenced, Retry, StorageFull, TailraceError
 from tailrace.seams import seam
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
@@ -201,10 +201,15 @@ class JournalWriter:
                 return action()
             except Retry as error:
                 if self._monotonic() >= deadline:
-                    assert self._lost is not None
-                    raise Retry(f"{self._lost.message}: {error.message}", self._lost.fix) from error
+                    raise self._unfinished(error) from error
             self._sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
+
+    def _unfinished(self, error: Retry) -> Retry:
+        """That a record stayed unfinished, and why; a full disk keeps its name and its fix."""
+        assert self._lost is not None
+        message = f"{self._lost.message}: {error.message}"
+        return StorageFull(message, error.fix) if isinstance(error, StorageFull) else Retry(message, self._lost.fix)
 
     def _create(self, record: Record, data: bytes) -> None:
         """Create record *n*, or find out whose it is. After an unknown outcome (`OutcomeUnknown` is a `Retry`)

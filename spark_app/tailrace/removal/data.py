@@ -18,7 +18,7 @@ from tailrace.changelog import paths
 from tailrace.changelog.records import Closed
 from tailrace.changelog.table_events import place_of
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.errors import CorruptLog
+from tailrace.errors import CorruptLog, StorageFull
 from tailrace.removal import claims
 from tailrace.removal.claims import Known
 from tailrace.storage.probe import PROBES
@@ -65,8 +65,7 @@ def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Kno
         note = yield from _prove(known, before, tables)
         # Dying from here on leaves the note, and the next call goes on from it. A start begins its epoch first and
         # removes the note then: one that this look does not find yet will be told by the note's absence.
-        storage.put(paths.DROPPED, note.model_dump_json().encode())
-        why = _begun_since(note, by_now())
+        why = _put(note, storage, by_now) or _begun_since(note, by_now())
         if why is None:
             why = yield from _drop_tables(note, storage, tables)
     finally:
@@ -112,6 +111,25 @@ def _begun_since(note: Proven, now: Known) -> str | None:
     return claims.foreign(now) or STARTED
 
 
+def _put(note: Proven, storage: Storage, by_now: Callable[[], Known]) -> str | None:
+    """Write the note; or why not. Where the disk is full, segments make room for it: they are about to go, and whoever
+    starts with this log writes a record before all else, for which there is no room either."""
+    spare: Iterator[str] | None = None
+    while True:
+        try:
+            storage.put(paths.DROPPED, note.model_dump_json().encode())
+            return None
+        except StorageFull:
+            if spare is None:
+                if (why := _begun_since(note, by_now())) is not None:
+                    return why
+                spare = (path for folder in (PROBES, paths.SEGMENTS) for path, _ in storage.list(folder))
+            path = next(spare, None)
+            if path is None:
+                raise
+            storage.delete(path)
+
+
 def _drop_tables(note: Proven, storage: Storage, tables: TargetRemoval) -> Generator[Line, None, str | None]:
     """Why the rest stays; None: all of them are gone, and the change log may go."""
     for name in note.tables:
@@ -126,6 +144,7 @@ def _drop_log(storage: Storage) -> None:
     for folder in OURS:
         for path in sorted((path for path, _ in storage.list(folder)), reverse=True):
             storage.delete(path)
+        storage.delete_unfinished(folder)
         storage.prune(folder)
     for path in NOTES:
         storage.delete(path)

@@ -92,12 +92,13 @@ def aged(folder: Path) -> Iterator[tuple[str, float]]:
                 continue
 
 
-def unfinished(root: Path, prefix: str) -> list[str]:
-    """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that nobody writes any more."""
+def unfinished(root: Path, prefix: str, younger: bool = False) -> list[str]:
+    """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that nobody writes any more;
+    `younger`: also of those that somebody may still write."""
     found = []
     for path in sorted((root / prefix).rglob(f"{TEMPORARY}*")):
         try:
-            if time.time() - path.stat().st_mtime > ABANDONED:
+            if younger or time.time() - path.stat().st_mtime > ABANDONED:
                 found.append(path.relative_to(root).as_posix())
         except FileNotFoundError:
             continue

@@ -1,6 +1,8 @@
-"""Tries a place on a storage: a file is written, read and removed. Nothing is left behind, no folder either."""
+"""Tries a place on a storage: a file is written, read and removed. Nothing is left behind, no folder either; what a
+killed process left, the next one that tries the place removes."""
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +11,7 @@ from pathlib import Path
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import Where
 from tailrace.storage.access import StorageRefused
+from tailrace.storage.local import ABANDONED
 from tailrace.storage.store import NotFound, Storage
 
 PROBES = "_tailrace_doctor/"
@@ -23,6 +26,7 @@ def probe(config: StorageLocation, *, exclusive: bool, part: Where = "storage") 
     name = f"{PROBES}{uuid.uuid4().hex}"
     storage = Storage.open(config, os.environ, part=part)
     content = os.urandom(ROOM) if storage.local else b"tailrace"  # zeros may take no room
+    sweep(storage)
     with _tidy(storage):
         try:
             storage.create(name, content)
@@ -33,6 +37,21 @@ def probe(config: StorageLocation, *, exclusive: bool, part: Where = "storage") 
         if exclusive:
             storage.require_exclusive(name)
     return same
+
+
+def require_exclusive(storage: Storage) -> None:
+    """`StorageRefused` unless the store keeps its word that what exists is not created again."""
+    sweep(storage)
+    with _tidy(storage):
+        storage.require_exclusive(f"{PROBES}{uuid.uuid4().hex}")
+
+
+def sweep(storage: Storage) -> None:
+    """Remove what killed processes left. Not what is young: another may be trying the same place now."""
+    before = time.time() - ABANDONED
+    if left := [path for path, changed in storage.aged(PROBES) if changed < before]:
+        storage.delete_many(left)
+        storage.prune(PROBES)
 
 
 @contextmanager

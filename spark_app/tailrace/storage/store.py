@@ -204,6 +204,13 @@ class Storage:
         """Files that killed writers left under a local folder; an object store has none that can be seen."""
         return local.unfinished(Path(self.access.prefix), prefix) if self.local else ()
 
+    def delete_unfinished(self, prefix: str) -> None:
+        """Remove files below a local folder that never got their name, however young: all of it is to go."""
+        if self.local:
+            with self.errors(prefix):
+                for path in local.unfinished(Path(self.access.prefix), prefix, younger=True):
+                    self._file(path).unlink(missing_ok=True)
+
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         """(path, bytes) of every object whose path begins with `prefix` and comes after `after`, in order of paths.
         Never in a hot path."""

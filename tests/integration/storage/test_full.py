@@ -4,10 +4,19 @@ import errno
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from support.dropping import OWNER, applied_tables, drop, journal, manifest, storage_of
+from support.origins import origin
+from support.scripted import ScriptedSource
+from support.scripted_database import Database
+from tailrace import sources
+from tailrace.changelog.paths import SEGMENTS
+from tailrace.changelog.writer import JournalWriter
 from tailrace.cli.doctor import _place
 from tailrace.contract.resources import StorageLocation, StorageSpec
 from tailrace.errors import MAKE_ROOM, OutcomeUnknown, Retry, StorageFull
@@ -57,3 +66,28 @@ def test_a_quota_and_java_s_own_text_are_told_as_the_same() -> None:
         fault = fault_of(error, 1.0)
         assert (fault.name, fault.fix) == ("StorageFull", MAKE_ROOM)
     assert fault_of(Retry("no route"), 1.0).name == "Retry"
+
+
+def test_a_drop_on_a_full_disk_names_it_and_removes_what_can_be_removed(
+    full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the change log made in the source goes although the log cannot be released, and with `--data` its own files
+    make the room that the deletion needs."""
+    database = Database([])
+    monkeypatch.setattr(sources, "open", lambda *_: ScriptedSource(database))
+    monkeypatch.setattr(JournalWriter, "claim", partial(JournalWriter.claim, patience=0.2))
+    (full / "filler").unlink()
+    database.readers["log"] = 1
+    journal(full / "log", origin("log", OWNER), *applied_tables())
+    storage_of(full / "log").put(f"{SEGMENTS}t1/1-2-f.parquet", bytes(1 << 20))
+    with (full / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(os.sysconf("SC_PAGESIZE")))
+    path = manifest(tmp_path, {"host": "scripted"}, storage={"location": f"file://{full}/log"})
+    assert drop(path) == 1
+    error = capsys.readouterr().err
+    assert f"StorageFull: journal record 6 was begun and not finished by this writer: file://{full}/log" in error
+    assert MAKE_ROOM in error
+    assert database.readers == {}
+    assert drop(path, "--data") == 0
+    assert [path.name for path in full.iterdir()] == ["filler"]

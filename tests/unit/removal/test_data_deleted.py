@@ -1,6 +1,7 @@
 """`tailrace drop --data`: target tables and change log of this Replicator go, also after a death half way."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.writer import JournalWriter
 from tailrace.removal import data as drop_data
+from tailrace.storage.local import TEMPORARY
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.removal import LakeRemoval
 
@@ -72,6 +74,27 @@ def test_with_data_empty_folders_of_tables_and_change_log_go_and_those_around_th
     assert not (tmp_path / "lake").exists() and not (tmp_path / "log").exists()
     assert (tmp_path / "beside").is_dir()
     assert drop(path, "--data") == 0
+
+
+def test_what_killed_writers_left_among_tables_and_change_log_goes_with_them(tmp_path: Path) -> None:
+    """Listings pass over files that never got their name; a folder that holds one stays."""
+    path = manifest(tmp_path)
+    journal(tmp_path / "log", origin("log", OWNER), *applied_tables())
+    delta_table(tmp_path, "t1", "log")
+    places = (
+        "lake/public/t1/data",
+        "lake/public/t1/_delta_log",
+        "log/journal",
+        "log/segments/t1",
+        "lake/_tailrace_doctor",
+    )
+    for place in places:
+        left = tmp_path / place / f"{TEMPORARY}0123456789abcdef"
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_bytes(b"half")
+        os.utime(left, (1, 1))
+    assert drop(path, "--data") == 0
+    assert not (tmp_path / "lake").exists() and not (tmp_path / "log").exists()
 
 
 @pytest.mark.parametrize("point", ["t1/", "t1/_delta_log/", "t1/part", record_path(0), record_path(1)])

@@ -1,12 +1,15 @@
 """A place is tried before anything is made there, and trying it leaves nothing."""
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.access import StorageRefused
-from tailrace.storage.probe import probe
+from tailrace.storage.probe import PROBES, probe, require_exclusive
+from tailrace.storage.store import Storage
 
 
 def test_trying_a_place_leaves_nothing_and_keeps_what_was_there(tmp_path: Path) -> None:
@@ -22,3 +25,19 @@ def test_a_place_that_can_never_be_written_is_refused(tmp_path: Path, place: str
     with pytest.raises(StorageRefused) as refused:
         probe(StorageLocation(location=f"file://{tmp_path / place}"), exclusive=True)
     assert refused.value.exit_code == 10 and str(tmp_path / place) in refused.value.message
+
+
+def test_what_killed_probes_left_goes_with_the_next_one_and_what_another_is_trying_stays(tmp_path: Path) -> None:
+    storage = Storage.open(StorageLocation(location=f"file://{tmp_path}"))
+    require_exclusive(storage)
+    assert list(tmp_path.iterdir()) == []
+    storage.put(f"{PROBES}killed", b"first")
+    os.utime(tmp_path / PROBES / "killed", (1, 1))
+    require_exclusive(storage)
+    assert list(tmp_path.iterdir()) == []
+    storage.put(f"{PROBES}killed", b"first")
+    os.utime(tmp_path / PROBES / "killed", (1, 1))
+    storage.put(f"{PROBES}another", b"first")
+    assert probe(StorageLocation(location=f"file://{tmp_path}"), exclusive=True)
+    assert [path.name for path in (tmp_path / PROBES).iterdir()] == ["another"]
+    assert (tmp_path / PROBES / "another").stat().st_mtime > time.time() - 60

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tailrace.contract import resources
 from tailrace.errors import TargetRefused
 from tailrace.storage.path_names import table_folder
+from tailrace.storage.probe import sweep
 from tailrace.storage.store import Storage
 from tailrace.targets.api import TableName
 from tailrace.targets.lake import log_of_table
@@ -67,9 +68,11 @@ class LakeRemoval:
         for path in sorted(paths, key=lambda path: (path == last, not path.startswith(metadata), path)):
             # Dying here leaves the state: the next call finds it and goes on.
             self._lake.delete(path)
+        self._lake.delete_unfinished(folder)
         self._lake.prune(table_folder(*name))
 
     def finish(self) -> None:
+        sweep(self._lake)
         self._lake.prune_root()
 
     def _proof(self, name: TableName) -> log_of_table.LogMark | None:

@@ -1,7 +1,6 @@
 """The lake as a target: opens its tables in the format of the manifest. The only module that knows both formats."""
 
 import os
-import uuid
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract import resources
 from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
-from tailrace.storage.probe import probe
+from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
 from tailrace.targets.api import Admit, SparkNeeds
 from tailrace.targets.lake import spark as lake_spark
@@ -68,7 +67,7 @@ class LakeTarget:
             @cache
             def prove_exclusive() -> None:
                 """Once: a store that does not keep its word is refused before the first version."""
-                lake.require_exclusive(f"_tailrace_probe-{uuid.uuid4().hex}")
+                require_exclusive(lake)
 
             def delta(table: TableLog) -> FormatTable:
                 prove_exclusive()
