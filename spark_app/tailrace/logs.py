@@ -21,6 +21,9 @@ FIELDS = ("table", "snapshot", "chunk", "record")
 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_REORDERING = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Marks and overrides of the direction of writing, and Unicode's own ends of lines."""
+_CONTROLS |= {code: f"\\u{code:04x}" for code in _REORDERING}
 _CONTROLS |= {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r"}
 
 

@@ -52,7 +52,15 @@ def test_lines_that_are_kept_have_a_date_and_the_offset_of_their_time(
     assert re.fullmatch(r"^\d\d:\d\d:\d\d\.\d{3} info    hello$", capsys.readouterr().err.strip())
 
 
-@pytest.mark.parametrize(("name", "written"), [("a\x1b[2Jb", "a\\x1b[2Jb"), ("a\n12:00 error b", "a\\n12:00 error b")])
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("a\n12:00 error b", "a\\n12:00 error b"),
+        ("a\u202eb", "a\\u202eb"),
+        ("a\u2028b", "a\\u2028b"),
+    ],
+)
 def test_a_name_neither_steers_the_terminal_nor_forges_a_line(
     tmp_path: Path, root: None, name: str, written: str
 ) -> None:

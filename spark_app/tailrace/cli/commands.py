@@ -141,7 +141,7 @@ def snapshot(options: argparse.Namespace) -> int:
     client = _client_of(options, manifest)
     for request in requests:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
-        print(f"{answer.id}: accepted, reads {', '.join(answer.tables)}; `tailrace status` shows how it goes")
+        print(f"{answer.id}: accepted, reads {visible(', '.join(answer.tables))}; `tailrace status` shows how it goes")
     return 0
 
 
@@ -161,7 +161,9 @@ def resync(options: argparse.Namespace) -> int:
         if not options.all:
             raise
         return _resync_at_start(options, manifest, request)
-    print(f"{answer.id}: accepted, starts over {', '.join(answer.tables)}; `tailrace status` shows how it goes")
+    print(
+        f"{answer.id}: accepted, starts over {visible(', '.join(answer.tables))}; `tailrace status` shows how it goes"
+    )
     return 0
 
 
@@ -272,7 +274,7 @@ def drop(options: argparse.Namespace) -> int:
         while True:
             try:
                 for step in dropping.drop(replicator, secrets_folder(), folder.path, data=options.data):
-                    print(step, flush=True)
+                    print(visible(str(step)), flush=True)
                     steps.append(step)
                 break
             except InvalidManifest:

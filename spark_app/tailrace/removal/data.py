@@ -112,17 +112,17 @@ def _begun_since(note: Proven, now: Known) -> str | None:
 
 
 def _put(note: Proven, storage: Storage, by_now: Callable[[], Known]) -> str | None:
-    """Write the note; or why not. Where the disk is full, segments make room for it: they are about to go, and whoever
-    starts with this log writes a record before all else, for which there is no room either."""
+    """Write the note; or why not. Where the disk is full, segments make room for it: they are about to go, unless
+    somebody starts with this log meanwhile, which is looked for before each of them."""
     spare: Iterator[str] | None = None
     while True:
         try:
             storage.put(paths.DROPPED, note.model_dump_json().encode())
             return None
         except StorageFull:
+            if (why := _begun_since(note, by_now())) is not None:
+                return why
             if spare is None:
-                if (why := _begun_since(note, by_now())) is not None:
-                    return why
                 spare = (path for folder in (PROBES, paths.SEGMENTS) for path, _ in storage.list(folder))
             path = next(spare, None)
             if path is None:

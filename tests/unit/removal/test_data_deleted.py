@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from support.transactions import numbered
 from tailrace import sources
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
-from tailrace.changelog.paths import DROPPED, RENEWAL, record_path
+from tailrace.changelog.paths import DROPPED, RENEWAL, SEGMENTS, record_path
 from tailrace.changelog.records import (
     Applied,
     EpochStarted,
@@ -30,6 +31,7 @@ from tailrace.changelog.records import (
     TableRemoved,
 )
 from tailrace.changelog.writer import JournalWriter
+from tailrace.errors import StorageFull
 from tailrace.removal import data as drop_data
 from tailrace.storage.local import TEMPORARY
 from tailrace.storage.store import Storage
@@ -246,3 +248,27 @@ def test_targets_of_renamed_tables_and_of_generations_that_are_still_to_be_appli
         delta_table(tmp_path, table, "log")
     assert drop(manifest(tmp_path), "--data") == 0
     assert not files(tmp_path)
+
+
+def test_room_for_the_note_is_made_only_until_somebody_starts_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is deleted on a full disk makes room for a start as well."""
+    storage = storage_of(tmp_path)
+    for name in "abc":
+        storage.put(f"{SEGMENTS}t/{name}.parquet", b"1")
+    put, looks = Storage.put, [1, 1, 2]
+
+    def full(self: Storage, path: str, data: bytes) -> None:
+        if path == DROPPED:
+            raise StorageFull("no room")
+        put(self, path, data)
+
+    def by_now() -> Any:
+        return SimpleNamespace(log=SimpleNamespace(origin=origin("log"), epoch=looks.pop(0)))
+
+    monkeypatch.setattr(Storage, "put", full)
+    monkeypatch.setattr(drop_data.claims, "foreign", lambda known: None)
+    note = drop_data.Proven(owner=OWNER, log_id="log", epoch=1, tables=())
+    assert drop_data._put(note, storage, by_now) == drop_data.STARTED
+    assert len(list(storage.list(SEGMENTS))) == 1

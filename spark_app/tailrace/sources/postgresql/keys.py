@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from psycopg import sql
 
 from tailrace.changelog.records import Key
+from tailrace.errors import Retry
 from tailrace.sources.postgresql.key_text import server_text
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 
@@ -133,7 +134,8 @@ def _literals(table: PgTable, key: Key) -> list[sql.Composable]:
     """Typed without a length: `'…'::pg_catalog.bpchar`, not `character(1)`, which would cut."""
     columns = table.key_columns
     if len(key) != len(columns):
-        raise ValueError(f"the key of {table.name} has {len(columns)} columns, not {len(key)}")
+        # The catalog is ahead of the log, or the other way round: the next look of capture's decides.
+        raise Retry(f"the key of {table.name} has {len(columns)} columns now, not {len(key)}")
     return [
         sql.SQL("{}::{}").format(sql.Literal(server_text(c, value)), sql.Identifier(*c.base_type))
         for c, value in zip(columns, key, strict=True)
