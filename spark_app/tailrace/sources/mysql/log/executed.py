@@ -45,7 +45,7 @@ class Executed:
     def prepare(self, transaction: Transaction) -> None:
         """An XA transaction's rows are held."""
         if self._mariadb:
-            self._restart, self._awaits = self._restart or str(self._last), False
+            self._restart, self._awaits = str(self._last) if self._restart is None else self._restart, False
             self.add(transaction)
 
     def decide(self, transaction: Transaction, last: bool) -> None:
