@@ -268,7 +268,7 @@ def test_room_for_the_note_is_made_only_until_somebody_starts_with_the_log(
         return SimpleNamespace(log=SimpleNamespace(origin=origin("log"), epoch=looks.pop(0)))
 
     monkeypatch.setattr(Storage, "put", full)
-    monkeypatch.setattr(drop_data.claims, "foreign", lambda known: None)
+    monkeypatch.setattr("tailrace.removal.claims.foreign", lambda known: None)
     note = drop_data.Proven(owner=OWNER, log_id="log", epoch=1, tables=())
     assert drop_data._put(note, storage, by_now) == drop_data.STARTED
     assert len(list(storage.list(SEGMENTS))) == 1
