@@ -1,6 +1,7 @@
 """Updates that leave a wide column unchanged: a target, a log, and the batch applied in a process of its own.
 
-`python -m support.wide_rows FOLDER ROWS WIDTH` applies and prints the most memory that the process ever had, in MiB.
+`python -m support.wide_rows FOLDER ROWS WIDTH` applies and prints two numbers in MiB: the most that Arrow ever held, the
+same in every run, and the most that the process ever had, which depends on when the allocator gives memory back.
 """
 
 import sys
@@ -72,8 +73,8 @@ def updates(folder: Path, rows: int) -> LogState:
     return LogState(number=RecordNumber(1), last_seq=Seq(rows), tables={SCHEMA.table_id: table})
 
 
-def apply(folder: Path, rows: int, width: int) -> int:
-    """Make, apply and check; the peak memory of the process in MiB."""
+def apply(folder: Path, rows: int, width: int) -> tuple[int, int]:
+    """Make, apply and check; the peaks of Arrow's memory and of the process, in MiB."""
     table, log = target(folder / "table", rows, width), updates(folder, rows)
     batch = cut(log, SCHEMA.table_id, table.applied, RecordNumber(1))
     assert batch is not None
@@ -94,8 +95,11 @@ def apply(folder: Path, rows: int, width: int) -> int:
                 seen.update(numbers.to_pylist())
     assert seen == set(range(rows))
     status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) >> 10
+    process = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) >> 10
+    arrow = pa.default_memory_pool().max_memory()
+    assert arrow is not None
+    return arrow >> 20, process
 
 
 if __name__ == "__main__":
-    print(apply(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    print(*apply(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from support.proof.process import ENVIRONMENT
 
-LIMIT = 1000
-"""MiB of the whole process, Python and libraries included."""
+ARROW = 400
+"""MiB of the values that are held. 354 in every run."""
+PROCESS = 1500
+"""MiB of the whole process, Python and libraries included: 700 to 1,010, as the allocator gives memory back sooner or
+later. Held whole, the unchanged values alone are 2,060 MiB."""
 
 
 def test_updates_over_more_than_2_gib_of_unchanged_values_stay_within_bounds(tmp_path: Path) -> None:
@@ -16,4 +19,6 @@ def test_updates_over_more_than_2_gib_of_unchanged_values_stay_within_bounds(tmp
     command = [sys.executable, "-m", "support.wide_rows", str(tmp_path), "36000", "60000"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) < LIMIT, "MiB"
+    arrow, process = map(int, done.stdout.split())
+    assert arrow < ARROW, "MiB"
+    assert process < PROCESS, "MiB"
