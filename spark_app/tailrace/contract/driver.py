@@ -4,8 +4,10 @@
     GET    /metrics                    Prometheus text, no token
     GET    /healthz                    200 while the driver's loops turn, else 503 with the reason
     PUT    /snapshots/{id}             SnapshotBody; 200 once the journal holds the plan; idempotent by id; 409 when
-                                       the id holds another body; 422 when no table matches
-    DELETE /snapshots/{id}             stop it; 200, also when it has already ended; 404 unknown
+                                       the id holds another body, or the request was stopped meanwhile; 422 when no
+                                       table matches; 503: ask again, the source has not yet answered what its keys are
+    DELETE /snapshots/{id}             stop it; 200, also when it has already ended or its keys are still being looked
+                                       up, and it is then not planned; 404 unknown
     PUT    /snapshots/{id}/suspend     SuspendBody; 200; 404 unknown
     POST   /drop                       DropBody; the driver ends its work and drops what it made in the source, on
                                        request its data. 200 with a DropAnswer at once; ask again until `done`. The

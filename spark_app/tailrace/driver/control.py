@@ -1,5 +1,6 @@
 """What the running driver does for its HTTP server and main loop on snapshots and status (`driver.server.Control`)."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -7,25 +8,36 @@ from functools import partial
 from typing import Protocol
 
 from tailrace.apply.progress import Progress
+from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Key, Position, SnapshotEnded, SnapshotSuspended
+from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.contract.status import Fault, Status
 from tailrace.driver.farewell import Farewell
+from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.rates import Rates
 from tailrace.driver.server import Conflict, Unknown
 from tailrace.driver.status import Moment, assemble
-from tailrace.errors import InvalidManifest, Retry, TailraceError
+from tailrace.errors import InvalidManifest, Retry
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.seams import seam
 from tailrace.snapshot import planner
 
+log = logging.getLogger(__name__)
+
 STUCK_SECONDS = 300.0
 """A loop that has not turned for this long is reported by `/healthz`."""
+ANSWER_SECONDS = 20.0
+"""That the source has to translate the keys of a request before its client is told to ask again; the operator's waits
+for 30 s."""
+LONGEST_PAUSE = 5.0
+"""Between two tries to have a request of the manifest accepted."""
+LOOK_SECONDS = 0.5
+"""That one such try waits for the source."""
 
 
 class Loop(Protocol):
@@ -51,6 +63,8 @@ class DriverControl:
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
         """Why capture ended, while it is being started again."""
+        self.request_fault: str | None = None
+        """Why a request of the manifest cannot be accepted yet."""
         self.position_text: Callable[[Position], str] = str
         """The source's, once it is known."""
         self._clock = clock
@@ -61,6 +75,7 @@ class DriverControl:
         self._rates_lock = threading.Lock()
         self._lock = threading.Lock()
         """One snapshot verb at a time; held while capture records."""
+        self._lookups = KeyLookups(self._canonical_keys)
 
     # ---- status ----
 
@@ -99,12 +114,21 @@ class DriverControl:
         )
 
     def _capture_answer(self) -> StateAnswer | None:
-        """A snapshot that waits for the edge is told under the same heading as capture's own waits."""
+        """What a snapshot waits for is told under the same heading as capture's own waits."""
         answer = self._capture if self.capture_fault is None else None
-        waits = self.runner.waiting_for if self.runner is not None else None
+        waits = self._snapshots_wait()
         if answer is None or answer.waiting_for is not None or waits is None:
             return answer
-        return answer.model_copy(update={"waiting_for": f"a snapshot waits for {waits}"})
+        return answer.model_copy(update={"waiting_for": waits})
+
+    def _snapshots_wait(self) -> str | None:
+        edge = self.runner.waiting_for if self.runner is not None else None
+        if edge is not None:
+            return f"a snapshot waits for {edge}"
+        if self.request_fault is not None:
+            return self.request_fault
+        asked = self._lookups.waiting_for
+        return None if asked is None else f"snapshot {asked} waits for the source to look up its keys"
 
     def unhealthy(self) -> str | None:
         now = time.monotonic()
@@ -115,7 +139,8 @@ class DriverControl:
 
     # ---- snapshots ----
 
-    def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
+    def request(self, snapshot_id: str, body: SnapshotBody, patience: float = ANSWER_SECONDS) -> SnapshotAnswer:
+        """`patience`: seconds that the source has to translate the request's keys (`BeingLookedUp`)."""
         journal, client = self._ready()
         if body.spec.replicator != self.name:
             raise InvalidManifest(
@@ -126,26 +151,40 @@ class DriverControl:
         if state.renewal is not None:
             # The first look adds all tables and plans for them; what is asked before meets none.
             raise Retry("every table is about to start over", "Ask again in a few seconds.")
-        plan_it = partial(planner.request_plan, state, snapshot_id, body, self._canonical_keys)
-        made = plan_it() if snapshot_id not in state.snapshots else None
+        keys = partial(self._lookups.keys, snapshot_id, patience=patience)
+        made = planner.request_plan(state, snapshot_id, body, keys) if snapshot_id not in state.snapshots else None
         with self._lock:
             known = journal.refresh().snapshots.get(snapshot_id)
-            if known is None:
-                plan = made or plan_it()
-                suspended = [SnapshotSuspended(snapshot_id=snapshot_id, suspended=True)] if body.spec.suspend else []
-                record = client.append([plan, *suspended])
-                # Dying here loses no request: it is asked again under the same id and meets its own plan.
-                seam("snapshot.after-plan")
-            elif planner.is_plan_of(known, snapshot_id, body):
+            if known is not None:
+                if not planner.is_plan_of(known, snapshot_id, body):
+                    raise Conflict(f"snapshot {snapshot_id} exists with another content", "Use another name.")
                 plan, record = known.plan, known.record
+            elif made is not None:
+                plan, record = made, self._record_plan(client, made, body)
             else:
-                raise Conflict(f"snapshot {snapshot_id} exists with another content", "Use another name.")
+                raise Retry(f"snapshot {snapshot_id} has just been removed from the change log", "Ask again.")
+        self._lookups.planned(snapshot_id)
         tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
         return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
 
+    def _record_plan(self, client: CaptureClient, plan: SnapshotPlanned, body: SnapshotBody) -> RecordNumber:
+        if plan.keys is not None:
+            self._lookups.require(plan.snapshot_id)
+        suspended = [SnapshotSuspended(snapshot_id=plan.snapshot_id, suspended=True)] if body.spec.suspend else []
+        record = client.append([plan, *suspended])
+        # Dying here loses no request: it is asked again under the same id and meets its own plan.
+        seam("snapshot.after-plan")
+        return record
+
+    def follow(self) -> None:
+        """Read what capture has recorded since."""
+        self._ready()[0].refresh()
+
     def stop_snapshot(self, snapshot_id: str) -> None:
-        _, client = self._ready()
+        journal, client = self._ready()
         with self._lock:
+            if snapshot_id not in journal.refresh().snapshots and self._lookups.withdraw(snapshot_id):
+                return  # it was not planned yet, and is not any more
             if self._known(snapshot_id).ended is None:
                 client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="stopped by request")])
 
@@ -183,31 +222,52 @@ class DriverControl:
 
 
 class ManifestRequests:
-    """SnapshotRequests that came with the manifest: asked until accepted; a refused one is told and dropped."""
+    """SnapshotRequests that came with the manifest, asked one after the other until each is accepted: one that cannot
+    be taken yet holds up those behind it. On a thread of its own: the source may be slow to translate keys."""
 
-    def __init__(self, requests: Sequence[SnapshotRequest], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, requests: Sequence[SnapshotRequest], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._open = list(requests)
-        self._clock = clock
-        self._since = clock()
-        self.refused: list[TailraceError] = []
+        self._monotonic = monotonic
+        self._backoff = Backoff(LONGEST_PAUSE)
 
     @property
     def open(self) -> int:
         return len(self._open)
 
     def turn(self, control: DriverControl) -> None:
+        """One try; raises what a request is refused with for good."""
         state = control.journal.state if control.journal is not None else LogState()
         if not state.tables:
             return  # capture has not looked at the source yet: no pattern can match
-        for request in list(self._open):
-            body = SnapshotBody(name=request.metadata.name, spec=request.spec)
-            try:
-                control.request(planner.request_id(request), body)
-            except Retry:
-                continue
-            except TailraceError as error:
-                self.refused.append(error)
-            self._open.remove(request)
+        while self._open and not self._backoff.rests(self._monotonic()):
+            if not self._accepted(control, self._open[0]):
+                return
+            self._open.pop(0)
+
+    def _accepted(self, control: DriverControl, request: SnapshotRequest) -> bool:
+        """Or withdrawn."""
+        name = request.metadata.name
+        body = SnapshotBody(name=name, spec=request.spec)
+        try:
+            control.request(planner.request_id(request), body, patience=LOOK_SECONDS)
+            control.follow()  # who counts the open ones must find its plan, once it is no longer one of them
+        except BeingLookedUp:
+            control.request_fault = None
+            return False
+        except Retry as error:
+            self._failed(control, f"snapshot request {name} is asked again: {error.name}: {error.message}")
+            return False
+        except Withdrawn as error:
+            log.info("snapshot request %s is dropped: %s", name, error.message)
+        control.request_fault = None
+        self._backoff.succeeded()
+        return True
+
+    def _failed(self, control: DriverControl, why: str) -> None:
+        if control.request_fault != why:
+            log.warning("%s", why)
+        control.request_fault = why
+        self._backoff.failed(self._monotonic())
 
 
 def _rows_read(state: LogState) -> dict[str, int]:

@@ -211,6 +211,7 @@ class Driver:
         waits_for = ""
         self._spawn("snapshot-planner", parts.runner.turn)
         self._spawn("journal-tail", self._tail(parts))
+        self._spawn("snapshot-requests", self._ask(requests))
         if not self._spec.apply.suspend:
             parts.applier.offer(parts.journal.state.number)
             parts.stream.start()
@@ -221,16 +222,14 @@ class Driver:
             session.check(parts.spark, self._folder.spark_log)
             if self._broken is not None:
                 raise self._broken
+            unaccepted = requests.open  # before the state: that has the plans of all others
             state = parts.journal.state
             if not self._spec.apply.suspend:
                 self._keep_applying(parts, state.number)
-            requests.turn(control)
-            if requests.refused:
-                raise requests.refused[0]
             self._reporter.tell(state)
             view.show()
             if once is not None:
-                verdict = once.look(state, control.progress.all(), requests.open)
+                verdict = once.look(state, control.progress.all(), unaccepted)
                 if verdict.done:
                     self._keep_applying(parts, state.number)  # raises what all tables were refused with just now
                     parts.applier.tidy_up(TIDY_UP_SECONDS)
@@ -269,6 +268,15 @@ class Driver:
         def turn() -> None:
             parts.stream.tell(parts.journal.refresh().number)
             self._ending.wait(pause)
+
+        return turn
+
+    def _ask(self, requests: ManifestRequests) -> Callable[[], None]:
+        """Besides the main loop: source and capture may be slow to answer."""
+
+        def turn() -> None:
+            requests.turn(self._control)
+            self._ending.wait(TURN_SECONDS)
 
         return turn
 

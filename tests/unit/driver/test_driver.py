@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from support.apply_loop import table
 from support.origins import origin
 from support.resources import replicator
 from tailrace.capture.inbox import Board, Inbox
@@ -25,7 +26,7 @@ from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.manifest import parse
-from tailrace.contract.resources import StorageLocation
+from tailrace.contract.resources import SnapshotRequest, StorageLocation
 from tailrace.contract.status import Status
 from tailrace.driver import display, driver, launch
 from tailrace.driver.driver import Driver
@@ -70,6 +71,7 @@ class Fake:
     def turn(self) -> None: ...
     def works(self) -> None: ...
     def offer(self, through: int) -> None: ...
+    def tell(self, number: int) -> None: ...
     def refresh(self) -> LogState:
         return self.state
 
@@ -190,6 +192,42 @@ def test_a_second_signal_waits_for_no_commit_but_ends_capture(tmp_path: Path, mo
         made.run()
     assert "applier stop" not in done and "spark stop" not in done
     assert "capture stop" in done
+
+
+def test_the_main_loop_turns_while_the_source_hangs_over_the_keys_of_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    spec = {"replicator": made._name, "tables": ["s.t7"], "keys": [["1"]]}
+    head = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest", "metadata": {"name": "again"}}
+    request = SnapshotRequest.model_validate(head | {"spec": spec})
+    monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, requests=(request,)))
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    parts = cast(Any, launch.parts)()
+    parts.journal.state = LogState(number=RecordNumber(3), tables={7: table(7)})
+    hangs, asked = threading.Event(), threading.Event()
+
+    def canonical_keys(*_: object) -> tuple[tuple[str], ...]:
+        asked.set()
+        assert hangs.wait(60)
+        return (("1",),)
+
+    turns: list[int] = []
+
+    def watch() -> None:
+        assert asked.wait(20)
+        for _ in range(2):
+            turns.append(done.count("capture check"))
+            time.sleep(1)
+        made._ending.set()
+        hangs.set()
+
+    parts.runner.canonical_keys = canonical_keys
+    watching = threading.Thread(target=watch)
+    watching.start()
+    assert made.run() == 0
+    watching.join()
+    assert turns[1] - turns[0] > 10
 
 
 def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
