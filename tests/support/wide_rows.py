@@ -1,7 +1,7 @@
 """Updates that leave a wide column unchanged: a target, a log, and the batch applied in a process of its own.
 
-`python -m support.wide_rows FOLDER ROWS WIDTH` applies and prints two numbers in MiB: the most that Arrow ever held, the
-same in every run, and the most that the process ever had, which depends on when the allocator gives memory back.
+`python -m support.wide_rows FOLDER ROWS WIDTH` applies and prints two numbers in MiB: the most that Arrow ever held,
+the same in every run, and the most that the process ever had, which depends on when the allocator gives memory back.
 """
 
 import sys
