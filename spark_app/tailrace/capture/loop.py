@@ -73,11 +73,14 @@ class Capture:
     ) -> None:
         self._timing = timing
         self._inbox, self._board = ends
-        assert journal.state.origin is not None
+        origin = journal.state.origin
+        assert origin is not None
         self._recorder = Recorder(journal, self._breathe, self._acknowledge, self._board.rest)
         wiring = Wiring(self._recorder, self.settle, journal.nonce, spill, timing.block)
-        self._stream = place.subscription.stream(journal.state.origin, wiring)
-        self._requests = ChunkRequests(self._recorder, self._stream, self.settle, place.source.visibility)
+        self._stream = place.subscription.stream(origin, wiring)
+        # Bound: a chunk that was read from the server before says so.
+        visibility = place.source.bound_to(origin).visibility
+        self._requests = ChunkRequests(self._recorder, self._stream, self.settle, visibility)
         self._retention = RetentionJob(place.replicator.spec, self._recorder, self._requests, self.settle)
         self._meter = Meter(self._stream.distance, self._recorder, self._board)
         self._look_took = 0.0

@@ -416,4 +416,5 @@ class Source(Protocol):
         """Of the change log at `root` (for messages)."""
 
     def visibility(self, seen: str) -> Visibility:
-        """What a chunk holds, by its `ChunkRead.snapshot`; `CorruptLog` where that is no such text."""
+        """What a chunk holds, by its `ChunkRead.snapshot`; `CorruptLog` where that is no such text. `Retry`: it
+        was read from another server than the one that this source is bound to."""

@@ -12,7 +12,9 @@ from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from tailrace.changelog.records import ChunkRegistered, Position, Seq
+from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
+from tailrace.sources.api import KeyRange, Source
 from tailrace.sources.mysql.position import file_of
 
 FLUSH = "FLUSH BINARY LOGS"
@@ -128,28 +130,38 @@ def test_it_goes_on_at_a_promoted_replica_and_back_without_reading_a_table_again
         assert back.state.snapshots.keys() == before.snapshots.keys()
 
 
+@pytest.mark.parametrize("files_ahead", [0, 3])
 def test_a_chunk_that_was_read_from_the_server_before_is_read_again(
-    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path, files_ahead: int
 ) -> None:
-    """It may have seen what the new server has never had."""
+    """It may have seen what the new server has never had; in the numbers of files nothing says so."""
     copy = copy_of(primary, tmp_path)
     with copy.running():
         level(primary, copy)
-        with copy.source.session() as session:
-            end = session.log_end()
-        seen = f"maria:{end}" if primary.mariadb else "gtid:"
-        table = next(iter(copy.state.tables.values()))
-    chunk = ChunkRegistered(
-        snapshot_id="s", table_id=table.table_id, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
-        schema_version=1, replay_point=Seq(1), layout="form", high=end,
-    )  # fmt: skip
+        origin, table = copy.state.origin, next(iter(copy.state.tables.values()))
+    assert origin is not None
     caught_up(replica, primary)
-    promote(replica)
+    primary.script("INSERT INTO shop.plain VALUES (1, 'lost', 1)", *[FLUSH] * files_ahead)
+    chunk, seen = a_chunk(copy.source.bound_to(origin), table)
+    replica.execute("STOP REPLICA")
     moved = copy_of(replica, tmp_path)
     with moved.running():
         columns = tuple(c.name for c in table.schema.columns)
-        with pytest.raises(Retry, match="of another server"):
+        with pytest.raises(Retry, match="another server"):
             moved.driver.client.register_chunk(chunk, seen, columns)
+
+
+def a_chunk(source: Source, known: TableLog) -> tuple[ChunkRegistered, str]:
+    """Of the whole table, as a task would register it; what it saw."""
+    with source.session() as session:
+        table = session.table(known.table_id, ())
+    assert table is not None
+    read = source.reader().read(table, KeyRange(None, None), None, lambda _: None)
+    chunk = ChunkRegistered(
+        snapshot_id="s", table_id=known.table_id, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
+        schema_version=1, replay_point=Seq(1), layout="form", high=read.high,
+    )  # fmt: skip
+    return chunk, read.snapshot
 
 
 def test_a_server_that_lacks_what_was_read_is_refused_until_it_has_it(

@@ -18,9 +18,10 @@ from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
 from tailrace.sources.mysql import charsets, ends, faults, sql
 from tailrace.sources.mysql.binary_rows import to_arrow
 from tailrace.sources.mysql.catalog import table_by_name
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, source_errors
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, quoted
 from tailrace.sources.mysql.packets import PreparedAnswer
+from tailrace.sources.mysql.visibility import seen_on
 from tailrace.types import arrow_type
 
 
@@ -89,7 +90,7 @@ def read_chunk(
     """
     with closing(connect(config)) as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
-        seen = ends.seen(connection, config.numbering)
+        seen = seen_on(ends.seen(connection, config.numbering), server_of(connection).identity, config.numbering)
         seam("chunk.before-snapshot")
         execute(connection, "START TRANSACTION READ ONLY")
         # Keeps the table's definition as it is until the end: DDL waits, as it does for any SELECT.

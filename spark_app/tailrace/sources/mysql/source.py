@@ -52,7 +52,7 @@ class MysqlSource:
             yield MysqlSubscription(self.config, connection, replicator)
 
     def visibility(self, seen: str) -> Visibility:
-        return visibility(seen)
+        return visibility(seen, self.config.identity, self.config.numbering)
 
 
 @dataclass(frozen=True)

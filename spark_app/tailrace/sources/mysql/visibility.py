@@ -1,5 +1,5 @@
 """What a chunk contains: `gtid:` and the GTID set that MySQL had executed before the chunk, or `maria:` and the place
-that MariaDB's snapshot had then.
+that MariaDB's snapshot had then; behind an `@` the server that was read, as the change log counts its files.
 
 Both are read before the chunk's snapshot: a transaction is in the log before others see it, and in the executed set,
 or below the snapshot's position, only after. What ends between the two reads is replayed behind the chunk. The number
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from tailrace.changelog.records import Position
 from tailrace.changelog.transactions import TransactionIds
-from tailrace.errors import CorruptLog
+from tailrace.errors import CorruptLog, Retry
 from tailrace.sources.mysql.gtid import GtidSet
+from tailrace.sources.mysql.position import OWN, Numbering
 from tailrace.sources.visibility import Visibility
 
 GTIDS, POSITION = "gtid:", "maria:"
@@ -47,8 +48,22 @@ class SeenPosition:
         return not edge or int(edge) <= self.position
 
 
-def visibility(seen: str) -> Visibility:
-    """Of `ChunkRead.snapshot`; `CorruptLog` if it is no such text."""
+def seen_on(seen: str, server: str, numbering: Numbering) -> str:
+    """`ChunkRead.snapshot`: what was seen, and on which server. One that comes back after another counts its files
+    otherwise than before."""
+    return f"{seen}@{numbering.shift} {server}"
+
+
+def visibility(text: str, server: str | None = None, numbering: Numbering = OWN) -> Visibility:
+    """Of `ChunkRead.snapshot`; `CorruptLog` if it is no such text. `Retry` unless it was seen on this server (None: any
+    will do): it may hold what this one has never had."""
+    seen, _, where = text.partition("@")
+    if server is not None and text != seen_on(seen, server, numbering):
+        raise Retry(
+            f"the chunk was read from another server ({where.partition(' ')[2] or 'unnamed'}) than {server}, which the"
+            " change log is read from now",
+            "The chunk is read again.",
+        )
     try:
         if seen.startswith(GTIDS):
             return SeenGtids(GtidSet(seen.removeprefix(GTIDS)))

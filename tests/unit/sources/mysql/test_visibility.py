@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tailrace.changelog.transactions import TransactionIds
-from tailrace.errors import CorruptLog
-from tailrace.sources.mysql.visibility import visibility
+from tailrace.errors import CorruptLog, Retry
+from tailrace.sources.mysql.position import Numbering
+from tailrace.sources.mysql.visibility import seen_on, visibility
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562:"
 
@@ -31,3 +32,14 @@ def test_a_mariadb_chunk_sees_what_began_before_its_position() -> None:
 def test_another_text_is_a_corrupt_log(text: str) -> None:
     with pytest.raises(CorruptLog):
         visibility(text).past("")
+
+
+@pytest.mark.parametrize(("seen", "edge"), [(f"gtid:{A}1-3", f"{A}4"), ("maria:100", "101")])
+def test_a_chunk_of_another_server_is_refused_and_one_of_its_own_server_is_not(seen: str, edge: str) -> None:
+    text = seen_on(seen, "server_id 7", Numbering(3))
+    assert not visibility(text).past(edge) and not visibility(text, "server_id 7", Numbering(3)).past(edge)
+    for server, files in [("server_id 8", 3), ("server_id 7", 4)]:
+        with pytest.raises(Retry, match="another server"):
+            visibility(text, server, Numbering(files))
+    with pytest.raises(Retry, match="unnamed"):
+        visibility(seen, "server_id 7", Numbering(3))

@@ -35,6 +35,7 @@ from tailrace.sources.mysql.log.witness import files
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.state import SourceState
+from tailrace.sources.mysql.visibility import seen_on
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +215,8 @@ class MysqlStream:
         return self._tables.version_with(table_id, columns)
 
     def seen_now(self) -> str:
-        return seen(self._connection, self._config.numbering)
+        server = server_of(self._connection).identity
+        return seen_on(seen(self._connection, self._config.numbering), server, self._config.numbering)
 
     def _end(self) -> Position:
         with source_errors("looking at the end of the log"):
