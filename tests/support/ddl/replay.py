@@ -15,6 +15,7 @@ from support.postgres import PostgresServer
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m support.ddl.replay", description="Run a script of the fuzzer.")
     parser.add_argument("file", type=argparse.FileType(), help="the script, as a failed test printed it")
+    parser.add_argument("--server", type=int, choices=(14, 18), default=18, help="the server's version")
     parser.add_argument("-v", action="store_true", help="print the end of capture's log, too")
     arguments = parser.parse_args()
     lines = [line for line in arguments.file.read().splitlines() if line and not line.startswith("--")]
@@ -22,7 +23,7 @@ def main() -> int:
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
-            PostgresServer(18) as server,
+            PostgresServer(arguments.server) as server,
             quick(server, nursery, Path(folder), "replay") as one,
         ):
             outcome = run(one, lines, strict=False, fix=FIX)

@@ -80,6 +80,7 @@ class Whole:
         found = self._sessions.get(name)
         if found is None or found.closed:
             found = self._sessions[name] = self.server.connect()
+            found.prepare_threshold = None  # a table that changes invalidates what was prepared
             found.execute("SET lock_timeout = '5s'")
         return found
 

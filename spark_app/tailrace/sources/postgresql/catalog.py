@@ -127,6 +127,15 @@ def empty(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
     return frozenset(row[0] for row in rows)
 
 
+def never_written(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
+    """Of these tables, which are empty, those that nobody ever wrote to: a file that was filled has a page until VACUUM
+    or TRUNCATE takes it, and those leave a trace. (ANALYZE leaves one, too.)"""
+    statement = (
+        "SELECT oid::int8 FROM pg_catalog.pg_class WHERE oid = ANY(%s::oid[]) AND reltuples = -1 AND relfilenode = oid"
+    )
+    return frozenset(row[0] for row in connection.execute(statement, (list(oids),)).fetchall())
+
+
 def _with_columns(
     cursor: Cursor[DictRow], rows: list[DictRow], options: Sequence[TableOptions], trees: Trees
 ) -> tuple[PgTable, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from tailrace.changelog.records import (
     WRITTEN,
     Event,
+    Heartbeat,
     SchemaChanged,
     TableAdded,
     TableFingerprint,
@@ -25,12 +26,13 @@ from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import Wiring
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
-from tailrace.sources.postgresql.catalog import empty, table_by_oid
+from tailrace.sources.postgresql.catalog import empty, never_written, table_by_oid
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
 from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins
+from tailrace.sources.postgresql.log.routes import Routes
 from tailrace.sources.postgresql.log.tables import CapturedTables, ColumnChanges, compare
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
@@ -68,6 +70,11 @@ class CatalogPoll:
         self._tokens = 0
         self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
+        state = wiring.sink.state
+        journaled = {} if state.renewal is not None else {i: log.fingerprint for i, log in state.tables.items()}
+        self._routes = Routes(place.connection.info.server_version, journaled)
+        self.sent_wrongly = False
+        """The server must be asked in a new log connection; whoever makes one sets it back."""
         self._locked: frozenset[int] = frozenset()
         self.took = 0.0
         """Seconds of the last look, mostly the server's."""
@@ -77,6 +84,7 @@ class CatalogPoll:
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
         found, publication = self._look()
+        self._routes.begin(found)
         due = rejoins(self._sink.state, self._tables.known, found)
         fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
         # A table that lost its key and stayed published could not be updated at the source any more.
@@ -96,9 +104,17 @@ class CatalogPoll:
             new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
+            untouched = self._untouched(still_empty)
             brought = frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))
-            self._looks[content] = PendingLook(self._tokens, found, edge, still_empty, versions, brought, due)
+            self._looks[content] = PendingLook(
+                self._tokens, found, edge, still_empty, untouched, versions, brought, due
+            )
         return self._tokens
+
+    def _untouched(self, files: Collection[str]) -> frozenset[str]:
+        if not self._routes.kept or not files:
+            return frozenset()
+        return frozenset(map(str, never_written(self._place.connection, [int(file) for file in files])))
 
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
         """The tables selected; what is not published, or not whole, carries that as its `stop`."""
@@ -123,7 +139,11 @@ class CatalogPoll:
         if look is None:
             return  # of an earlier process
         self._settle()
-        events: list[Event] = []
+        if self._routes.follow(look.found, look.untouched):
+            # What this connection sent until now may be wrong, or be missing.
+            look, self.sent_wrongly = replace(look, edge=slots.edge(self._place.connection)), True
+        # The new connection begins at the journal's position, which must lie behind the look.
+        events: list[Event] = [Heartbeat()] if self.sent_wrongly else []
         leaving: list[int] = []
         asked = resyncs(self._sink.state)
         for table_id, known in list(self._tables.known.items()):
@@ -136,6 +156,7 @@ class CatalogPoll:
             else:
                 events += self._events(table_id, look)
         events += self._rejoin(leaving, look)
+        self._routes.forget(self._tables.known.keys())
         if events:
             self._sink.add(*events)
             self._settle()
@@ -215,6 +236,7 @@ class CatalogPoll:
             log.info("%s is captured; its chunks wait for transaction %s", table.name, edge)
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
         self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
+        self._routes.outdated.discard(table.oid)
         return events
 
     def _former_places(self) -> set[tuple[str, str]]:
@@ -240,7 +262,7 @@ class CatalogPoll:
         return events
 
     def _differs(self, found: dict[int, PgTable]) -> bool:
-        if rejoins(self._sink.state, self._tables.known, found):
+        if rejoins(self._sink.state, self._tables.known, found) or self._routes.differ(found):
             return True
         for table_id, known in self._tables.known.items():
             now = found.get(table_id)
@@ -249,6 +271,8 @@ class CatalogPoll:
             if known.stopped:
                 continue
             if compare(known.schema, now) != ColumnChanges() or self._log_of(table_id).fingerprint != now.parts:
+                return True
+            if table_id in self._routes.outdated:
                 return True
         return False
 
@@ -298,12 +322,16 @@ class CatalogPoll:
 
     def _reasons(self, before: TableLog, now: PgTable, look: PendingLook) -> list[str]:
         """Why rows must be read again; none: they need not."""
+        rerouted = []
+        if now.oid in self._routes.outdated:
+            self._routes.outdated.remove(now.oid)
+            rerouted = ["partitions were attached or detached, and PostgreSQL 14 sent their rows as it did before"]
         if before.fingerprint is None:
-            return []
+            return rerouted
         state = self._sink.state
         found = (known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
         columns = {str(c.attnum): c.name for c in now.columns}
-        return [d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN]
+        return [*rerouted, *(d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN)]
 
     def _log_of(self, table_id: int) -> TableLog:
         return self._sink.state.tables[table_id]

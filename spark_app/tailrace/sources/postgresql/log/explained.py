@@ -25,6 +25,8 @@ class PendingLook:
     """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
     empty: frozenset[str]
     """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
+    untouched: frozenset[str]
+    """Those of them that nobody had ever written to; asked only where `routes.Routes` wants it."""
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""

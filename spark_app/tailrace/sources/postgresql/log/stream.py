@@ -8,6 +8,7 @@ Made by `sources.postgresql.subscription` for capture's loop, whose thread does 
 """
 
 import logging
+import time
 from collections.abc import Sequence
 
 from tailrace.changelog.records import Position
@@ -20,7 +21,7 @@ from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, PollContext
 from tailrace.sources.postgresql.log.decode import Decoder, Decoding
 from tailrace.sources.postgresql.log.pgoutput import extend_xid
-from tailrace.sources.postgresql.log.replication import LogConnection
+from tailrace.sources.postgresql.log.replication import LogConnection, release_slot
 from tailrace.sources.postgresql.log.spill import Spill
 from tailrace.sources.postgresql.log.tables import CapturedTables
 from tailrace.sources.postgresql.log.transactions import Assembler
@@ -45,8 +46,9 @@ class PgStream:
             if not table.removed:
                 self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
-        decoding = Decoding(Decoder(self._tables), wiring.sink)
-        self._assembler = Assembler(decoding, Spill(wiring.scratch), self._extend, wiring.memory)
+        self._wiring = wiring
+        self._decoding = Decoding(Decoder(self._tables), wiring.sink)
+        self._assembler = self._from_here()
         self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, wiring)
         self._looks: dict[int, int] = {}
         """Table -> the look that was taken for it."""
@@ -54,6 +56,13 @@ class PgStream:
 
     def start(self) -> None:
         self._poll.poll()
+        self._connect()
+
+    def _from_here(self) -> Assembler:
+        """For a log connection that begins: the server sends every undecided transaction from its beginning."""
+        return Assembler(self._decoding, Spill(self._wiring.scratch), self._extend, self._wiring.memory)
+
+    def _connect(self) -> None:
         slot, position = self._names.slot, self._sink.state.position
         self._log = LogConnection(self._config, slot, self._names.publication, position)
         # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
@@ -79,6 +88,18 @@ class PgStream:
         markers, self._assembler.markers = self._assembler.markers, []
         for marker in markers:
             self._poll.marker(marker.decode(errors="replace"))  # anybody may write a message
+        if self._poll.sent_wrongly:
+            self._reconnect()
+
+    def _reconnect(self) -> None:
+        """All that is finished is in the journal; what the connection has brought of the rest comes again."""
+        log.info("the log is read over a new connection: partitions were attached or detached")
+        self._connected.close()
+        position, self._assembler = self._assembler.position, self._from_here()
+        self._assembler.observe(position)
+        release_slot(self._connection, self._names.slot, self._names.applications, time.sleep)
+        self._connect()
+        self._poll.sent_wrongly = False
 
     @property
     def position(self) -> Position:

@@ -1,0 +1,32 @@
+"""Partitions that come and go under PostgreSQL 14, which goes on sending their rows as it did before."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.ddl.nursery import Nursery
+from support.ddl.quick import quick
+from support.ddl.scenarios import packs, read
+from support.ddl.script import run
+from support.postgres import PostgresServer
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("timing", ["between", "over", "stopped"])
+def test_rows_of_partitions_go_where_they_belong(nursery: Nursery, tmp_path: Path, timing: str) -> None:
+    wrong: list[str] = []
+    with PostgresServer(14) as server:
+        for number, pack in enumerate(packs([s for s in read() if s.name.startswith("14-")], timing)):
+            with quick(server, nursery, tmp_path, f"routes{number}", **pack.spec) as one:
+                outcome = run(one, list(pack.script(timing)))
+            wrong += pack.by_scenario([*outcome.wrong, *map(str, outcome.stopped.items())])
+            server.execute("DROP PUBLICATION IF EXISTS given")
+    assert not wrong, "\n".join(wrong)
