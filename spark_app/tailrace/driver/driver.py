@@ -18,16 +18,14 @@ from pyspark.sql import SparkSession
 
 from tailrace import privacy, sources
 from tailrace.capture.client import CaptureClient
-from tailrace.capture.renewal import Renewal
-from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import LogState
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
 from tailrace.driver import display, launch, tail
 from tailrace.driver.applied_report import Reporter
+from tailrace.driver.beginning import Beginning
 from tailrace.driver.control import DriverControl, ManifestRequests
 from tailrace.driver.farewell import Farewell
 from tailrace.driver.launch import DriverParts, DriverSettings
@@ -154,25 +152,19 @@ class Driver:
 
     def _journal(self, capture: CaptureProcess, view: display.Paced) -> SharedJournal | None:
         """Wait for record 0, or for the stream to start over, and show what it waits for; None: a signal came first."""
-        storage = Storage.open(self._spec.storage)
+        storage, socket = Storage.open(self._spec.storage), self._folder.socket
+        beginning = Beginning(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
         while not self._ending.is_set():
             self._look_after(capture)
             try:
-                reader = JournalReader.open(storage)
-                if reader.state.origin is not None and not self._starts_over(storage, reader.state):
+                reader = beginning.look()
+                if reader is not None:
                     return SharedJournal(reader, tail.newest_record(self._tail_client))
             except Retry as error:
                 log.warning("%s", error)
             view.show()
             self._ending.wait(TURN_SECONDS)
         return None
-
-    def _starts_over(self, storage: Storage, state: LogState) -> bool:
-        """Capture has still to begin the stream again. Until then the journal's origin may name another server, and
-        what is read from this one would be refused."""
-        handed_over = Renewal.handed_over(self._settings.resync)
-        asked = Renewal.due(Renewal.read(storage), handed_over, state)
-        return asked is not None and launch.claimed(self._folder.socket) < 0
 
     def _look_after(self, capture: CaptureProcess) -> None:
         capture.check()

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from typing_extensions import override
 
 from support.apply_loop import table
 from support.origins import origin
@@ -278,3 +280,45 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
         server.stop()
         made._folder.release()
     assert found is not None and "begun" in done
+
+
+@pytest.mark.parametrize("written", [0, 40])
+def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """However long it waits, and however long the journal is."""
+    wait = Driver._journal
+    made, done = ready(tmp_path, monkeypatch)
+    made._spec = made._spec.model_copy(
+        update={"storage": StorageLocation.model_validate({"location": f"file://{tmp_path}/log"})}
+    )
+    asked: list[str] = []
+
+    class Counting(Storage):
+        @override
+        @contextmanager
+        def errors(self, path: str, writing: bool = False) -> Iterator[None]:
+            asked.append(path)
+            with super().errors(path, writing):
+                yield
+
+    storage = Storage.open(made._spec.storage)
+    if written:
+        journal = JournalWriter.create(storage, origin(), Position(1), "capture")
+        for number in range(written):
+            journal.append(Position(2 + number))
+        Renewal(id="again", request="again").write(storage)
+    monkeypatch.setattr(Storage, "open", lambda *_: Counting(storage.access))
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
+    by_turn: list[int] = []
+
+    def show() -> None:
+        by_turn.append(len(asked))
+        if len(by_turn) == 20:
+            made._ending.set()
+
+    view = Fake("view", done, {})
+    monkeypatch.setattr(view, "show", show)
+    assert wait(made, cast(Any, Fake("capture", done, {})), cast(Any, view)) is None
+    made._folder.release()
+    assert by_turn[-1] - by_turn[0] == 19, asked[by_turn[0] :][:10]
