@@ -195,8 +195,11 @@ class Applier:
         begun = self._through
         try:
             worker = entry.worker = entry.worker or self._make(entry.table)
-            while not self._stopping and worker.advance(self._journal.refresh(), self._through):
-                pass
+            more = True
+            while more and not self._stopping:
+                # In this order: what another thread offers meanwhile, the state may not hold.
+                through = self._through
+                more = worker.advance(self._journal.refresh(), through)
             entry.backoff.succeeded()
             entry.refused = None
         except Exception as error:  # the boundary of one table: named in the status and tried again

@@ -105,6 +105,8 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
     table = log.tables.get(table_id)
     if table is None:
         raise CorruptLog(f"table {table_id} is not in the change log")
+    if through_record > log.number:
+        raise ValueError(f"record {through_record} is asked for, and the state ends at {log.number}")
     if through_record <= applied.applied_record or through_record < table.added_record:
         return None
     if applied.applied_record < table.added_record:

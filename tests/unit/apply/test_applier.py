@@ -3,19 +3,21 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Barrier
+from threading import Barrier, Thread
 from typing import Any, cast
 
 import pytest
+from typing_extensions import override
 
 from support.apply_loop import CHUNK, Journal, Loop, Target, Work, log, table
 from tailrace.apply import table_worker
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker, batch_end
+from tailrace.changelog.grown import Grown
 from tailrace.changelog.records import RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
+from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
 from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
 
 
@@ -46,6 +48,31 @@ def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covere
     assert len(target.applied) == 1
     found = progress.of(7)
     assert (found.applied_record, found.committed_record, found.counters.inserts) == (9, 9, 2)
+    loop.stop()
+
+
+def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_batch() -> None:
+    """Another thread reads record 10 and offers it, right behind the state that this batch is cut from."""
+    before = table(7, 3)
+    after = before.model_copy(update={"chunks": Grown([LoggedChunk(record=RecordNumber(10), chunk=CHUNK)])})
+    states = [log(before, number=9), log(after, number=10)]
+
+    class Overtaken(Journal):
+        @override
+        def refresh(self) -> LogState:
+            read, self.state = self.state, states[-1]
+            if read is not self.state:
+                other = Thread(target=lambda: loop.offer(10))
+                other.start()
+                other.join()
+            return read
+
+    target, progress = Target(), Progress()
+    journal = cast(SharedJournal, Overtaken(states[0]))
+    loop = Loop(journal, progress, lambda t: TableWorker(t.table_id, target, progress), lambda: None, retry_seconds=60)
+    loop.offer(9, patience=5)
+    loop.offer(10, patience=5)
+    assert [(p.through_record, len(p.chunks)) for p in target.work.slices] == [(9, 0), (10, 1)]
     loop.stop()
 
 

@@ -132,6 +132,11 @@ def test_a_record_that_is_applied_brings_nothing() -> None:
     assert cut(state, 7, applied(30, 5), 3) is None
 
 
+def test_a_record_that_the_state_does_not_hold_is_never_claimed() -> None:
+    with pytest.raises(ValueError, match="record 4 is asked for, and the state ends at 3"):
+        cut(log(30, 3, segments=SEGMENTS), 7, applied(10, 1), 4)
+
+
 def test_records_without_anything_for_the_table_bring_nothing() -> None:
     assert cut(log(50, 9, segments=SEGMENTS), 7, applied(30, 3), 9) is None
 
