@@ -20,9 +20,9 @@ RecordNumber = NewType("RecordNumber", int)
 Key = tuple[str, ...]
 """A row's key: the text of its key columns, in key order (`changelog.keys`)."""
 
-FORMAT_VERSION = 3
-"""1: before the words of the records were any source's. 2: with integers for transaction ids and edges.
-Both are refused."""
+FORMAT_VERSION = 4
+"""1: before the words of the records were any source's. 2: with integers for transaction ids and edges. 3: with plans
+whose keys were as people wrote them, and without the part that met an error. All three are refused."""
 
 
 class Closed(BaseModel):

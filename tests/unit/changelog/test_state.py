@@ -250,8 +250,8 @@ def test_a_journal_begins_with_its_origin() -> None:
 
 def test_another_format_version_is_refused() -> None:
     record = Journal(Random(1)).origin()
-    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 4}),)})
-    with pytest.raises(CorruptLog, match="format version 4"):
+    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 5}),)})
+    with pytest.raises(CorruptLog, match="format version 5, this is 4"):
         fold(LogState(), newer)
 
 

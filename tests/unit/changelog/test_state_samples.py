@@ -16,7 +16,7 @@ from tailrace.errors import CorruptLog
 from tailrace.storage.store import Storage
 
 SAMPLES = Path(__file__).parent / "samples"
-SAMPLE = SAMPLES / "journal-3"
+SAMPLE = SAMPLES / "journal-4"
 """302 records, two roll-ups with their parts, and what all records mean."""
 ROLLUP = 250
 
@@ -66,15 +66,15 @@ def test_a_roll_up_is_read_and_goes_on() -> None:
     assert summary(state) == json.loads((SAMPLE / "expected.json").read_text())
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_journal_of_a_former_format_is_refused_by_its_number(tmp_path: Path, version: int) -> None:
     storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     record = (SAMPLES / f"journal-{version}" / "record-0.json").read_bytes()
     storage.put(record_path(0), record)
-    with pytest.raises(CorruptLog, match=f"format version {version}, this is 3"):
+    with pytest.raises(CorruptLog, match=f"format version {version}, this is 4"):
         JournalReader.open(storage)
     origin = json.loads(record)["events"][0]
     for head in ({"number": 7, "origin": origin}, {"number": 7, "parts": [], "state": {"origin": origin}}):
         storage.put(rollup_path(7), json.dumps(head).encode())
-        with pytest.raises(CorruptLog, match=f"format version {version}, this is 3"):
+        with pytest.raises(CorruptLog, match=f"format version {version}, this is 4"):
             JournalReader.open(storage)
