@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from tailrace.targets.lake.files.keys import Words, key_words
 
+MANY_FILES = 10_000
+"""Of which it is remembered that they are too large for an index."""
 Matches = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Row positions, and the number of the key that each row matches."""
 
@@ -88,6 +90,7 @@ class IndexCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._too_large: OrderedDict[str, None] = OrderedDict()
         self._entries: OrderedDict[str, tuple[FileIndex, int]] = OrderedDict()
         self._size = 0
         self._pass = 0
@@ -96,6 +99,21 @@ class IndexCache:
     @property
     def size(self) -> int:
         return self._size
+
+    @property
+    def most(self) -> int:
+        """Bytes of keys of which one index is made: several are made at the same time, each from a copy or two."""
+        return self._limit // 4
+
+    def too_large(self, path: str) -> bool:
+        """Whether it was found that the file has more than that."""
+        return path in self._too_large
+
+    def note_too_large(self, path: str) -> None:
+        with self._lock:
+            self._too_large[path] = None
+            if len(self._too_large) > MANY_FILES:
+                self._too_large.popitem(last=False)
 
     def begin(self) -> None:
         """A new pass (one `locate`) starts."""

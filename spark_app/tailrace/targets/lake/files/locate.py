@@ -3,7 +3,8 @@
 Apply calls `locate` before every commit (which rows are superseded?) and `take_rows` for base values. Files whose
 metadata bounds exclude every key are not touched. Of the others only the key columns are read, and a sorted index of
 them is kept in an LRU cache with a bound in bytes: data files are immutable, so an entry never goes stale. Files that
-do not fit are scanned one row group at a time, those whose statistics exclude every key passed over.
+do not fit, and those with very much text in their keys, are scanned one row group at a time; groups whose statistics
+exclude every key are passed over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,14 +95,28 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.
     # A table whose key was dropped and made anew, of other columns, goes on with the files that it has.
     name = "\n".join([file.path, *layout.physical(layout.key)])
     index = cache.get(name)
-    if index is None and cache.admits(file.rows * _ROW_BYTES):
+    if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:
-            groups = range(opened.metadata.num_row_groups)
-            index = FileIndex.build(_key_columns(opened, layout, groups, file.path))
-        index = cache.offer(name, index)
+            columns = _all_keys(opened, layout, file.path, cache.most)
+        if columns is None:
+            cache.note_too_large(name)
+        else:
+            index = cache.offer(name, FileIndex.build(columns))
     if index is not None:
         return index.search(wanted)
     return _scan(access, file, layout, wanted)
+
+
+def _all_keys(opened: pq.ParquetFile, layout: Layout, path: str, most: int) -> list[pa.Array] | None:
+    """The key columns of the whole file; None: they are more than `most` bytes. How many shows when they are decoded:
+    what repeats is nothing in a file."""
+    groups: list[list[pa.Array]] = []
+    for group in range(opened.metadata.num_row_groups):
+        groups.append(_key_columns(opened, layout, [group], path))
+        most -= sum(column.nbytes for column in groups[-1])
+        if most < 0:
+            return None
+    return [pa.concat_arrays(column) for column in zip(*groups, strict=True)]
 
 
 def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array]) -> Matches:

@@ -211,7 +211,8 @@ def bound(logical: str, raw: bytes) -> object | None:
 def _bound(logical: str, raw: bytes) -> object | None:
     decimal = decimal_parts(logical)
     if decimal is not None:
-        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-decimal[1])
+        # Made from text it is exact; arithmetic would round to the context's 28 digits.
+        return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}E-{decimal[1]}")
     if logical in ("int32", "int64"):
         return int.from_bytes(raw, "little", signed=True)
     if logical in ("float32", "float64"):

@@ -4,11 +4,13 @@ import datetime as dt
 import decimal
 import math
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,6 +102,32 @@ def test_a_file_whose_bounds_exclude_every_key_is_not_opened(tmp_path: Path) -> 
     assert locate.locate(LocalFiles(), [absent], layout, keys, IndexCache(0)) == {}
     with pytest.raises(FileNotFoundError):
         locate.locate(LocalFiles(), [absent], layout, pa.table({"k": [10]}), IndexCache(0))
+
+
+def test_keys_of_much_text_in_a_small_file_are_searched_group_by_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50,000 keys of 2,000 characters are 100 MB in a file of some 100 kB."""
+    layout = layout_of(table_schema([("k", "string")], ["k"]))
+    keys = [f"{'p' * 1990}{number:010d}" for number in range(50_000)]
+    (file,) = written(tmp_path, layout, [pa.table({"k": keys})])
+    assert file.size < 10 << 20
+    cache, wanted, built = IndexCache(128 << 20), pa.table({"k": [keys[7], keys[49_999]]}), list[int]()
+    read = locate._key_columns
+
+    def counted(opened: pq.ParquetFile, layout: Layout, groups: Sequence[int], path: str) -> list[pa.Array]:
+        built.append(len(groups))
+        return read(opened, layout, groups, path)
+
+    monkeypatch.setattr(locate, "_key_columns", counted)
+    for _ in range(2):
+        found = locate.locate(LocalFiles(), [file], layout, wanted, cache)
+        assert found[file.path].positions.tolist() == [7, 49_999]
+    assert cache.size == 0
+    with parquet(LocalFiles(), file.path) as opened:
+        groups = opened.metadata.num_row_groups
+    assert set(built) == {1}
+    assert len(built) < 2 * groups + groups, "the second time it is known"
 
 
 @settings(max_examples=40, deadline=None)
