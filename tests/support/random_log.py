@@ -191,7 +191,7 @@ class RandomLog:
     def _truncate(self) -> None:
         self._add("T", None)
         logged = LoggedTruncate(record=self.record, seq=self.seq, transaction="1", written_at=0)
-        self._update(truncates=(*self.table.truncates, logged))
+        self._update(truncates=self.table.truncates.append(logged))
 
     def _chunk(self) -> None:
         found = [key for key in self.keys if self.rnd.random() < 0.5]

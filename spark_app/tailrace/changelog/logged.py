@@ -87,7 +87,7 @@ class TableLog(Closed):
     schemas: tuple[LoggedSchema, ...]
     """In order of versions; never empty."""
     segments: SegmentList = SegmentList()
-    truncates: tuple[LoggedTruncate, ...] = ()
+    truncates: Grown[LoggedTruncate] = Grown()
     chunks: Grown[LoggedChunk] = Grown()
     finishes: tuple[LoggedFinish, ...] = ()
     applied_seq: Seq = Seq(0)

@@ -155,7 +155,7 @@ def _truncated(work: Folding, event: Truncated) -> None:
         work.corrupt(f"TRUNCATE of {table.schema.name} at sequence {event.seq}, not above the one before it")
     number, written_at = work.record.number, work.record.written_at
     truncate = LoggedTruncate(record=number, seq=event.seq, transaction=event.transaction, written_at=written_at)
-    work.update(table, truncates=(*table.truncates, truncate))
+    work.update(table, truncates=table.truncates.append(truncate))
 
 
 def _applied(work: Folding, event: Applied) -> None:
@@ -183,11 +183,12 @@ def _segments_removed(work: Folding, event: SegmentsRemoved) -> None:
     table = work.table(event.table_id)
     if not table.removed_through <= event.through_seq <= work.record.last_seq:
         work.corrupt(f"segments of {table.schema.name} removed through sequence {event.through_seq}")
+    truncated = bisect_right(table.truncates, event.through_seq, key=lambda logged: logged.seq)
     work.update(
         table,
         removed_through=event.through_seq,
         segments=table.segments.drop(table.segments.ended_through(event.through_seq)),
-        truncates=tuple(t for t in table.truncates if t.seq > event.through_seq),
+        truncates=table.truncates.drop(truncated),
     )
     _forget_schemas(work, event.table_id)
 

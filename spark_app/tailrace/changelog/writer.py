@@ -27,7 +27,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
-from tailrace.errors import CorruptLog, Fenced, Retry, StorageFull, TailraceError
+from tailrace.errors import CorruptLog, Fenced, OutcomeUnknown, Retry, StorageFull, TailraceError
 from tailrace.seams import seam
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
@@ -221,7 +221,11 @@ class JournalWriter:
             self._require_ours(record, data)
 
     def _require_ours(self, record: Record, data: bytes) -> None:
-        found = self.storage.get(record_path(record.number))
+        try:
+            found = self.storage.get(record_path(record.number))
+        except NotFound as error:
+            # S3 refuses a conditional write beside another one that is under way, and may then keep neither.
+            raise OutcomeUnknown(f"journal record {record.number} was refused as there, and is not") from error
         if found == data:
             return
         other = parse_record(found, record.number)

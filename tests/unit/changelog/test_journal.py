@@ -48,7 +48,8 @@ def row(writer_: JournalWriter, xid: int = 7) -> None:
 
 
 class Faulty(Storage):
-    """Reports `OutcomeUnknown` for the creations that `plan` names: "lost" did not happen, "done" did."""
+    """Reports `OutcomeUnknown` for the creations that `plan` names: "lost" did not happen, "done" did. "conflict" did
+    not happen, and is refused as if the name were taken: S3's 409, for one of two writes at the same time."""
 
     def __init__(self, storage: Storage, plan: list[str], meanwhile: Callable[[], None] = lambda: None) -> None:
         super().__init__(storage.access)
@@ -60,6 +61,8 @@ class Faulty(Storage):
     def create(self, path: str, data: bytes) -> None:
         self.meanwhile()
         fault = self.plan.pop(0) if self.plan else "none"
+        if fault == "conflict":
+            raise AlreadyExists(path)
         if fault != "lost":
             super().create(path, data)
         if fault != "none":
@@ -130,7 +133,7 @@ def test_a_claim_that_loses_a_record_to_the_old_writer_keeps_that_record(storage
         row(old)
 
 
-@pytest.mark.parametrize("plan", [["done"], ["lost"], ["lost", "done"], ["lost", "lost", "lost"]])
+@pytest.mark.parametrize("plan", [["done"], ["lost"], ["lost", "done"], ["lost", "lost", "lost"], ["conflict"]])
 def test_an_unknown_outcome_is_resolved_without_loss_or_fencing(storage: Storage, plan: list[str]) -> None:
     faulty = Faulty(storage, [])
     one = JournalWriter.create(faulty, ORIGIN, Position(5), "a", sleep=no_sleep)
