@@ -6,10 +6,10 @@ Called by the demo for its verdict and by the tests' proving harness.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import psycopg
@@ -19,6 +19,9 @@ from psycopg import sql
 from pyiceberg.table import StaticTable
 
 Row = tuple[object, ...]
+
+FEW = 4
+"""Rows that are named of those that differ in one way."""
 
 
 def read_delta(path: Path | str, options: dict[str, str] | None = None) -> pa.Table:
@@ -90,8 +93,8 @@ _KEY = (
 )
 
 
-def differences(connection: psycopg.Connection, schema: str, table: str, target: pa.Table) -> Iterator[str]:
-    """Each difference as a sentence; none: equal."""
+def differences(connection: psycopg.Connection, schema: str, table: str, target: pa.Table) -> list[str]:
+    """As of `compared`."""
     identifier = sql.Identifier(schema, table)
     name = identifier.as_string(connection)
     columns, key = _catalog_names(connection, name, _COLUMNS), _catalog_names(connection, name, _KEY)
@@ -104,32 +107,61 @@ def compared(
     key_names: Sequence[str],
     rows: Callable[[pa.Schema], Iterator[Row]],
     target: pa.Table,
-) -> Iterator[str]:
-    """`full`: for the sentences. `expected`: the source's columns. `rows`: of the source, in this schema's form."""
+) -> list[str]:
+    """`full`: for the sentences. `expected`: the source's columns. `rows`: of the source, in this schema's form.
+    Empty: equal."""
     actual = target.column_names
     if sorted(expected) != sorted(actual):
-        yield f"{full}: columns {expected} in the source, {actual} in the target"
-        return
+        return [f"{full}: columns {expected} in the source, {actual} in the target"]
     key = [actual.index(column) for column in key_names]
+    return matched(full, actual, key, rows(target.schema), target_rows(target))
+
+
+def matched(
+    full: str, names: Sequence[str], key: Sequence[int], source: Iterable[Row], target: Iterable[Row]
+) -> list[str]:
+    """A line with the number of rows that differ in each way, then the first few of each; empty: equal. `key`: places
+    of the key's columns."""
+    kinds = ("missing in the target", "not in the source", "different", "twice in the target")
+    missing, extra, different, twice = told = [_Kind(f"{full}: ", kind) for kind in kinds]
     there: dict[Row, Row] = {}
-    for row in target_rows(target):
-        if there.setdefault(tuple(row[i] for i in key), row) is not row:
-            yield f"{full}: key {tuple(row[i] for i in key)} stands twice in the target"
-    for row in rows(target.schema):
-        other = there.pop(tuple(row[i] for i in key), None)
+    for row in target:
+        here = tuple(row[i] for i in key)
+        if there.setdefault(here, row) is not row:
+            twice.add(f"key {here} is in the target twice")
+    for row in source:
+        here = tuple(row[i] for i in key)
+        other = there.pop(here, None)
         if other is None:
-            yield f"{full}: key {tuple(row[i] for i in key)} is missing in the target"
+            missing.add(f"key {here} is missing in the target")
         elif row != other:
-            yield from _cells(full, actual, row, other, key)
+            different.add(*_cells(names, row, other, here))
     for lost in there:
-        yield f"{full}: key {lost} is in the target and not in the source"
+        extra.add(f"key {lost} is in the target and not in the source")
+    counts = [f"{kind.rows} {kind.name}" for kind in told if kind.rows]
+    return [f"{full}: rows: {', '.join(counts)}", *(line for kind in told for line in kind.first)] if counts else []
 
 
-def _cells(full: str, names: Sequence[str], here: Row, there: Row, key: Sequence[int]) -> Iterator[str]:
+@dataclass
+class _Kind:
+    """Rows that differ in one way."""
+
+    subject: str
+    name: str
+    rows: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, *sentences: str) -> None:
+        """One row."""
+        self.rows += 1
+        if self.rows <= FEW:
+            self.first += [self.subject + sentence for sentence in sentences]
+
+
+def _cells(names: Sequence[str], here: Row, there: Row, key: Row) -> Iterator[str]:
     for column, ours, theirs in zip(names, here, there, strict=True):
         if ours != theirs:
-            where = f"{full}: key {tuple(here[i] for i in key)} column {column}"
-            yield f"{where}: source {_short(ours)}, target {_short(theirs)}"
+            yield f"key {key} column {column}: source {_short(ours)}, target {_short(theirs)}"
 
 
 def _short(value: object) -> str:
@@ -138,12 +170,12 @@ def _short(value: object) -> str:
 
 
 def compare_by(connection: psycopg.Connection, names: Sequence[str], read: Callable[[str, str], pa.Table]) -> list[str]:
-    """Compare the tables `schema.name` with what `read(schema, table)` finds; the first ten differences of each table,
-    empty: all equal."""
+    """Compare the tables `schema.name` with what `read(schema, table)` finds. Of each that differs a line with the
+    number of rows, then the first few; empty: all equal."""
     found: list[str] = []
     for full in names:
         schema, table = full.split(".", 1)
-        found += islice(differences(connection, schema, table, read(schema, table)), 10)
+        found += differences(connection, schema, table, read(schema, table))
     return found
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -128,7 +127,7 @@ class MysqlShop:
                 target = READERS[format](lake / "shop" / table)
                 names = [[str(row[0]) for row in _rows(connection, sql, ("shop", table))] for sql in (_COLUMNS, _KEY)]
                 rows = partial(source_rows, connection, table)
-                found += islice(compared(f"shop.{table}", names[0], names[1], rows, target), 10)
+                found += compared(f"shop.{table}", names[0], names[1], rows, target)
         return found
 
     def _script(self, text: str) -> None:

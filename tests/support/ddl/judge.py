@@ -12,13 +12,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from demo.compare import Row, is_text, plain, target_rows
+from demo.compare import is_text, matched, plain, target_rows
 from support.ddl.quick import Quick
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.patterns import options_of, selected
-
-MOST = 4
-"""Differences told of a table."""
 
 TABLES = """
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text,
@@ -112,23 +109,9 @@ def _value(field: pa.Field) -> sql.Composed:
 
 
 def compare(connection: psycopg.Connection, table: Found, target: pa.Table, key: list[int]) -> list[str]:
-    """The first differences."""
-    told: list[str] = []
-    there: dict[Row, Row] = {}
-    for row in target_rows(target):
-        if there.setdefault(tuple(row[i] for i in key), row) is not row:
-            told.append(f"{table.name}: key {tuple(row[i] for i in key)} stands twice in the target")
+    """As of `demo.compare.matched`."""
     columns = sql.SQL(", ").join(_value(field) for field in target.schema)
     only = sql.SQL("" if table.partitioned else "ONLY ")
     query = sql.SQL("SELECT {} FROM {}{} t").format(columns, only, sql.Identifier(table.schema, table.table))
-    for found in connection.execute(query).fetchall():
-        row = tuple(plain(value) for value in found)
-        here = tuple(row[i] for i in key)
-        other = there.pop(here, None)
-        if other is None:
-            told.append(f"{table.name}: key {here} is missing in the target")
-        elif row != other:
-            cells = zip(target.column_names, row, other, strict=True)
-            told += [f"{table.name}: key {here} {c}: source {a!r:.60}, target {b!r:.60}" for c, a, b in cells if a != b]
-    told += [f"{table.name}: key {lost} is in the target and not in the source" for lost in there]
-    return told[:MOST]
+    source = (tuple(plain(value) for value in found) for found in connection.execute(query).fetchall())
+    return matched(table.name, target.column_names, key, source, target_rows(target))
