@@ -18,7 +18,7 @@ from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 from tailrace.sources.mysql import faults
 from tailrace.sources.mysql.position import OWN, Numbering
-from tailrace.sources.secret_files import secret_files
+from tailrace.sources.secret_files import read_password, secret_files
 
 Connection = pymysql.Connection
 
@@ -118,7 +118,7 @@ def _opened(config: MyConfig) -> Connection:
             host=config.host,
             port=config.port,
             user=config.username,
-            password=_password(config.password_file),
+            password=b"" if config.password_file is None else read_password(config.password_file),
             program_name=config.program,
             charset="utf8mb4",
             connect_timeout=CONNECT_SECONDS,
@@ -149,17 +149,6 @@ def _tls(config: MyConfig) -> dict[str, Any]:
     if config.tls_mode == "require" and config.ca_file is None:
         context.verify_mode = ssl.CERT_NONE
     return {"ssl": context}
-
-
-def _password(path: str | None) -> bytes:
-    if path is None:
-        return b""
-    try:
-        return Path(path).read_bytes().rstrip(b"\r\n")
-    except OSError as error:
-        raise AuthenticationFailed(
-            f"the password file {path} cannot be read: {error.strerror}", "Mount the Secret, or correct passwordFile."
-        ) from None
 
 
 def _settle(connection: Connection, config: MyConfig) -> None:

@@ -15,7 +15,7 @@ import psycopg
 from tailrace import privacy
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
-from tailrace.sources.secret_files import secret_files
+from tailrace.sources.secret_files import read_password, secret_files
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -175,11 +175,10 @@ def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
 
 def _password(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        return read_password(path).decode()
+    except UnicodeDecodeError:
         raise AuthenticationFailed(
-            f"the password file {path} cannot be read: {reason}", "Mount the Secret, or correct passwordFile."
+            f"the password file {path} cannot be read: not UTF-8", "Write the password into it as UTF-8."
         ) from None
 
 
