@@ -78,6 +78,10 @@ WRONG = (
             replicator(target={"type": "iceberg", "location": "s3://b/x", "catalog": {"type": "folder"}}),
             "set catalog.type to rest or jdbc"),
     Refused("lake-without-location", replicator(target={"type": "delta"}), "location is required with type delta"),
+    Refused("password-in-the-catalogs-address",
+            replicator(target={"type": "iceberg", "location": "s3://b/x", "catalog": {
+                "type": "jdbc", "uri": "jdbc:postgresql://db/c?user=u&password=x"}}),
+            "must not contain a password"),
     Refused("catalog-with-delta",
             replicator(target={"type": "delta", "location": "s3://b/x", "catalog": {"type": "rest"}}),
             "catalog goes with type iceberg only"),

@@ -1,5 +1,6 @@
 """Where rows come from and go to: the source database, object storage, the target with its catalog."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -189,8 +190,23 @@ class StorageSpec(StorageLocation):
     effect once this Replicator owns the log."""
 
 
+_SECRET = "(?i)(//[^/?#]*:[^/?#]*@|[?&;(,][a-z]*(password|token|secret|credential)=)"
+"""In an address: `//user:password@host`, or a parameter. In the words of RE2 and of Python."""
+_NO_SECRET = (
+    "uri and warehouse must not contain a password or a token; write it into the file or Secret that credentials names"
+)
+
+
 class Catalog(Model):
     """Iceberg catalog. `folder` (local files only), `rest` or `jdbc`."""
+
+    model_config = rules(
+        (
+            f"(!has(self.uri) || !self.uri.matches('{_SECRET}'))"
+            f" && (!has(self.warehouse) || !self.warehouse.matches('{_SECRET}'))",
+            _NO_SECRET,
+        )
+    )
 
     type: Literal["folder", "rest", "jdbc"] = "folder"
     """Kind of catalog."""
@@ -200,6 +216,12 @@ class Catalog(Model):
     """The catalog's warehouse; unset: the target's location."""
     credentials: Credentials | None = None
     """Credentials of the catalog."""
+
+    @model_validator(mode="after")
+    def _without_a_secret(self) -> "Catalog":
+        if any(re.search(_SECRET, address) for address in (self.uri, self.warehouse) if address is not None):
+            raise ValueError(_NO_SECRET)
+        return self
 
 
 _NO_LOCATION = "location is required with type delta and with type iceberg"

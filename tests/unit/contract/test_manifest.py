@@ -89,6 +89,39 @@ def test_a_document_of_another_shape_is_not_repeated(text: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "uri: 'jdbc:postgresql://db/c?user=u&password=hunter2'",
+        "uri: 'jdbc:postgresql://db/c?sslPassword=hunter2'",
+        "uri: 'jdbc:postgresql://u:hunter2@db/c'",
+        "uri: 'jdbc:sqlserver://db;databaseName=c;password=hunter2'",
+        "uri: 'jdbc:mysql://(host=db,password=hunter2)/c'",
+        "uri: 'https://u:hunter2@catalog/v1'",
+        "uri: 'https://catalog/v1?token=hunter2'",
+        "uri: 'https://catalog/v1', warehouse: 's3://key:hunter2@lake/x'",
+    ],
+)
+def test_a_password_in_the_address_of_a_catalog_is_refused_and_not_repeated(address: str) -> None:
+    target = f"type: iceberg, catalog: {{type: jdbc, {address}}}"
+    with pytest.raises(InvalidManifest, match="the file or Secret that credentials names") as caught:
+        parse(GOOD.replace("type: delta", target), "x.yaml")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "uri: 'jdbc:postgresql://db:5432/c?user=u&ssl=true'",
+        "uri: 'jdbc:postgresql://[::1]:5432/c', warehouse: 's3://lake/@x'",
+        "uri: 'https://catalog:8181/a@b'",
+        "uri: 'https://catalog', warehouse: 'abfss://lake@account.dfs.core.windows.net/x'",
+    ],
+)
+def test_an_address_of_a_catalog_without_a_password_is_taken(address: str) -> None:
+    parse(GOOD.replace("type: delta", f"type: iceberg, catalog: {{type: jdbc, {address}}}"), "x.yaml")
+
+
 def test_a_fault_of_the_syntax_is_told_with_its_line() -> None:
     with pytest.raises(
         InvalidManifest, match=r"x.yaml is not YAML: line 7, column 1: found character '\\t' that cannot"
