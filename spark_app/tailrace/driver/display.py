@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -260,11 +262,39 @@ class Fitted:
         table = Table(box=None, pad_edge=False, header_style="dim", show_header=self.header)
         kept = [place for place, title in enumerate(self.titles) if title not in without]
         for title in (self.titles[place] for place in kept):
-            table.add_column(title, justify="left" if title in self.left else "right", no_wrap=True)
-        for row in self.rows:
-            cells = (row[place] for place in kept)
-            table.add_row(*(Text(visible(c)) if isinstance(c, str) else c for c in cells))  # a name is no markup
+            # The first, with the names, is the one that gives way where even the fewest columns are too wide.
+            justify: JustifyMethod = "left" if title in self.left else "right"
+            table.add_column(title, justify=justify, no_wrap=title != self.titles[0])
+        for name, *others in ([row[place] for place in kept] for row in self.rows):
+            cells = (Text(visible(c)) if isinstance(c, str) else c for c in others)  # a name is no markup
+            table.add_row(Name(visible(name)) if isinstance(name, str) else name, *cells)
         return table
+
+
+@dataclass(frozen=True)
+class Name:
+    """One line, cut in the middle where it is too long: names of tables often differ only at their end."""
+
+    text: str
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, cell_len(self.text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield Text(_cut(self.text, options.max_width), no_wrap=True)
+
+
+def _cut(text: str, width: int) -> str:
+    """To so many cells of the terminal; some characters take two."""
+    if cell_len(text) <= width:
+        return text
+    tail = len(text)
+    while tail > 0 and cell_len(text[tail - 1 :]) <= width // 2:
+        tail -= 1
+    head = 0
+    while cell_len(text[: head + 1]) + 1 + cell_len(text[tail:]) <= width:
+        head += 1
+    return f"{text[:head]}…{text[tail:]}"
 
 
 def _snapshots(status: Status) -> Fitted:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from typing_extensions import override
 
@@ -189,6 +190,32 @@ def test_a_narrow_terminal_shows_fewer_columns_and_none_cut() -> None:
     assert re.search(r"^snapshot again +━+ +25% .*15.0 s left", narrow, re.MULTILINE), narrow
     assert re.search(rf"^{re.escape(name)} +REPLICATING", narrowest, re.MULTILINE), narrowest
     assert all(len(line) <= 40 for line in narrowest.splitlines())
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_names_that_are_too_long_for_a_terminal_are_cut_in_the_middle_and_stay_different(width: int) -> None:
+    """Partitions and their like differ at the end."""
+    names = [f"warehouse.measurements_of_all_stations_and_sensors_{year}" for year in (2024, 2025, 2026)]
+    snapshots = tuple(
+        SnapshotStatus(id=name, name=name, reason="request", state="Running", rows_done=1, rows_estimated=4)
+        for name in names
+    )
+    rows = tuple(TableStatus(name=name, state="SNAPSHOTTING") for name in names)
+    status = Status(name="shop", state="Running", started_at=1, updated_at=2, tables=rows, snapshots=snapshots)
+    lines = shown(status, width).splitlines()
+    for year in (2024, 2025, 2026):
+        assert any(re.search(rf"^ware\S+…\S+_{year} +SNAPSHOTTING *$", line) for line in lines), lines
+        assert any(re.search(rf"^snapshot ware\S*….*_{year} +25%", line) for line in lines), lines
+    assert all(len(line) <= width for line in lines)
+    assert all(name in shown(status, 120) for name in names)
+
+
+def test_a_name_of_wide_characters_is_cut_to_the_width_of_the_terminal() -> None:
+    rows = tuple(TableStatus(name=f"public.{'測定値' * 9}{n}", state="REPLICATING") for n in (1, 2))
+    status = Status(name="shop", state="Running", started_at=1, updated_at=2, tables=rows)
+    lines = shown(status, 40).splitlines()
+    assert all(cell_len(line) <= 40 for line in lines)
+    assert [line for line in lines if re.search(r"…\S+1 +REPLICATING", line)], lines
 
 
 def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -> None:
