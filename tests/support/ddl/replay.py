@@ -5,6 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import servers
 from support.ddl.fuzz import FIX
 from support.ddl.nursery import Nursery
 from support.ddl.quick import quick
@@ -15,7 +16,9 @@ from support.postgres import PostgresServer
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m support.ddl.replay", description="Run a script of the fuzzer.")
     parser.add_argument("file", type=argparse.FileType(), help="the script, as a failed test printed it")
-    parser.add_argument("--server", type=int, choices=(14, 18), default=18, help="the server's version")
+    parser.add_argument(
+        "--server", type=int, choices=sorted(servers.POSTGRES_VERSIONS), default=18, help="the server's version"
+    )
     parser.add_argument("-v", action="store_true", help="print the end of capture's log, too")
     arguments = parser.parse_args()
     lines = [line for line in arguments.file.read().splitlines() if line and not line.startswith("--")]
