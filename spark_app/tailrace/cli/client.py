@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,6 +22,7 @@ from tailrace.contract.driver import (
     SuspendBody,
 )
 from tailrace.contract.status import Status
+from tailrace.driver.key_lookups import BeingLookedUp
 from tailrace.driver.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, TailraceError
 
@@ -28,6 +30,10 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Past any proxy of the environment: the driver is on this machine, and the token is nobody else's business."""
 TIMEOUT = 60.0
 """A snapshot is accepted only when the journal holds it; capture may be restarting just now."""
+
+
+LOOK_PAUSE = 1.0
+"""Between two questions whether the source has looked up a request's keys."""
 
 
 class DriverRefused(TailraceError):
@@ -60,8 +66,16 @@ class DriverClient:
             ) from error
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
-        answer = self._call("PUT", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.model_dump_json(by_alias=True))
-        return SnapshotAnswer.model_validate_json(answer)
+        """Asked again, for as long as an answer may take at all, while the source looks up the keys."""
+        path, text = f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.model_dump_json(by_alias=True)
+        end = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return SnapshotAnswer.model_validate_json(self._call("PUT", path, text))
+            except DriverRefused as error:
+                if not error.message.startswith(f"{BeingLookedUp.__name__}: ") or time.monotonic() > end:
+                    raise
+            time.sleep(LOOK_PAUSE)
 
     def suspend(self, snapshot_id: str, suspend: bool) -> None:
         body = SuspendBody(suspend=suspend).model_dump_json(by_alias=True)

@@ -2,13 +2,19 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support.resources import request
 from support.scripted_runs import Copy, filled
+from tailrace.changelog.records import Key
+from tailrace.changelog.state import TableLog
+from tailrace.cli import client
 from tailrace.cli import main as cli
 from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.server import StatusServer
@@ -94,6 +100,24 @@ def test_what_is_done_to_a_snapshot_under_way_is_told(copy: Copy, told: Told) ->
     ended = copy.state.snapshots[known].ended
     assert ended is not None and ended.outcome == "stopped"
     assert told("stop", known) == f"{known}: nothing to stop, it has ended: Stopped\n"
+
+
+def test_a_source_that_takes_longer_to_look_up_keys_than_the_driver_waits_is_waited_for(
+    copy: Copy, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, asked = copy.driver.control, threading.Event()
+    monkeypatch.setattr(control, "request", partial(control.request, patience=0.05))
+    monkeypatch.setattr(client, "LOOK_PAUSE", 0.05)
+    runner, canonical = copy.driver.runner, copy.driver.runner.canonical_keys
+
+    def slowly(table: TableLog, keys: Sequence[Key]) -> tuple[Key, ...]:
+        asked.set()
+        time.sleep(1)
+        return canonical(table, keys)
+
+    monkeypatch.setattr(runner, "canonical_keys", slowly)
+    said = told("snapshot", "--tables", "main.one", "--keys", "7")
+    assert asked.is_set() and "accepted, reads main.one" in said
 
 
 def _only(copy: Copy, name: str) -> str:
