@@ -106,14 +106,23 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
     )
 
 
-def _later(work: Folding, snapshot: SnapshotState, table: TableLog) -> list[bool]:
-    """Of each snapshot of the whole table that was planned later: whether it has read it, or may still. One that was
-    stopped and that the table can do without does not count."""
-    known = work.snapshots.values()
-    later = [s for s in known if s.record > snapshot.record and _whole(s) and table.table_id in s.tables]
-    parts = [(s, s.tables[table.table_id].finished) for s in later if _of_generation(s, table)]
-    told = [(s, finished) for s, finished in parts if finished or s.ended is None or _needed(s, table)]
-    return [s.ended is None if finished is None else finished.error is None for s, finished in told]
+def _later(work: Folding, snapshot: SnapshotState, table: TableLog) -> list[SnapshotState]:
+    """Snapshots of the whole table that were planned later."""
+    later = (s for s in work.snapshots.values() if s.record > snapshot.record and _whole(s))
+    return [s for s in later if table.table_id in s.tables and _of_generation(s, table)]
+
+
+def _has_read(snapshot: SnapshotState, table: TableLog) -> bool:
+    finished = snapshot.tables[table.table_id].finished
+    return finished is not None and finished.error is None
+
+
+def _has_not_read(snapshot: SnapshotState, table: TableLog) -> bool:
+    """For good. One that was stopped and that the table can do without does not count."""
+    finished = snapshot.tables[table.table_id].finished
+    if finished is None:
+        return snapshot.ended is not None and _needed(snapshot, table)
+    return finished.error is not None
 
 
 def _needed(snapshot: SnapshotState, table: TableLog) -> bool:
@@ -133,8 +142,9 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
     log = work.table(event.table_id)
     ours = _of_generation(snapshot, log)
     if ours and _whole(snapshot):
-        # What a later snapshot was to read, this one has not; what a later one has read, this one need not.
-        told = any(_later(work, snapshot, log)) if event.error is not None else not all(_later(work, snapshot, log))
+        # What a later snapshot has not read, this one has not either; what a later one has read, this one need not.
+        says_more = _has_read if event.error is not None else _has_not_read
+        told = any(says_more(later, log) for later in _later(work, snapshot, log))
         work.update(log, unread=log.unread if told else event.error)
     if event.error is None:
         if event.chunks != len(table.chunks) or not table.chunks:
@@ -166,12 +176,14 @@ def _finish(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState
 
 
 def _left_unread(work: Folding, snapshot: SnapshotState, event: SnapshotEnded) -> None:
-    """A snapshot that some table cannot do without ends before it has read it: its own call will not come again."""
+    """A snapshot that some table cannot do without ends before it has read it: its own call will not come again.
+    Another one that is open may read it, or be stopped as well: what it has read takes this back."""
     for table_id, part in snapshot.tables.items():
         table = work.tables.get(table_id)
         if part.finished is not None or table is None or not _of_generation(snapshot, table):
             continue
-        if _needed(snapshot, table) and _whole(snapshot) and not any(_later(work, snapshot, table)):
+        read = any(_has_read(later, table) for later in _later(work, snapshot, table))
+        if _needed(snapshot, table) and _whole(snapshot) and not read:
             why = f"snapshot {event.snapshot_id} ended before it had read the whole table"
             message = f"{why}: {event.message}" if event.message else why
             work.update(table, unread=ReadFailure(message=message, where="driver"))

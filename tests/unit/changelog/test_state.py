@@ -401,9 +401,33 @@ def test_a_resync_that_is_stopped_after_it_emptied_the_target_leaves_a_word() ->
 @pytest.mark.parametrize("reason", ["initial", "schema", "repair"])
 def test_a_snapshot_that_tailrace_ordered_is_not_stopped_without_a_word(reason: str) -> None:
     state = joined(planned("own", (2,)).model_copy(update={"reason": reason}), stop("r"))
-    assert state.tables[2].unread is None, "another one is to read the table"
     state = fold(state, good(state, events=(stop("own"),)))
+    unread = state.tables[2].unread
+    assert unread is not None
+    assert "snapshot own" in unread.message
+
+
+def asked(snapshot_id: str) -> SnapshotPlanned:
+    return planned(snapshot_id, (2,)).model_copy(update={"request": snapshot_id})
+
+
+@pytest.mark.parametrize("first", ["stopped", "failed"])
+def test_what_another_snapshot_was_to_read_and_did_not_is_told(first: str) -> None:
+    failed = SnapshotTableFinished(snapshot_id="r", table_id=2, chunks=0, complete=False, error=NO_RIGHT)
+    over = stop("r") if first == "stopped" else failed
+    state = joined(asked("q"), over, stop("q"))
     assert state.tables[2].unread is not None
+
+
+def test_what_another_snapshot_has_read_is_missed_no_more() -> None:
+    chunk = ChunkRegistered(
+        snapshot_id="q", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
+        replay_point=Seq(11), layout="form", high=Position(1),
+    )  # fmt: skip
+    begun = SnapshotTableStarted(snapshot_id="q", table_id=2, max_key=None, estimated_rows=9)
+    read = SnapshotTableFinished(snapshot_id="q", table_id=2, chunks=1, complete=True)
+    assert joined(asked("q"), stop("r"), begun, chunk, read).tables[2].unread is None
+    assert joined(asked("q"), begun, chunk, read, stop("r")).tables[2].unread is None
 
 
 def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:

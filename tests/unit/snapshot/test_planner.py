@@ -32,6 +32,7 @@ from tailrace.changelog.state import (
 )
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
+from tailrace.driver.status import unread
 from tailrace.errors import InvalidManifest
 from tailrace.snapshot import planner
 from tailrace.snapshot.planner import Holes
@@ -275,7 +276,7 @@ def test_re_reads_of_a_table_do_not_pile_up_and_the_first_that_has_begun_goes_on
         reread(journal, version)
         first, newest = turn(journal)
         assert (first.split("-")[2], newest.split("-")[2]) == ("7", str(version))
-    assert journal.state.tables[1].unread is None
+    assert unread(journal.state, journal.state.tables[1]) is None
 
 
 def join(journal: Journal) -> bool:
