@@ -20,6 +20,7 @@ from tailrace import privacy, sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
@@ -121,7 +122,7 @@ class Driver:
                 return self._stopped_early()
             self._control.journal = journal
             self._control.position_text = lambda position: bound(source, journal).text(position)
-            once = OnceCheck(position_at_start(bound(source, journal), self._spec)) if self._settings.once else None
+            once = OnceCheck(lambda state: self._position_now(source, state)) if self._settings.once else None
             progress = self._control.progress
             parts = launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal)
             self._control.runner = parts.runner
@@ -230,6 +231,10 @@ class Driver:
                     log.debug("--once: %s", verdict.waits_for)
                 waits_for = verdict.waits_for
         return self._stopped_early()
+
+    def _position_now(self, source: Source, state: LogState) -> Position:
+        assert state.origin is not None, "there is a journal from record 0 on, which holds it"
+        return position_at_start(source.bound_to(state.origin), self._spec)
 
     def _stopped_early(self) -> int:
         """Asked to end: the only end of other runs, but whoever waits for `--once` must not take it for complete."""

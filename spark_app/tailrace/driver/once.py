@@ -1,6 +1,7 @@
 """When `--once` is done: pure, asked by the driver's main loop on every turn.
 
-Done is: capture has recorded everything up to the source's position at the start, every snapshot that is wanted has
+Done is: capture has recorded everything up to the source's position at the start (or, of a server that the source moved
+to since, its position when that was seen: places in two logs cannot be compared), every snapshot that is wanted has
 ended, every table has covered the record at which all of that was first true, and every row that was withheld there
 has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
 make new ones for ever); they are counted, and the next run reads them. Tables that are stopped (and were tried with all
@@ -8,13 +9,14 @@ of that: a snapshot may have healed them), or whose last snapshot failed (in an 
 up either; they make it a failure, and so do snapshots that failed or that somebody has paused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.driver.status import unread
+from tailrace.errors import Retry
 from tailrace.snapshot import planner
 
 NO_PROGRESS = TableProgress()
@@ -31,10 +33,15 @@ class Verdict:
 
 
 class OnceCheck:
-    """Keeps the record that counts. `position`: the source's at start."""
+    """Keeps the record that counts."""
 
-    def __init__(self, position: Position) -> None:
-        self._position = position
+    def __init__(self, ask: Callable[[LogState], Position]) -> None:
+        """`ask`: the source's position now, of the server that the state names; `Retry`: another has its place, and
+        capture has not seen it yet, or none answers."""
+        self._ask = ask
+        self._position = Position(0)
+        self._server_since: Position | None = None
+        """Where the log of the server begins whose position that is; None: it was not asked yet."""
         self._record: RecordNumber | None = None
         self._since: RecordNumber | None = None
         self._owed: dict[int, frozenset[Key]] | None = None
@@ -74,6 +81,11 @@ class OnceCheck:
         return Verdict(True, failed=tuple(names), withheld=withheld)
 
     def _waits(self, state: LogState, open_requests: int, refused: Mapping[int, RecordNumber]) -> str:
+        if self._server_since != state.source_since:
+            try:
+                self._position, self._server_since = self._ask(state), state.source_since
+            except Retry as error:
+                return f"the source's position is not known yet: {error.message}"
         if state.position < self._position:
             return "capture has not reached the source's position at start"
         if not state.tables:

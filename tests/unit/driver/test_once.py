@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import (
     Column,
@@ -12,6 +14,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 from tailrace.driver.once import OnceCheck
+from tailrace.errors import Retry
 
 PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
 
@@ -51,8 +54,36 @@ def at(record: int, **more: object) -> dict[int, TableProgress]:
     return {7: TableProgress(applied_record=record, **more)}  # type: ignore[arg-type]  # fields by name
 
 
+def once(position: int = 100) -> OnceCheck:
+    return OnceCheck(lambda _: Position(position))
+
+
+def test_it_waits_for_what_the_server_has_that_the_source_moved_to() -> None:
+    """Its log begins behind the position of the one before."""
+    ends = {0: Position(100), 200: Position(300)}
+    check = OnceCheck(lambda state: ends[state.source_since])
+    assert "capture" in check.look(log(table(), position=99), at(9), 0).waits_for
+    moved = log(table(), position=200, outcome="completed").model_copy(update={"source_since": Position(200)})
+    assert "capture has not reached" in check.look(moved, at(9), 0).waits_for
+    assert check.look(moved.model_copy(update={"position": Position(300)}), at(9), 0).done
+
+
+def test_it_waits_while_another_server_answers_than_capture_knows() -> None:
+    answers: Iterator[Retry | Position] = iter([Retry("another server"), Position(100)])
+
+    def ask(_: LogState) -> Position:
+        found = next(answers)
+        if isinstance(found, Retry):
+            raise found
+        return found
+
+    check, state = OnceCheck(ask), log(table(), outcome="completed")
+    assert check.look(state, at(9), 0).waits_for == "the source's position is not known yet: another server"
+    assert check.look(state, at(9), 0).done
+
+
 def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:
-    check = OnceCheck(Position(100))
+    check = once()
     assert "capture" in check.look(log(table(), position=99), at(9), 0).waits_for
     assert "planned" in check.look(log(table()), at(9), 0).waits_for
     assert "under way" in check.look(log(table(), outcome=""), at(9), 0).waits_for
@@ -63,7 +94,7 @@ def test_it_waits_for_capture_then_the_snapshot_then_the_table() -> None:
 
 
 def test_withheld_rows_and_open_requests_hold_it_up() -> None:
-    check = OnceCheck(Position(100))
+    check = once()
     state = log(table(), outcome="completed")
     assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
     assert not check.look(state, at(9), 1).done
@@ -71,7 +102,7 @@ def test_withheld_rows_and_open_requests_hold_it_up() -> None:
 
 
 def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None:
-    check = OnceCheck(Position(100))
+    check = once()
     state = log(table(), outcome="completed")
     assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
     verdict = check.look(state, at(10, holes=frozenset({("2",)})), 0)
@@ -79,7 +110,7 @@ def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None
 
 
 def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repair_of_it_is_applied() -> None:
-    check = OnceCheck(Position(100))
+    check = once()
     state = log(table(), outcome="completed")
     hot = frozenset({("1",)})
     assert not check.look(state, at(9, holes=hot), 0).done
@@ -96,12 +127,12 @@ def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repa
 
 
 def test_a_source_without_matching_tables_is_not_done() -> None:
-    assert not OnceCheck(Position(1)).look(log(), {}, 0).done
+    assert not once(1).look(log(), {}, 0).done
 
 
 def test_a_stopped_table_does_not_hold_it_up_but_makes_it_a_failure() -> None:
     state = log(table(), table(8, initial=False, stopped=True), outcome="completed")
-    verdict = OnceCheck(Position(100)).look(state, at(9), 0)
+    verdict = once().look(state, at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t8",))
 
 
@@ -109,9 +140,9 @@ def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_
     unread = table(initial=False).model_copy(
         update={"unread": ReadFailure(message="ReadRefused: no right", where="source")}
     )
-    verdict = OnceCheck(Position(100)).look(log(unread), at(9), 0)
+    verdict = once().look(log(unread), at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
-    again = OnceCheck(Position(100))
+    again = once()
     assert "under way" in again.look(log(unread, outcome=""), at(9), 0).waits_for
     assert again.look(log(table(initial=False), outcome="completed"), at(9), 0).failed == ()
 
@@ -119,14 +150,14 @@ def test_a_table_that_an_earlier_run_could_not_read_whole_is_a_failure_until_it_
 def test_a_snapshot_of_which_only_failed_tables_are_left_does_not_hold_it_up() -> None:
     state = log(table(), table(8, initial=False), outcome="")
     fine = {8: TableProgress(applied_record=RecordNumber(9))}
-    assert "under way" in OnceCheck(Position(100)).look(state, at(9) | fine, 0).waits_for
-    verdict = OnceCheck(Position(100)).look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
+    assert "under way" in once().look(state, at(9) | fine, 0).waits_for
+    verdict = once().look(state, at(-1, stopped=True, refused_record=5) | fine, 0)
     assert (verdict.done, verdict.failed) == (True, ("s.t7",))
 
 
 def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_has_ended() -> None:
     """A target that was emptied is refused until a snapshot fills it; the refusal is older than the snapshot's plan."""
-    check = OnceCheck(Position(100))
+    check = once()
     refused = at(0, stopped=True, refused_record=3)
     assert "under way" in check.look(log(table(), outcome=""), refused, 0).waits_for
     again = at(0, stopped=True, refused_record=5)  # refused for another reason, which the snapshot does not heal
@@ -138,11 +169,11 @@ def test_a_stopped_table_that_a_snapshot_reads_again_is_tried_again_when_that_ha
 
 
 def test_a_table_that_is_only_retried_is_waited_for() -> None:
-    assert not OnceCheck(Position(100)).look(log(table(), outcome="completed"), at(2), 0).done
+    assert not once().look(log(table(), outcome="completed"), at(2), 0).done
 
 
 def test_a_failed_snapshot_of_this_run_is_named() -> None:
-    check = OnceCheck(Position(100))
+    check = once()
     check.look(log(table(), number=2), at(0), 0)
     verdict = check.look(log(table(), outcome="failed"), at(9), 0)
     assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1",))
@@ -152,5 +183,5 @@ def test_a_paused_snapshot_does_not_hold_it_up_and_is_named() -> None:
     running = log(table(), table(8, initial=False), outcome="")
     (one,) = running.snapshots.values()
     paused = running.model_copy(update={"snapshots": {PLAN.snapshot_id: one.model_copy(update={"suspended": True})}})
-    verdict = OnceCheck(Position(100)).look(paused, at(9) | {8: TableProgress(applied_record=RecordNumber(9))}, 0)
+    verdict = once().look(paused, at(9) | {8: TableProgress(applied_record=RecordNumber(9))}, 0)
     assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1 (paused)",))
