@@ -153,11 +153,12 @@ class ApplyRule(Generic[K]):
         return rows
 
     def deciding(self, chunks: Iterable[Chunk[K]]) -> dict[K, Chunk[K]]:
-        """One row per key: of several chunks the one with the greatest replay point."""
+        """One row per key: of several chunks the one with the greatest replay point; of equal ones the one that was
+        registered last, for rows may change without an event (an enum label renamed, a partition attached)."""
         deciding: dict[K, Chunk[K]] = {}
         for chunk in chunks:
             for key in chunk.keys:
-                if key not in deciding or chunk.replay_point > deciding[key].replay_point:
+                if key not in deciding or chunk.replay_point >= deciding[key].replay_point:
                     deciding[key] = chunk
         return deciding
 

@@ -7,7 +7,7 @@ from model import mutants
 from model.capture import Capture
 from model.schedules import explain, make_rule, search
 
-from tailrace.batch.rule import ApplyRule
+from tailrace.batch.rule import ApplyRule, Chunk
 
 SCHEDULES = 4000
 ENOUGH = 6000
@@ -35,3 +35,9 @@ def test_a_broken_rule_is_caught(mutant: type[ApplyRule[int]]) -> None:
 @pytest.mark.parametrize("mutant", mutants.CAPTURES, ids=lambda mutant: mutant.__name__)
 def test_a_broken_capture_is_caught(mutant: type[Capture]) -> None:
     assert search(1, ENOUGH, make_rule, mutant) is not None
+
+
+def test_of_chunks_with_one_replay_point_the_one_registered_last_decides() -> None:
+    """Between them rows changed without an event."""
+    older, newer = (Chunk[int](record, 5, {1: (label,)}) for record, label in ((2, "old"), (3, "new")))
+    assert make_rule().deciding([older, newer]) == {1: newer}

@@ -97,9 +97,9 @@ def choose(work: PartInput, chunk_keys: ChunkKeys, key: Ints, count: int) -> Chu
     low = np.full(count, work.slice.start_seq + 1, np.int64)
     emptied = np.zeros(count, np.bool_)
     if chunk_keys.count:
-        # Ascending, as the last assignment wins: the greatest replay point; of equal ones the earlier chunk; in a
+        # Ascending, as the last assignment wins: the greatest replay point; of equal ones the later chunk; in a
         # chunk a row, not a question.
-        order = np.lexsort((chunk_keys.position >= 0, -chunk_keys.chunk, points[chunk_keys.chunk]))
+        order = np.lexsort((chunk_keys.position >= 0, chunk_keys.chunk, points[chunk_keys.chunk]))
         row[key[order]] = order
         decided = row >= 0
         chosen = chunk_keys.chunk[row[decided]]
