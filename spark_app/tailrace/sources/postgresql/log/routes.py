@@ -44,7 +44,7 @@ class Routes:
 
     def begin(self, found: Mapping[int, PgTable]) -> None:
         """The first look."""
-        if not self._begun:
+        if self.kept and not self._begun:
             self._begun = True
             self._known = {table_id: _Tree.of(table.parts) for table_id, table in found.items()}
 
@@ -55,6 +55,8 @@ class Routes:
     def follow(self, found: Mapping[int, PgTable], untouched: Collection[str]) -> bool:
         """Act on a look. `untouched`: new files that nobody had written to. True: `outdated` has grown, and the stream
         must go on in a new connection."""
+        if not self.kept:
+            return False
         moved = self._moved(found, untouched)
         self.outdated |= moved
         self._known |= {table_id: _Tree.of(table.parts) for table_id, table in found.items()}
