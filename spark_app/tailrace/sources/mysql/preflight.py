@@ -4,9 +4,10 @@ Called by `tailrace doctor` (prints every finding) and at start-up (a `fail` sto
 names what is missing and the statement that fixes it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tailrace.sources.api import ColumnSupport, Finding, Level
+from tailrace.sources.mysql import filters
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
 from tailrace.sources.mysql.settings import Facts
 
@@ -164,6 +165,22 @@ def cascades(facts: Facts) -> Iterator[Finding]:
         yield Finding("cascade", "warn", what, fix, found.child)
 
 
+def whole_copy(facts: Facts, databases: Collection[str], follows: bool = False) -> Iterator[Finding]:
+    """Of these databases. What a replica leaves out it lacks; who reads it alone gets what it has. `follows`: another
+    server was read before."""
+    for rule, database in filters.left_out(facts.filters, databases).items():
+        items = ", ".join(sorted(facts.filters[rule.removeprefix("replicate_")]))
+        what = f"as a replica the server may have left out changes of {database} ({rule}: {items})"
+        fix = "Read from a server without replication filters for the captured tables."
+        again = " If there is none: `tailrace resync -f <manifest> --all`, then start: every table is read again."
+        fix += again if follows else ""
+        yield Finding("filters", "fail" if follows else "warn", what, fix)
+
+
+def filtered(facts: Facts) -> Iterator[Finding]:
+    yield from whole_copy(facts, {table.schema_name for table in facts.tables})
+
+
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     version,
     preview,
@@ -176,6 +193,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     tables,
     engines,
     cascades,
+    filtered,
 )
 
 _DATES = "dates that do not exist (0000-00-00) stop the table"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.errors import Retry, SourceRefused
-from tailrace.sources.mysql import sql
+from tailrace.sources.mysql import filters, sql
 from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, rows, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlTable
 
@@ -55,6 +55,8 @@ class Facts:
     unreadable: frozenset[str]
     """Names of tables without a SELECT right."""
     cascades: tuple[Cascade, ...]
+    filters: filters.Rules
+    """What it may have left out as a replica."""
 
     def on(self, name: str) -> bool:
         return self.variables.get(name, "OFF").upper() in ("ON", "1")
@@ -75,6 +77,7 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
             tables=tables,
             unreadable=frozenset(t.name for t in tables if not _readable(connection, t)),
             cascades=_cascades(connection, tables, logged=variables.get("innodb_native_foreign_keys") == "OFF"),
+            filters=filters.rules(connection, server),
         )
 
 

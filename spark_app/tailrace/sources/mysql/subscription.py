@@ -17,7 +17,7 @@ from tailrace.sources.mysql import beginning, preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
 from tailrace.sources.mysql.log.stream import MysqlStream
-from tailrace.sources.mysql.settings import observe
+from tailrace.sources.mysql.settings import Facts, observe
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,11 @@ class MysqlSubscription:
     def moved(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
         found = beginning.moved(self._config, self._connection, origin, point)
         if found is not None:
-            self._require_fit()
+            facts = self._require_fit()
+            # Databases whose tables were all left out are in the patterns only.
+            named = {pattern.partition(".")[0] for pattern in self._replicator.spec.tables.include}
+            databases = {n for n in named if not set(n) & set("*?")} | {t.schema_name for t in facts.tables}
+            refuse(preflight.whole_copy(facts, databases, follows=True))
         return found
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
@@ -79,13 +83,15 @@ class MysqlSubscription:
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         return iter(())
 
-    def _require_fit(self) -> None:
+    def _require_fit(self) -> Facts:
         spec = self._replicator.spec
         tables = discover(self._connection, spec.tables, spec.options)
-        findings = preflight.check(observe(self._connection, tables))
+        facts = observe(self._connection, tables)
+        findings = preflight.check(facts)
         for finding in findings:
             if finding.level == "warn" or finding.name == "tables":
                 log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
         for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
             log.warning("%s; ignore this if the tables will be created later", text)
         refuse(f for f in findings if f.name != "tables")
+        return facts
