@@ -3,18 +3,20 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
-from tailrace.changelog.records import Origin
-from tailrace.errors import PositionLost
+from tailrace.changelog.records import Origin, Position
+from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql import beginning
 from tailrace.sources.mysql.connect import connect, server_of
-from tailrace.sources.mysql.position import offset_of
-from tailrace.sources.mysql.state import SourceState
+from tailrace.sources.mysql.log import witness
+from tailrace.sources.mysql.position import OWN, file_of, offset_of
+from tailrace.sources.mysql.state import SourceState, Witness
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
 
@@ -149,6 +151,45 @@ def test_a_log_that_has_lost_its_end_is_noticed_whatever_came_after(server: Mysq
     server.script("INSERT INTO d.t VALUES (8, 8)", "INSERT INTO d.t VALUES (9, 9)", "FLUSH LOGS")
     with pytest.raises(PositionLost, match="lost the end of it"):
         check(server, run)
+
+
+def test_in_the_middle_of_an_event_is_no_witness(server: MysqlServer, tmp_path: Path) -> None:
+    """There a restored backup may have the place of an event that was read. Anything can be read there."""
+    run = captured(server, tmp_path)
+    known = SourceState.read(run.journal.state.source_state).witness
+    assert known is not None and offset_of(known.at) > 200
+    file = server.execute("SHOW BINARY LOGS")[-1][0]
+    begins = {row[1] for row in server.execute(f"SHOW BINLOG EVENTS IN '{file}'")}
+    for place in range(known.at - 60, known.at):
+        if offset_of(Position(place)) not in begins:
+            assert witness.witness_at(config_of(server), file, Position(place)) is None
+    moved = Witness(Position(known.at - 9), known.digest)
+    with pytest.raises(PositionLost, match="has another event"):
+        check_at(server, run, moved)
+
+
+def test_a_log_that_ends_where_the_witness_began_has_lost_its_end(server: MysqlServer, tmp_path: Path) -> None:
+    run = captured(server, tmp_path)
+    size = server.execute("SHOW BINARY LOGS")[-1][1]
+    known = SourceState.read(run.journal.state.source_state).witness
+    assert known is not None
+    with pytest.raises(PositionLost, match="lost the end of it"):
+        check_at(server, run, Witness(OWN.of(f".{file_of(known.at)}", size), known.digest))
+
+
+def test_a_stream_that_ends_before_the_witness_says_nothing_about_the_log(server: MysqlServer) -> None:
+    """As that of a server which shuts down: here the end of the log itself."""
+    file, size = server.execute("SHOW BINARY LOGS")[-1][:2]
+    with pytest.raises(Retry, match="ended the log stream"):
+        witness.witness_at(config_of(server), file, OWN.of(file, size))
+
+
+def check_at(server: MysqlServer, run: LogRun, known: Witness) -> None:
+    """With another witness than the one that was read."""
+    point = run.journal.state.resume_point
+    state = replace(SourceState.read(point.source_state), witness=known)
+    with closing(connect(config_of(server))) as connection:
+        beginning.check_point(config_of(server), connection, of(server), point._replace(source_state=str(state)))
 
 
 def test_a_state_of_an_older_change_log_has_no_witness(server: MysqlServer, tmp_path: Path) -> None:

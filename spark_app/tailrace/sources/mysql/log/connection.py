@@ -71,7 +71,11 @@ class BinlogConnection:
         self._connection = connection
         self.ended_with: int | None = None
         """The server's error when it ended the stream; 0: without one."""
+        self.damaged = False
+        """An event is not what the server wrote, or none begins where the reading began."""
         self._buffer = bytearray()
+        self._awaited = 0
+        """Bytes that the buffer must have for another packet to be whole: by TLS one of 16 MB comes in 1,000 parts."""
         self._long: list[bytes] = []
         """Full packets of an event that is not whole yet."""
         self._heard = time.monotonic()
@@ -132,6 +136,8 @@ class BinlogConnection:
                 return True
             self._buffer += data
             taken += len(data)
+            if len(self._buffer) < self._awaited:
+                continue
             if take_many is not None and not self._long:
                 self._frame_many(take_many)
             self._frame(take)
@@ -175,6 +181,7 @@ class BinlogConnection:
             else:
                 take(self._event(buffer, begins, at))
         del self._buffer[:at]
+        self._awaited = 4 + int.from_bytes(self._buffer[:3], "little")
 
     def _event(self, data: bytes, at: int, end: int) -> Event:
         """Of a packet that stands in the data."""
@@ -194,6 +201,7 @@ class BinlogConnection:
             return kind, timestamp, server, size, log_end, data[at + 1 + HEADER.size : end]
         checked = end - CHECKSUM_BYTES
         if zlib.crc32(memoryview(data)[at + 1 : checked]) != int.from_bytes(data[checked:end], "little"):
+            self.damaged = True
             raise Retry(f"an event of type {kind} has a wrong checksum")
         return kind, timestamp, server, size, log_end, data[at + 1 + HEADER.size : checked]
 

@@ -32,7 +32,8 @@ def files(connection: Connection, numbering: Numbering) -> dict[int, tuple[str, 
 
 
 def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
-    """Of the event that begins there in this file; None: none does."""
+    """Of the event that begins there in this file; None: none does. `Retry`: the server did not get so far. Behind the
+    file's end it says the same: look at the size before."""
     connection = connect(config)
     with closing(connection):
         mariadb = server_of(connection).product != "mysql"
@@ -57,10 +58,11 @@ def _first(log: BinlogConnection) -> Event | None:
         select.select([log.fileno()], [], [], 1.0)
         try:
             log.read(take, _LOOK_BYTES, 1.0)
-        except (Retry, PositionLost):
-            if log.ended_with not in (0, _UNREADABLE):
-                raise
-            break
         except UnknownEvent:  # in the middle of an event anything can be read
+            break
+        except (Retry, PositionLost):
+            # A server that shuts down ends the stream, too: then nothing is known.
+            if not found and log.ended_with != _UNREADABLE and not log.damaged:
+                raise
             break
     return found[0] if found else None
