@@ -181,6 +181,94 @@ def test_a_server_that_lacks_what_was_read_is_refused_until_it_has_it(
         level(replica, moved)
 
 
+def own_write(replica: MysqlServer) -> str:
+    """A transaction of the replica's own, while it is one; its id."""
+    replica.script("INSERT INTO shop.plain VALUES (900, 'own', 1)")
+    if replica.mariadb:
+        return str(replica.execute("SELECT @@GLOBAL.gtid_binlog_pos")[0][0])
+    return str(replica.execute("SELECT @@server_uuid")[0][0]) + ":1"
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_server_that_was_written_to_before_it_had_all_that_was_read_is_refused(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path, flushed: bool
+) -> None:
+    """Its own transaction would be applied last, or never. `flushed`: what was read is in another file."""
+    if replica.mariadb:
+        replica.execute("SET GLOBAL gtid_strict_mode = OFF")  # else it could not go on as a replica
+    caught_up(replica, primary)
+    name = own_write(replica)
+    replica.script(*[FLUSH] * flushed)
+    primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+    caught_up(replica, primary)
+    promote(replica)
+    replica.script(FLUSH, "INSERT INTO shop.plain VALUES (901, 'after', 1)")
+    copy_of(replica, tmp_path).refused(SourceRefused, f"not read \\({name}\\) before others that were")
+
+
+@pytest.mark.parametrize("primary", [MARIADB_NEWEST], indirect=True)
+def test_mariadb_is_refused_where_it_may_lack_what_a_third_server_wrote(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    """Its own place in the log says only what came last."""
+    for server in (primary, replica):
+        server.execute("SET GLOBAL gtid_strict_mode = OFF")
+    caught_up(replica, primary)
+    replica.execute("STOP SLAVE")
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        primary.script("SET SESSION server_id = 77", "INSERT INTO shop.plain VALUES (1, 'third', 1)")
+        ((third,),) = primary.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        primary.script("INSERT INTO shop.plain VALUES (2, 'last', 1)")
+        level(primary, copy)
+    replica.script(f"SET GLOBAL gtid_slave_pos = '{third}'", "START SLAVE")
+    caught_up(replica, primary)
+    promote(replica)
+    copy_of(replica, tmp_path).refused(SourceRefused, f"of {third} and before, and this server may lack")
+
+
+def test_a_server_that_was_never_a_copy_is_refused_whatever_it_has_purged(primary: MysqlServer, tmp_path: Path) -> None:
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+    with MysqlServer(primary.name) as other:
+        mysql_shop.create(other)
+        other.execute(FLUSH)
+        purge(other)
+        copy_of(other, tmp_path).refused(SourceRefused, "lacks transactions that were read there")
+
+
+@pytest.mark.parametrize("still_a_replica", [True, False])
+def test_a_server_that_leaves_out_changes_as_a_replica_is_refused(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path, still_a_replica: bool
+) -> None:
+    """It counts them as applied (MariaDB: as soon as it has logged another one)."""
+    copy = copy_of(primary, tmp_path)
+    caught_up(replica, primary)
+    replica.execute("STOP REPLICA")
+    rule = "SET GLOBAL replicate_ignore_table = 'shop.plain'"
+    replica.execute(rule if replica.mariadb else "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = (shop.plain)")
+    replica.execute("START REPLICA")
+    with copy.running():
+        primary.script("INSERT INTO shop.plain VALUES (1, 'one', 1)", "INSERT INTO shop.pairs VALUES (1, 'a', 'one')")
+        level(primary, copy)
+    caught_up(replica, primary)
+    assert not replica.execute("SELECT * FROM shop.plain")
+    if not still_a_replica:
+        promote(replica)
+    copy_of(replica, tmp_path).refused(SourceRefused, "left out changes of shop")
+
+
+def purge(server: MysqlServer) -> None:
+    newest, until = server.execute("SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
+    while len(server.execute("SHOW BINARY LOGS")) > 1:  # MariaDB keeps a file until its checkpoint is in the next
+        assert time.monotonic() < until
+        server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+
+
 def test_a_server_that_has_purged_what_was_not_read_has_lost_the_position(
     primary: MysqlServer, replica: MysqlServer, tmp_path: Path
 ) -> None:
@@ -190,10 +278,7 @@ def test_a_server_that_has_purged_what_was_not_read_has_lost_the_position(
     primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
     caught_up(replica, primary)
     replica.execute(FLUSH)
-    newest, until = replica.execute("SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
-    while len(replica.execute("SHOW BINARY LOGS")) > 1:  # MariaDB keeps a file until its checkpoint is in the next
-        assert time.monotonic() < until
-        replica.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    purge(replica)
     copy_of(replica, tmp_path).refused(PositionLost, "purged")
     with copy.running():
         level(primary, copy)

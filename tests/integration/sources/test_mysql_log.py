@@ -1,10 +1,13 @@
 """The binary logs of MySQL and MariaDB as a change stream: transactions, XA through restarts, DDL, large rows, ends."""
 
+import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from support.mysql import MYSQL, MysqlServer
@@ -118,6 +121,65 @@ def test_a_server_that_goes_away_is_tried_again(server: MysqlServer, run: LogRun
     with pytest.raises(Retry):
         while True:
             run.stream.read(1 << 20, 0.1)
+
+
+@pytest.mark.parametrize("missing", [0, 7])
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_a_transaction_that_a_crash_cut_off_never_happened(server: MysqlServer, tmp_path: Path, missing: int) -> None:
+    """Before its end: MariaDB leaves it at the end of the file (MySQL takes it away). `missing`: bytes of its rows."""
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'whole')")
+        run.catch_up()
+    server.script("INSERT INTO d.t VALUES (2, 'cut')")
+    file = server.execute("SHOW BINARY LOGS")[-1][0]
+    behind_rows = server.execute(f"SHOW BINLOG EVENTS IN '{file}'")[-1][1]
+    server.kill()
+    with (server.data_dir / file).open("r+b") as log:
+        log.truncate(behind_rows - missing)
+    server.start()
+    server.script("DELETE FROM d.t WHERE id = 2", "INSERT INTO d.t VALUES (3, 'after')")
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(server)
+        assert 2 not in [row["id"] for row in run.changes("d.t") if row["_op"] != "D"]
+
+
+def test_a_large_transaction_in_which_the_server_was_killed_is_read_over(server: MysqlServer, tmp_path: Path) -> None:
+    """Parts of it are in segments by then."""
+    server.script("CREATE TABLE d.big (id int PRIMARY KEY, v longtext)")
+    with LogRun(server, tmp_path, memory=1 << 20) as run:
+        run.catch_up()
+        before = run.table("d.big").reread_record
+    killed_while_logging(server)
+    server.start()
+    server.script("INSERT INTO d.big VALUES (1, 'after')", "INSERT INTO d.t VALUES (3, 'after')")
+    assert server.execute("SELECT COUNT(*) FROM d.big") == [(1,)]
+    with LogRun(server, tmp_path, memory=1 << 20) as run:
+        run.catch_up()
+        table = run.table("d.big")
+        assert run.rows("d.t") == source_rows(server)
+        assert table.stopped is None and (len(run.changes("d.big")) == 1 or table.reread_record > before)
+
+
+def killed_while_logging(server: MysqlServer) -> None:
+    """At the commit of 100 MB, when its log has begun to grow."""
+    file = server.data_dir / server.execute("SHOW BINARY LOGS")[-1][0]
+    with closing(server.connect(autocommit=False)) as connection, connection.cursor() as cursor:
+        for i in range(100):
+            values = ", ".join(f"({i * 20 + j}, REPEAT('x', 50000))" for j in range(20))
+            cursor.execute(f"INSERT INTO d.big VALUES {values}")
+        begun = file.stat().st_size
+        commit = threading.Thread(target=lambda: suppressed(connection.commit))
+        commit.start()
+        while file.stat().st_size < begun + (8 << 20) and commit.is_alive():
+            pass
+        server.kill()
+        commit.join()
+
+
+def suppressed(action: Callable[[], object]) -> None:
+    with suppress(pymysql.MySQLError):
+        action()
 
 
 def test_a_transaction_larger_than_memory_and_a_row_of_many_packets_arrive_whole(

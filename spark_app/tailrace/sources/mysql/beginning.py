@@ -2,14 +2,15 @@
 there is nothing to make. Called by `subscription`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.api import Interrupted, Patience
-from tailrace.sources.mysql import ends, sql
+from tailrace.sources.mysql import ends, sql, succession
 from tailrace.sources.mysql.connect import (
+    SERVER_ID_PREFIX,
     Connection,
     MyConfig,
     Server,
@@ -21,6 +22,7 @@ from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import witness
 from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import SourceState, Witness
+from tailrace.sources.mysql.succession import MariadbRead, MysqlRead, ReadBefore
 
 PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
 """Keys of an origin's identity: which of the two products, which server, who we are to it, and how its files are
@@ -31,6 +33,8 @@ _OURS = 1 << 31
 """Ids from here on are Tailrace's: people number their servers from below."""
 Files = Mapping[int, tuple[str, int]]
 """Of the log, by number: names and sizes."""
+_LONG = 200
+"""Characters of a list of transactions in a message."""
 _RESYNC = "Run `tailrace resync -f <manifest> --all`, then start: every table is read again."
 
 
@@ -53,19 +57,20 @@ def here(config: MyConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing lies
     between the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
     server = server_of(connection)
-    executed = ends.seen(connection, OWN).removeprefix("gtid:")
+    before = ends.seen(connection, OWN).removeprefix("gtid:") if server.product == "mysql" else _logged(connection)
     end = ends.log_end(connection, OWN)
     file, _ = witness.files(connection, OWN)[file_of(end)]
-    done = executed if server.product == "mysql" else _mariadb_state(connection, file, offset_of(end))
+    done = before if server.product == "mysql" else _mariadb_state(connection, before, file, offset_of(end))
     known = witness.witness_at(config.bound_to(server.identity), file, OWN.of(file, witness.FIRST))
     return ResumePoint(end, str(SourceState(done, known)))
 
 
-def _mariadb_state(connection: Connection, file: str, offset: int) -> str:
-    """The last transaction of each domain at this place of the log."""
+def _mariadb_state(connection: Connection, before: str, file: str, offset: int) -> str:
+    """The last transaction of each domain at this place of the log; of the other servers those that were in it before,
+    or more."""
     with source_errors("looking at the source's transactions"):
         found = execute(connection, f"SELECT BINLOG_GTID_POS({sql.text(file)}, {offset})")
-    return str(found[0][0] or "")
+    return str(MariaPosition(",".join(filter(None, (before, str(found[0][0] or ""))))))
 
 
 def quiet(config: MyConfig, connection: Connection, patience: Patience) -> ResumePoint:
@@ -103,7 +108,7 @@ def check_point(config: MyConfig, connection: Connection, origin: Origin, point:
     server than the origin's the GTIDs have to prove it: places in two logs cannot be compared."""
     state, server = SourceState.read(point.source_state), server_of(connection)
     if server.identity != origin.identity[SERVER]:
-        _check_successor(connection, origin, state)
+        _check_successor(config.bound_to(server.identity), connection, origin, state)
         return
     config = bound(config, origin)
     end, files = ends.log_end(connection, config.numbering), witness.files(connection, config.numbering)
@@ -149,6 +154,7 @@ def _check_size(config: MyConfig, files: Files, at: Position) -> None:
 def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
     """A file that was purged proves nothing; what follows it in the log must fit then."""
     file, _ = files.get(file_of(known.at), ("", 0))
+    _check_size(config, files, Position(known.at + 1))
     if file and witness.witness_at(config, file, known.at) != known:
         raise PositionLost(
             f"the binary log has another event at {config.numbering.text(known.at)} than the one that was read there:"
@@ -157,52 +163,96 @@ def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
         )
 
 
-def _check_successor(connection: Connection, origin: Origin, state: SourceState) -> None:
+def _check_successor(config: MyConfig, connection: Connection, origin: Origin, state: SourceState) -> None:
     """Refused, not lost: it may be the wrong server, or a replica that is still behind."""
-    server = server_of(connection)
-    known = f"the server is {server.identity}, the change log is read from {origin.identity[SERVER]}"
+    server, former = server_of(connection), origin.identity[SERVER]
+    known = f"the server is {server.identity}, the change log is read from {former}"
     if not state.exact:
         raise SourceRefused(
             f"{known}, where XA transactions were prepared and not decided yet",
             f"Connect to that server, decide them, and move then. If it is gone: {_RESYNC}",
         )
-    if not _has_all(connection, server, state.done):
+    lead = _mysql_lead if server.product == "mysql" else _mariadb_lead
+    history, now = lead(config, connection, state.done, (known, former))
+    found = succession.unread_before_read(config, connection, history, now)
+    if found:
         raise SourceRefused(
-            f"{known}, and this server lacks transactions that were read there",
-            "Connect to a server that has them; a replica: wait until it has applied them. If they were lost in a"
-            f" failover: {_RESYNC}",
+            f"{known}, and this server's log has transactions that were not read ({_few(found)}) before others that"
+            " were: it was written to while it was a replica",
+            f"Connect to a server without them. If there is none: {_RESYNC}",
         )
 
 
-def _has_all(connection: Connection, server: Server, done: str) -> bool:
-    if server.product == "mysql":
-        ours = GtidSet(done)
-        return _unpurged(connection, ours) >= ours
-    return _logged(connection, MariaPosition(done))
+def _mysql_lead(config: MyConfig, connection: Connection, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:
+    """What was read, and the new server's log as it is now. That it has all that was read comes before what it has
+    purged: a server that was never a copy may have purged anything."""
+    ours = GtidSet(done)
+    purged, executed = _gtids(connection)
+    if not executed >= ours:
+        raise _lacks(texts[0])
+    _check_purged(purged, ours)
+    return MysqlRead(ours, texts[1].lower(), purged), str(executed)
 
 
-def _logged(connection: Connection, ours: MariaPosition) -> bool:
-    """Whether a MariaDB has all of it in its log, or had it there."""
+def _mariadb_lead(
+    config: MyConfig, connection: Connection, done: str, texts: tuple[str, str]
+) -> tuple[ReadBefore, str]:
+    """The same. Of a server that the new log does not know, transactions can only stand before the log's beginning:
+    numbers of a domain grow, so they do if the log begins behind them."""
+    ours, logged = MariaPosition(done), _logged(connection)
+    if not ours.within(logged):
+        raise _lacks(texts[0])
+    read, there = ours.numbers(), MariaPosition(logged).numbers()
+    unknown = {key: number for key, number in read.items() if key not in there}
+    if unknown:
+        first = succession.first_numbers(config, connection, {domain for domain, _ in unknown})
+        unproven = [f"{d}-{s}-{n}" for (d, s), n in unknown.items() if first.get(d, 0) <= n]
+        if unproven:
+            raise _lacks(f"{texts[0]}; of {_few(unproven)} and before", "may lack")
+    known = {key: number for key, number in read.items() if key in there}
+    return MariadbRead(known, texts[1].removeprefix(SERVER_ID_PREFIX)), logged
+
+
+def _lacks(known: str, how: str = "lacks") -> SourceRefused:
+    return SourceRefused(
+        f"{known}, and this server {how} transactions that were read there",
+        "Connect to a server that has them; a replica: wait until it has applied them. If they were lost in a"
+        f" failover: {_RESYNC}",
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+
+
+def _logged(connection: Connection) -> str:
+    """MariaDB: the last number of each domain and server that is in the log, or was."""
     with source_errors("looking at the source's transactions"):
-        return ours.within(str(execute(connection, "SELECT @@GLOBAL.gtid_binlog_state")[0][0]))
+        return str(execute(connection, "SELECT @@GLOBAL.gtid_binlog_state")[0][0] or "")
+
+
+def _gtids(connection: Connection) -> tuple[GtidSet, GtidSet]:
+    """What a MySQL has purged, and all that it has executed."""
+    with source_errors("looking at the source's transactions"):
+        purged, executed = execute(connection, "SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")[0]
+    return GtidSet(str(purged)), GtidSet(str(executed))
+
+
+def _check_purged(purged: GtidSet, ours: GtidSet) -> None:
+    if not ours >= purged:
+        raise PositionLost("the server has purged binary logs that are not in the change log", _RESYNC)
 
 
 def _check_gtids(connection: Connection, ours: GtidSet) -> None:
-    if not _unpurged(connection, ours) >= ours:
+    purged, executed = _gtids(connection)
+    _check_purged(purged, ours)
+    if not executed >= ours:
         raise PositionLost("the server does not know transactions that are in the change log: it was restored", _RESYNC)
-
-
-def _unpurged(connection: Connection, ours: GtidSet) -> GtidSet:
-    """All that the server has executed; what it has purged must be ours."""
-    with source_errors("looking at the source's transactions"):
-        purged, executed = execute(connection, "SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")[0]
-    if not ours >= GtidSet(str(purged)):
-        raise PositionLost("the server has purged binary logs that are not in the change log", _RESYNC)
-    return GtidSet(str(executed))
 
 
 def _check_file(config: MyConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
     if file_of(at) not in files:
         raise PositionLost(f"the server has purged the binary log {config.numbering.text(at)}", _RESYNC)
-    if not _logged(connection, ours):
+    if not ours.within(_logged(connection)):
         raise PositionLost("the server does not know transactions that are in the change log: it was reset", _RESYNC)

@@ -39,6 +39,8 @@ SETTINGS = (
     "net_write_timeout = 900",
     "net_read_timeout = 900",
 )
+SERVER_ID_PREFIX = "server_id "
+"""Of a MariaDB's identity."""
 TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 """No statement of ours writes: the server makes sure."""
 _OWN_SETTINGS = {
@@ -173,7 +175,8 @@ def server_of(connection: Connection) -> Server:
     version = tuple(int(part) for part in text.split("-", 1)[0].split("."))
     if "MariaDB" not in text:
         return Server("mysql", version, str(execute(connection, "SELECT @@server_uuid")[0][0]))
-    return Server("mariadb", version, f"server_id {execute(connection, 'SELECT @@GLOBAL.server_id')[0][0]}")
+    number = execute(connection, "SELECT @@GLOBAL.server_id")[0][0]
+    return Server("mariadb", version, f"{SERVER_ID_PREFIX}{number}")
 
 
 def replica_status(server: Server) -> str:

@@ -13,7 +13,7 @@ from tailrace.sources.mysql.connect import Connection, Server, execute, replica_
 Rules = Mapping[str, frozenset[str]]
 """By name (`do_db`, `wild_ignore_table`, …) what the rule names."""
 NAMES = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table", "rewrite_db")
-_VARIABLES = "SHOW GLOBAL VARIABLES LIKE 'replicate\\_%'"
+_VARIABLES = "SHOW GLOBAL VARIABLES LIKE 'replicate%'"
 _STORED = (
     "SELECT filter_name, filter_rule FROM performance_schema.replication_applier_global_filters",
     "SELECT filter_name, filter_rule FROM performance_schema.replication_applier_filters",

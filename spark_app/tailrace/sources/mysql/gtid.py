@@ -80,8 +80,37 @@ class GtidSet:
         """Whether it contains all of the other."""
         return all(self._covers(prefix, interval) for prefix, interval in other._each())
 
+    def __sub__(self, other: "GtidSet") -> "GtidSet":
+        """What the other lacks."""
+        left = GtidSet()
+        for prefix, (first, last) in self._each():
+            begins = first
+            for gone_first, gone_last in [*other._intervals.get(prefix, []), (last + 1, last + 1)]:
+                if begins < gone_first and begins <= last:
+                    left._insert(prefix, begins, min(last, gone_first - 1))
+                begins = max(begins, gone_last + 1)
+        return left
+
+    def __or__(self, other: "GtidSet") -> "GtidSet":
+        """What is in either."""
+        both = GtidSet(str(self))
+        for prefix, (first, last) in other._each():
+            both._insert(prefix, first, last)
+        return both
+
+    def by_server(self) -> dict[str, "GtidSet"]:
+        """By the uuid of the server that wrote them."""
+        found: dict[str, GtidSet] = {}
+        for prefix, (first, last) in self._each():
+            found.setdefault(prefix.partition(":")[0], GtidSet())._insert(prefix, first, last)
+        return found
+
     def _covers(self, prefix: str, interval: Interval) -> bool:
         return any(first <= interval[0] and interval[1] <= last for first, last in self._intervals.get(prefix, []))
+
+    def __bool__(self) -> bool:
+        """Whether there is a transaction in it."""
+        return any(self._intervals.values())
 
     def _each(self) -> Iterator[tuple[str, Interval]]:
         return ((prefix, interval) for prefix, intervals in self._intervals.items() for interval in intervals)
@@ -111,24 +140,50 @@ class GtidSet:
 
 
 class MariaPosition:
-    """MariaDB's `domain-server-number,…`: the last transaction of each domain."""
+    """MariaDB's `domain-server-number,…`: of each domain the last number of each server that wrote to it, the server
+    that wrote last at the end. So the server itself writes its `gtid_binlog_state`."""
 
     def __init__(self, text: str = "") -> None:
         """`ValueError` if it is none."""
-        self._last: dict[int, tuple[int, int]] = {}
+        self._servers: dict[int, dict[int, int]] = {}
+        self._last: dict[int, int] = {}
+        """Domain -> the server that wrote last."""
         for part in filter(None, text.split(",")):
             domain, server, number = map(int, part.split("-"))
             self.add(domain, server, number)
 
     def add(self, domain: int, server: int, number: int) -> None:
-        self._last[domain] = (server, number)
+        """The next transaction of the log."""
+        if self._last.get(domain) != server:
+            self._servers.setdefault(domain, {}).pop(server, None)
+            self._last[domain] = server
+        self._servers[domain][server] = number
+
+    def learn(self, earlier: "MariaPosition") -> None:
+        """The log says what stands in it before a place up to which all of it was read: other servers may have written
+        to our domains before our reading began."""
+        for domain, servers in self._servers.items():
+            before = earlier._servers.get(domain, {})
+            self._servers[domain] = {s: n for s, n in before.items() if s not in servers} | servers
+
+    def numbers(self) -> dict[tuple[int, int], int]:
+        """The last number by domain and server."""
+        return {(domain, s): number for domain, servers in self._servers.items() for s, number in servers.items()}
+
+    @property
+    def place(self) -> str:
+        """The last transaction of each domain, as a replica asks for what follows it."""
+        found = ((domain, server, self._servers[domain][server]) for domain, server in sorted(self._last.items()))
+        return ",".join(f"{domain}-{server}-{number}" for domain, server, number in found)
 
     def within(self, logged: str) -> bool:
-        """Whether a server has all of it in its log. `logged`: its `gtid_binlog_state`, the last number that it has of
-        each domain and server."""
-        state = {(d, s): n for d, s, n in (map(int, part.split("-")) for part in logged.split(",") if part)}
-        return all(state.get((domain, server), 0) >= number for domain, (server, number) in self._last.items())
+        """Whether a server has our place in its log, and nothing less of any server that it knows. `logged`: its
+        `gtid_binlog_state`."""
+        state = MariaPosition(logged).numbers()
+        last = {(domain, server) for domain, server in self._last.items()}
+        return all(state.get(key, 0 if key in last else number) >= number for key, number in self.numbers().items())
 
     @override
     def __str__(self) -> str:
-        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._last.items()))
+        found = ((domain, *each) for domain in sorted(self._servers) for each in self._servers[domain].items())
+        return ",".join(f"{domain}-{server}-{number}" for domain, server, number in found)

@@ -29,7 +29,7 @@ from tailrace.sources.mysql.state import Witness
 _PASSED_OVER = frozenset(
     (
         *(Kind.STOP, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS),
-        *(Kind.MARIADB_ANNOTATE_ROWS, Kind.MARIADB_CHECKPOINT, Kind.MARIADB_GTID_LIST),
+        *(Kind.MARIADB_ANNOTATE_ROWS, Kind.MARIADB_CHECKPOINT),
         *(5, 13, 14),  # variables of a statement that is in the log as text: its QUERY event is looked at
         *(9, 11, 17),  # the file of a LOAD DATA that is in the log as text: its EXECUTE_LOAD_QUERY event is looked at
         *(28, 36, 37),  # ignorable, and group replication's own
@@ -268,6 +268,8 @@ class Assembler:
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return
         elif kind == Kind.FORMAT_DESCRIPTION:
+            if self._open is not None:
+                self._abandon()
             self._remember()
         elif kind in _COMPRESSED:
             plain = _COMPRESSED[Kind(kind)]
@@ -276,6 +278,8 @@ class Assembler:
             self._query(events.load_query(body))
         elif kind == Kind.XA_PREPARE:
             self._prepared(one_phase=events.commits_at_once(body))
+        elif kind == Kind.MARIADB_GTID_LIST:
+            self.executed.learn(events.gtid_list(body))
         elif kind == Kind.INCIDENT:
             raise lost("the server could not write all changes to its log (INCIDENT event)")
         elif kind == Kind.ANONYMOUS_GTID:
@@ -439,10 +443,24 @@ class Assembler:
     def _finish(self) -> None:
         if self._open is None:
             raise UnknownEvent("a transaction ends that never began")
-        touched = self._sink.touched
-        if touched:
+        if self._sink.touched:
             self._record_finished()
         self.executed.add(self._open)
+        self._close()
+
+    def _abandon(self) -> None:
+        """A file begins inside a transaction: the server crashed while it wrote it, and has rolled it back. Its number
+        may be given again. What segments have of it stays there, and is read over."""
+        if self._xid is not None:
+            self._held.forget(self._xid)
+        self._block.drop_from(self._boundary)
+        self._sink.undone(self._given)
+        if self._sink.touched:
+            self._record_finished()
+        self._close()
+
+    def _close(self) -> None:
+        touched = self._sink.touched
         self._open, self._xid, self._skip = None, None, False
         self._given.clear()
         self._remember()

@@ -31,6 +31,8 @@ GTID_TIME, GTID_TIME_BITS = 42, (1 << 55) - 1
 """Where a GTID event has the time of its commit in eight bytes, and which bits of them are the time."""
 _MARIADB_GTID, _STANDALONE, _GROUP_COMMIT, _PREPARES = 13, 1, 2, 0x40
 """Bytes of MariaDB's GTID event that are always there; its flags."""
+_GTID_LIST_COUNT = (1 << 28) - 1
+"""Which bits of a GTID_LIST event's first four bytes are the number of its entries."""
 _LOADED_FILE = 26
 """Where an EXECUTE_LOAD_QUERY event goes on like a QUERY event."""
 _BEGIN = b"BEGIN"
@@ -158,6 +160,13 @@ def mariadb_gtid(body: bytes, server: int, begins: int) -> Transaction:
         at = _MARIADB_GTID + (8 if flags & _GROUP_COMMIT else 0)
         xid = _xid(body, at) if flags & _PREPARES else None
         return Transaction("", begins, (domain, server, sequence), bool(flags & _STANDALONE), prepares=xid)
+
+
+def gtid_list(body: bytes) -> str:
+    """MariaDB's state of the log before a file, as the server writes it."""
+    with whole("GTID_LIST"):
+        count = int.from_bytes(body[:4], "little") & _GTID_LIST_COUNT
+        return ",".join(f"{d}-{s}-{n}" for d, s, n in struct.iter_unpack("<IIQ", piece(body, 4, 16 * count)[0]))
 
 
 def _xid(body: bytes, at: int) -> str:

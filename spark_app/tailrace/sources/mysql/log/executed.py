@@ -42,6 +42,10 @@ class Executed:
         for prefix, number in zip(prefixes, numbers.tolist(), strict=True):
             self._set.add(prefix, number)
 
+    def learn(self, state: str) -> None:
+        """MariaDB says what its log holds before the file that begins."""
+        self._last.learn(MariaPosition(state))
+
     def prepare(self, transaction: Transaction) -> None:
         """An XA transaction's rows are held."""
         if self._mariadb:
@@ -65,3 +69,8 @@ class Executed:
         if not self._mariadb:
             return str(self._set)
         return str(self._last) if self._restart is None else self._restart
+
+    @property
+    def place(self) -> str:
+        """The same, as the server is asked for what follows."""
+        return MariaPosition(self.state).place if self._mariadb else self.state

@@ -90,7 +90,7 @@ class MysqlStream:
     def start(self) -> None:
         self._poll.poll()
         self._assembler.tables_changed()
-        request = Request(self._server_id, self._executed.state)
+        request = Request(self._server_id, self._executed.place)
         self._log = BinlogConnection(connect(self._config), request, self._mariadb)
         log.info("reading the log of %s", self._config.place)
 

@@ -1,0 +1,103 @@
+"""A file of the log that begins inside a transaction: the server crashed while it wrote it, and rolled it back."""
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tailrace.changelog.records import Position
+from tailrace.sources.mysql.log.assembler import Assembler, StartingPoint
+from tailrace.sources.mysql.log.blocks import EventBlock
+from tailrace.sources.mysql.log.events import Kind, Query
+from tailrace.sources.mysql.log.executed import Executed
+from tailrace.sources.mysql.log.framing import Event
+from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.position import OWN
+
+FORM = b"captured"
+SMALL, LARGE = 100, 3_000
+LIMIT = 2_000
+"""Bytes of a block: a large row fills it."""
+
+
+class Sink:
+    """`assembler.Blocks` that keeps the rows' first bytes and what was undone."""
+
+    def __init__(self) -> None:
+        self.rows_of: list[bytes] = []
+        self.undone_forms: set[bytes] = set()
+        self.touched = False
+
+    def wants(self, form: bytes) -> bool:
+        return True
+
+    def rows(self, block: EventBlock) -> None:
+        self.rows_of += [event.body[8:9] for event in block.events]
+
+    def cut(self, rows: bool | None = None) -> None: ...
+
+    def statement(self, query: Query) -> list[bytes]:
+        return []
+
+    def undone(self, forms: Iterable[bytes]) -> None:
+        self.undone_forms |= set(forms)
+        self.touched = bool(self.undone_forms)
+
+    def ended(self) -> None:
+        self.touched = False
+
+    def rotated(self) -> None: ...
+
+
+def gtid(number: int) -> tuple[int, bytes]:
+    return Kind.MARIADB_GTID, struct.pack("<QIB", number, 0, 0)
+
+
+def row(name: bytes, size: int = SMALL) -> list[tuple[int, bytes]]:
+    number = b"\1" + bytes(5)
+    return [(Kind.TABLE_MAP, number + b"\0\0" + FORM), (Kind.WRITE_ROWS_V1, number + b"\1\0" + name * size)]
+
+
+def file(number: int) -> list[tuple[int, bytes]]:
+    named = (4).to_bytes(8, "little") + f"binlog.{number:06}".encode()
+    return [(Kind.ROTATE, named), (Kind.FORMAT_DESCRIPTION, bytes(60))]
+
+
+END = (Kind.XID, bytes(8))
+
+
+def fed(folder: Path, sent: list[tuple[int, bytes]]) -> tuple[Sink, Assembler]:
+    sink = Sink()
+    assembler = Assembler(sink, Executed("", True), Held(folder), LIMIT, StartingPoint(Position(0), OWN))
+    end = 0
+    for kind, body in sent:
+        size = len(body) + 19
+        end = 0 if kind == Kind.ROTATE else end + size
+        event: Event = (kind, 0, 7, size, end, body)
+        assembler.feed(event)
+    assembler.cut()
+    return sink, assembler
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_transaction_that_its_file_does_not_end_never_happened(tmp_path: Path, size: int) -> None:
+    """What segments have of it already is read over."""
+    sent = [*file(3), gtid(1), *row(b"a"), END, gtid(2), *row(b"b", size), *file(4), gtid(2), *row(b"c"), END]
+    sink, assembler = fed(tmp_path / "held", sent)
+    assert sink.rows_of == ([b"a", b"c"] if size == SMALL else [b"a", b"b", b"c"])
+    assert sink.undone_forms == (set() if size == SMALL else {FORM})
+    assert assembler.executed.state == "0-7-2" and not assembler.inside and not assembler.divided
+
+
+def test_its_number_counts_only_if_it_is_given_again(tmp_path: Path) -> None:
+    sink, assembler = fed(tmp_path / "held", [*file(3), gtid(1), *row(b"a"), END, gtid(2), *row(b"b"), *file(4)])
+    assert (sink.rows_of, assembler.executed.state) == ([b"a"], "0-7-1")
+    assert assembler.position == 4 << 40 | 79
+    assert assembler.witness is not None and assembler.witness.at == 4 << 40
+
+
+def test_the_log_teaches_which_servers_wrote_to_a_domain(tmp_path: Path) -> None:
+    known = struct.pack("<IIIQIIQ", 2, 0, 5, 4, 0, 7, 9)
+    _, assembler = fed(tmp_path / "held", [*file(3), gtid(10), *row(b"a"), END, (Kind.MARIADB_GTID_LIST, known)])
+    assert (assembler.executed.state, assembler.executed.place) == ("0-5-4,0-7-10", "0-7-10")
