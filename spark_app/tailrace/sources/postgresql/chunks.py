@@ -15,7 +15,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from tailrace.changelog.records import Key, Position
-from tailrace.errors import Locked, ReadRefused, Retry, SourceRefused, TableGone
+from tailrace.errors import RESYNC, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
 from tailrace.sources.postgresql import locks
@@ -34,6 +34,7 @@ from tailrace.sources.postgresql.copyout import CopyBlock, copy_out
 from tailrace.sources.postgresql.key_text import canonical
 from tailrace.sources.postgresql.keys import columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
 from tailrace.types import arrow_type
 
 
@@ -265,10 +266,17 @@ def _table_errors(connection: Connection, table: PgTable) -> Iterator[None]:
         except psycopg.errors.LockNotAvailable:
             raise _locked(connection, table) from None
         except psycopg.Error as error:
+            if too_large(error.sqlstate or "", str(error)):
+                raise _unsendable(table, error) from None
             ours = (error.sqlstate or "")[:2] in ("42", "22") and not isinstance(error, psycopg.errors.UndefinedTable)
             if not ours:
                 raise
             raise _refused(table, error) from None
+
+
+def _unsendable(table: PgTable, error: psycopg.Error) -> ValueUnsupported:
+    what = f"a row of {table.name} cannot be read: {LIMIT} ({error_text(error)}, SQLSTATE {error.sqlstate})"
+    return ValueUnsupported(table.name, what, f"{SHORTEN} Then {RESYNC}.")
 
 
 def _locked(connection: Connection, table: PgTable) -> Locked:

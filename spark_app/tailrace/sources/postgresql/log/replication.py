@@ -24,6 +24,7 @@ from tailrace.sources.postgresql.connect import (
     take_unchecked_text,
 )
 from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
+from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
 
 DATA, KEEPALIVE, STATUS = b"wkr"
 DATA_HEADER = 25
@@ -37,6 +38,8 @@ _UNDECODABLE = "could not map filen"
 """("filenode" in PostgreSQL 14 and 15, then "filenumber"; never translated.) The server's picture of its catalog lacks
 a TRUNCATE or rewrite whose commit was logged, and not yet visible, when the slot was made: however often it is asked,
 it fails at the same transaction."""
+_STREAMED = "stream_change"
+"""The callback that an error comes from whose transaction is sent before it has ended (never translated)."""
 UNDEFINED_OBJECT, INSUFFICIENT_PRIVILEGE = "42704", "42501"
 """SQLSTATEs."""
 CREATE_SLOT = "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')"
@@ -132,6 +135,9 @@ class LogConnection:
         # Why stands in the result that ends the stream, and only there.
         result = self._pgconn.get_result()
         message = " ".join((result.get_error_message() if result is not None else "").split())
+        state = ((result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None) or b"").decode()
+        if too_large(state, message):
+            raise unsendable(message, self._slot)
         if "publication" in message and "does not exist" in message:
             raise lost(f"the log stream ended: {message}")
         if _UNDECODABLE in message:
@@ -173,13 +179,23 @@ def _broken(error: psycopg.Error) -> Retry:
     return Retry(f"the log connection broke: {error_text(error)}")
 
 
-def lost(seen: str, useless: str | None = None) -> PositionLost:
+def unsendable(message: str, slot: str) -> Exception:
+    """A row of the log that the server cannot send, now or later. One of a transaction that has not ended is met, too,
+    and never again once that is rolled back."""
+    seen = f"a row cannot be read from the log: {LIMIT} ({message})"
+    if _STREAMED in message:
+        never = lost(seen, slot, SHORTEN).fix
+        return Retry(seen, f"Capture continues by itself if the transaction is rolled back. Else: {never}")
+    return lost(seen, slot, SHORTEN)
+
+
+def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLost:
     """With the guided way back. `useless`: a slot that never gives the changes again. A resync replaces one of ours;
-    one that the manifest names is not ours to drop."""
-    first = ""
+    one that the manifest names is not ours to drop. `before`: what must be done first, or the same comes again."""
+    first = f"{before} " if before else ""
     if useless is not None:
         again = f"SELECT pg_drop_replication_slot('{useless}'); {CREATE_SLOT.format(useless)}"
-        first = f"If source.postgresql.slot of the manifest names the slot, first re-create it: {again}. "
+        first += f"If source.postgresql.slot of the manifest names the slot, first re-create it: {again}. "
     return PositionLost(
         f"{seen}; the changes in between can no longer be recovered",
         f"{first}Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
