@@ -79,13 +79,13 @@ class DriverControl:
 
     # ---- status ----
 
-    def ask_capture(self) -> bool:
-        """Refresh what capture says of itself; the main loop calls this. True: it has opened the journal."""
+    def ask_capture(self) -> StateAnswer | None:
+        """Refresh what capture says of itself; the main loop calls this. None: it has not opened the journal."""
         try:
             self._capture = self.watch.state() if self.watch is not None else None
         except Retry:
             self._capture = None
-        return self._capture is not None and self._capture.record >= 0
+        return self._capture if self._capture is not None and self._capture.record >= 0 else None
 
     def status(self) -> Status:
         now = self._clock()

@@ -169,8 +169,9 @@ class Driver:
 
     def _look_after(self, capture: CaptureProcess) -> None:
         capture.check()
-        if self._control.ask_capture():
-            capture.works()
+        answer = self._control.ask_capture()
+        if answer is not None:
+            capture.works(answer.position)
         self._control.capture_fault = capture.fault
 
     def _take_down(self, parts: DriverParts, view: display.Paced) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tailrace.changelog.records import Position
 from tailrace.contract.status import Fault
 from tailrace.errors import (
     AuthenticationFailed,
@@ -38,6 +39,9 @@ STOPPING: Mapping[int, type[Stop]] = {
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 CALM = 60.0
 """Seconds of running after which the pause starts small again."""
+STEADY = 10.0
+"""Seconds of work after which what ended the one before is over, even if the source has written nothing: as often as
+an idle source's log is recorded."""
 
 
 class CaptureProcess:
@@ -65,6 +69,10 @@ class CaptureProcess:
         self._started = 0.0
         self._pause = FIRST_PAUSE
         self._due: float | None = None
+        self._working: float | None = None
+        """Since when this one is known to work."""
+        self._reached = Position(-1)
+        """How far the last one that worked came."""
         self.fault: Fault | None = None
         """Why it ended, until a later one `works`."""
 
@@ -92,7 +100,7 @@ class CaptureProcess:
         code = self._exit_code()
         if code is None:
             return
-        self._child = self._adopted = None
+        self._child = self._adopted = self._working = None
         if code in STOPPING:
             raise self._error(code)
         if self._clock() - self._started > CALM:
@@ -102,9 +110,14 @@ class CaptureProcess:
         self._due = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    def works(self) -> None:
-        """It reads the log again: what ended the one before it is over."""
-        self.fault = None
+    def works(self, position: Position) -> None:
+        """It reads the log again, and the journal holds everything up to `position`. What ended the one before it is
+        over once that is further than it came, or after a while: until then it may meet the same again."""
+        now = self._clock()
+        self._working = now if self._working is None else self._working
+        steady = now - self._working >= max(STEADY, self._pause)
+        if self.fault is None or position > self._reached or steady:
+            self._reached, self.fault = position, None
 
     def stop(self, grace: float = 20.0) -> None:
         """End capture in order: it makes its last record durable first."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.changelog.records import Position
 from tailrace.driver.supervise import CaptureProcess, is_capture
 from tailrace.errors import MAKE_ROOM, Fenced, PositionLost
 
@@ -30,6 +31,11 @@ def until(condition: Callable[[], object], seconds: float = 10) -> None:
 def ended(capture: CaptureProcess) -> bool:
     assert capture._child is not None
     return capture._child.poll() is not None
+
+
+def ends(capture: CaptureProcess) -> int:
+    """That are told; 0: it works."""
+    return capture.fault.count if capture.fault is not None else 0
 
 
 @pytest.mark.parametrize(("code", "error"), [(12, PositionLost), (13, Fenced)])
@@ -84,8 +90,38 @@ def test_why_capture_ended_is_told_until_another_one_works(tmp_path: Path) -> No
         now[0] += 5
         capture.check()
     assert capture.fault == found, "it has been started again, and nobody knows yet whether it works"
-    capture.works()
+    capture.works(Position(7))
     assert capture.fault is None
+    capture.stop()
+
+
+def test_a_capture_that_ends_at_the_same_place_again_and_again_does_not_work_in_between(tmp_path: Path) -> None:
+    """Between two starts the status said Running, with a lag of 0.0 s, and counted one end however often it was."""
+    now = [0.0]
+    capture = process(tmp_path, "raise SystemExit(1)", clock=lambda: now[0])
+    capture.start()
+    capture.works(Position(7))
+    for count in (1, 2, 3):
+        until(lambda: ended(capture))
+        capture.check()
+        assert ends(capture) == count
+        now[0] += 5
+        capture.check()
+        capture.works(Position(7))
+        now[0] += 2
+        capture.works(Position(7))
+        assert ends(capture) == count, "it has come no further than the one before"
+    capture.works(Position(8))
+    assert ends(capture) == 0
+    until(lambda: ended(capture))
+    capture.check()
+    assert ends(capture) == 1
+    now[0] += 5
+    capture.check()
+    capture.works(Position(8))
+    now[0] += 10
+    capture.works(Position(8))
+    assert ends(capture) == 0, "an idle source's log goes no further"
     capture.stop()
 
 
