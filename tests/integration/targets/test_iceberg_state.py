@@ -1,5 +1,6 @@
 """The applied state in an Iceberg table: foreign compaction, expiry, roll-back, other writers, unknown outcomes."""
 
+import json
 import random
 import time
 from decimal import Decimal
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.iceberg import LOG, Orders, local, random_rows
+from tailrace.batch.applied import Generation
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
 from tailrace.seams import SeamFailure
 from tailrace.targets.lake.iceberg.commit import fill
@@ -247,3 +250,38 @@ def test_a_table_created_anew_is_noticed(spark: "SparkSession") -> None:
     orders.another().ensure(orders.schema, LOG)
     with pytest.raises(CommitConflict, match="dropped or re-created"):
         orders.table.refresh()
+
+
+def dated_ahead(orders: Orders, seconds: int) -> None:
+    """As if the newest version had been committed by a clock that was so much ahead."""
+    folder = local(f"{orders.table.location}/metadata")
+    newest = max(folder.glob("v*.metadata.json"), key=lambda path: int(path.name.split(".")[0][1:]))
+    doc = json.loads(newest.read_text())
+    doc["last-updated-ms"] += seconds * 1000
+    for entry in (doc["snapshots"][-1], doc["snapshot-log"][-1]):
+        entry["timestamp-ms"] += seconds * 1000
+    newest.write_text(json.dumps(doc))
+    (folder / f".{newest.name}.crc").unlink()
+
+
+def test_a_version_dated_ahead_of_the_clock_is_named_with_the_time_when_commits_go_on(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    dated_ahead(orders, 86_400)
+    named = r"the newest version of .*orders is dated .*, 86\d\d\d s ahead of this computer's clock \(.*\); Iceberg"
+    orders.table = orders.another_opened()
+    with pytest.raises(Retry, match=named) as told:
+        orders.apply({5: (Decimal("5.00"), "five")})
+    assert told.type is Retry
+    assert "Correct this computer's clock" in told.value.fix and "commits continue by themselves at" in told.value.fix
+    with pytest.raises(Retry, match=named):
+        orders.another().ensure(orders.schema, LOG, Generation(RecordNumber(7), Seq(70)))
+    with pytest.raises(Retry, match=named):
+        orders.another_opened().expire(time.time() + 2 * 86_400, at_once=1)
+
+
+def test_a_clock_that_is_back_by_less_than_a_minute_blocks_nothing(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    dated_ahead(orders, 50)
+    orders.table = orders.another_opened()
+    orders.apply({5: (Decimal("5.00"), "five")})
+    assert orders.read() == orders.rows

@@ -15,6 +15,7 @@ from tailrace.seams import seam
 from tailrace.targets.api import Admit
 from tailrace.targets.lake.files import cleanup
 from tailrace.targets.lake.files.access import FileAccess
+from tailrace.targets.lake.iceberg.clock import clock_named
 from tailrace.targets.lake.iceberg.files import absolute
 from tailrace.targets.lake.iceberg.history import History, Kept
 from tailrace.targets.lake.iceberg.java import guarded
@@ -58,7 +59,8 @@ class IcebergCleaner:
         if sum(kept.at_ms < cutoff for kept in line) < at_once and not rested:
             return False
         self.admit()
-        with guarded(self.reader.name, "expiring snapshots of"):
+        name = self.reader.name
+        with clock_named(self.reader.java, table, name), guarded(name, "expiring snapshots of"):
             table.expireSnapshots().expireOlderThan(cutoff).cleanExpiredFiles(False).commit()
             seam("iceberg.expired")
             # Dying from here on leaves files that no version reaches, which a sweep finds.

@@ -83,6 +83,11 @@ def _name_and_text(error: Exception) -> tuple[str, str]:
     return name, (text.splitlines() or [""])[0][:_LINE]
 
 
+def is_bad_argument(error: BaseException | None) -> bool:
+    """Whether Java's IllegalArgumentException is what it was made of."""
+    return isinstance(error, Exception) and "IllegalArgumentException" in _name_and_text(error)[0]
+
+
 @contextmanager
 def guarded(table: str, doing: str, committing: bool = False) -> Iterator[None]:
     """Java's exceptions as ours. `committing`: only a proven refusal means that nothing was written."""

@@ -11,6 +11,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
+from tailrace.targets.lake.iceberg.clock import clock_named
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.schema import Columns
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
@@ -26,7 +27,7 @@ def mirrored(properties: dict[str, str], name: str) -> AppliedState | None:
 
 def replace(java: Java, table: Any, name: str, *, state: AppliedState, schema: TableSchema, nonce: str) -> None:
     """One commit; whatever anybody commits before it is replaced, too."""
-    with guarded(name, "preparing the replacement of"):
+    with clock_named(java, table, name), guarded(name, "preparing the replacement of"):
         transaction = table.newTransaction()
         staged = transaction.table()
         columns = _columns(java, transaction, name, schema)

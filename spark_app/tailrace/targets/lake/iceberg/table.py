@@ -24,6 +24,7 @@ from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
 from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
+from tailrace.targets.lake.iceberg.clock import clock_named
 from tailrace.targets.lake.iceberg.commit import Builder, Work, evolve, fill, row_delta, work_out
 from tailrace.targets.lake.iceberg.files import Tracked, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, guarded
@@ -202,7 +203,7 @@ class IcebergTable:
         nonce: str,
     ) -> tuple[IcebergSnapshot, Version]:
         reader = self._open()[0]
-        with guarded(self.name, "preparing a commit to"):
+        with clock_named(self._java, reader.table, self.name), guarded(self.name, "preparing a commit to"):
             transaction = reader.table.newTransaction()
             staged = transaction.table()
             self._same_version(staged, base)
