@@ -13,12 +13,12 @@ from typing import Literal
 
 from typing_extensions import override
 
-from tailrace import sources
+from tailrace import sources, targets
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Origin, ResumePoint
+from tailrace.changelog.records import Origin, ResumePoint, TableSchema
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TailraceError
@@ -92,6 +92,7 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
         found = subscription.examine(log.origin, log.renewing)
         told = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
         lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in found.findings if f is not told]
+        lines += refusals(spec.target, found.schemas)
         try:
             lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
@@ -107,6 +108,15 @@ def _unmatched(patterns: Sequence[str], told: Finding | None) -> Line:
     """No table at all: the source's own line about that knows its rules, but not the patterns."""
     fix = told.fix if told is not None else "Correct tables.include."
     return Line("fail", "tables", f"no table matches {', '.join(patterns)}", fix)
+
+
+def refusals(config: TargetSpec, schemas: Sequence[TableSchema]) -> Iterator[Line]:
+    """Tables that the source can give, and the target cannot hold."""
+    target = targets.open(config)
+    for schema in schemas:
+        stop = target.refusal(schema)
+        if stop is not None:
+            yield Line("fail", schema.name, stop.message, stop.fix)
 
 
 @dataclass(frozen=True)

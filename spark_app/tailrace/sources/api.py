@@ -283,6 +283,8 @@ class Examination:
     tables: tuple[tuple[str, str], ...]
     """Schema and name of those that the patterns select."""
     columns: tuple[ColumnSupport, ...]
+    schemas: tuple[TableSchema, ...] = ()
+    """Of the selected tables that the source can give; the target may still have something against one."""
 
 
 GIVEN = "it is named in the manifest"

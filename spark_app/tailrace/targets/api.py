@@ -25,7 +25,7 @@ from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, Key, TableSchema
 from tailrace.changelog.state import TableLog
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TableStop
 from tailrace.storage.access import Access
 from tailrace.storage.store import Storage
 
@@ -149,6 +149,10 @@ class Target(Protocol):
     def examine(self) -> bool:
         """Whether a small thing that is written comes back the same, and goes again. Without a JVM: what Spark will be
         told is checked, but not tried."""
+
+    def refusal(self, schema: TableSchema) -> TableStop | None:
+        """Why the target cannot hold such a table: column names that its readers reserve, or cannot tell apart. None:
+        nothing is known against it. Without a JVM; what `TargetTable` raises is the same."""
 
     def spark(self) -> SparkNeeds: ...
 

@@ -72,6 +72,7 @@ class MysqlSubscription:
             findings=preflight.check(observe(self._connection, tables)),
             tables=tuple((t.schema_name, t.table_name) for t in tables),
             columns=tuple(column for table in tables for column in preflight.columns(table)),
+            schemas=tuple(table.schema for table in tables if table.stop is None),
         )
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:

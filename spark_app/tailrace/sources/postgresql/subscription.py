@@ -86,6 +86,7 @@ class PgSubscription:
             findings=tuple(f for f in found if not (spared and f.name == preflight.SLOT_LOG)),
             tables=tuple((t.schema_name, t.table_name) for t in tables),
             columns=tuple(column for table in tables for column in preflight.columns(table)),
+            schemas=tuple(table.schema for table in tables if table.stop is None),
         )
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:

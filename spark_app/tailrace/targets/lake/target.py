@@ -8,16 +8,20 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tailrace.changelog.records import TableSchema
 from tailrace.changelog.state import TableLog
 from tailrace.contract import resources
+from tailrace.errors import TableStop
 from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
 from tailrace.targets.api import Admit, SparkNeeds
 from tailrace.targets.lake import spark as lake_spark
+from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.engine.spread import spread
+from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options
 from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
@@ -45,6 +49,14 @@ class LakeTarget:
         if self._spec.type == "iceberg":
             catalog_options(self._spec, os.environ)
         return probe(self._spec.lake, exclusive=False, part="target")
+
+    def refusal(self, schema: TableSchema) -> TableStop | None:
+        check = delta_schema.check_names if self._spec.type == "delta" else iceberg_schema.check_names
+        try:
+            check(schema)
+        except TableStop as stop:
+            return stop
+        return None
 
     def spark(self) -> SparkNeeds:
         return lake_spark.needs(self._spec)

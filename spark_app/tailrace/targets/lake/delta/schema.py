@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
+from tailrace.targets.lake import column_names
 from tailrace.targets.lake.files.layout import physical_field
 from tailrace.types import decimal_parts
 
@@ -32,6 +33,8 @@ _DELTA = {
 }
 _LOGICAL = {delta: logical for logical, delta in _DELTA.items()}
 
+RESERVED = frozenset({"_metadata", "_tmp_metadata_row_index", "__delta_internal_is_row_deleted"})
+"""In lower case: Spark reads nothing of a table with deletion vectors that has a column of such a name."""
 HISTORY = {
     # For other tools, and for what checkpoints carry of removed files; Tailrace deletes by the same time itself.
     "delta.logRetentionDuration": "interval 1 hour",
@@ -151,16 +154,7 @@ def all_fields(metadata: Mapping[str, Any]) -> dict[str, pa.Field]:
 
 
 def check_names(schema: TableSchema) -> None:
-    """Delta compares column names without case."""
-    seen: dict[str, str] = {}
-    for column in schema.columns:
-        other = seen.setdefault(column.name.lower(), column.name)
-        if other != column.name:
-            raise SchemaChangeUnsupported(
-                schema.name,
-                f"columns {other!r} and {column.name!r} differ only in case, which Delta cannot hold",
-                "Leave one of them out with options[].columns.",
-            )
+    column_names.check(schema, "Delta", RESERVED)
 
 
 def _same(schema: TableSchema, column: Column, field: Mapping[str, Any]) -> None:

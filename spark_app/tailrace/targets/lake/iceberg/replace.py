@@ -53,6 +53,7 @@ def replace(java: Java, table: Any, name: str, *, state: AppliedState, schema: T
 def _columns(java: Java, transaction: Any, name: str, schema: TableSchema) -> Columns:
     """Drop all columns and add the new ones. Identifier fields go first and come last: Iceberg finds them by name, and
     a name may stand for the old and the new column while both are in one update."""
+    iceberg_schema.check_names(schema)
     last_id = int(transaction.table().operations().current().lastColumnId())
     columns = Columns(schema.version, {}, {}).extended(schema, last_id)
     transaction.updateSchema().setIdentifierFields(java.jvm.java.util.ArrayList()).commit()

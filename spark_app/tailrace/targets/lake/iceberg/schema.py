@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported
+from tailrace.targets.lake import column_names
 from tailrace.targets.lake.files.layout import physical_field
 from tailrace.types import decimal_parts
 
@@ -35,6 +36,16 @@ _WIDER = {("int32", "int64"), ("float32", "float64")}
 _EPOCH = datetime(1970, 1, 1)
 _NO_IDENTIFIER = {"float32", "float64"}
 """Iceberg allows no floating-point identifier field."""
+
+
+RESERVED = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+"""Of Iceberg's metadata columns, in lower case: Spark reads nothing of a table that has a column of such a name."""
+
+
+def check_names(schema: TableSchema) -> None:
+    column_names.check(schema, "Iceberg", RESERVED)
 
 
 def iceberg_type(logical: str) -> str:
@@ -86,6 +97,7 @@ def first_columns(schema: TableSchema) -> Columns:
 
 def schema_json(schema: TableSchema) -> str:
     """A new table's schema, in Iceberg's JSON. Iceberg numbers the fields of a new table in order from 1, as we do."""
+    check_names(schema)
     fields = [
         {"id": number, "name": column.name, "required": column.key is not None, "type": iceberg_type(column.type)}
         for number, column in enumerate(schema.columns, 1)
@@ -150,6 +162,7 @@ class SchemaStep:
 
 def evolution(table: str, present: Sequence[PresentField], columns: Columns, wanted: TableSchema) -> list[SchemaStep]:
     """Steps from the table's fields to `wanted`. Drops come first, additions last: a dropped name can be used again."""
+    check_names(wanted)
     by_id = {field.id: field for field in present}
     by_column = {column_id: by_id[id_] for column_id, id_ in columns.ids.items() if id_ in by_id}
     kept = {column.id for column in wanted.columns}

@@ -103,13 +103,14 @@ class IcebergTable:
         replace_table(self._java, table, self.name, state=state, schema=schema, nonce=self._new_id())
 
     def _create(self, schema: TableSchema, state: AppliedState) -> None:
+        document = iceberg_schema.schema_json(schema)
         properties = iceberg_schema.properties(schema) | {
             iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(StoredSummary(state), None, 0)),
             iceberg_state.COLUMNS: iceberg_schema.first_columns(schema).to_json(),
         }
         self._catalog.ensure_namespace(self._identifier, self.name)
         with guarded(self.name, "creating"):
-            fields = self._java.iceberg.SchemaParser.fromJson(iceberg_schema.schema_json(schema))
+            fields = self._java.iceberg.SchemaParser.fromJson(document)
             builder = self._catalog.catalog.buildTable(self._identifier, fields)
             builder = builder.withProperties(self._java.map(properties))
             if not self._catalog.folder:
