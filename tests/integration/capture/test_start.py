@@ -11,9 +11,16 @@ import pytest
 from support.capture import CaptureRun, check_invariants, eventually, made_slot, refused, source_rows, started
 from support.pg_source import config_of
 from support.postgres import PostgresServer
+from support.resources import replicator as document_of
+from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import Position
+from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry
+from tailrace.sources.api import Beaten, Patience
+from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.log.replication import LogConnection
+from tailrace.sources.postgresql.names import Names
+from tailrace.sources.postgresql.subscription import PgSubscription
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 SLOTS = "SELECT slot_name::text FROM pg_replication_slots"
@@ -104,6 +111,39 @@ def test_a_given_slot_is_not_taken_from_another_replicator_that_reads_it(capture
     assert capture.fold("public.t") == source_rows(server, "t"), "its own predecessor's connection is ended"
 
 
+def replicator_in(folder: Path) -> Replicator:
+    """As that of a `CaptureRun` in this folder, as far as its names go."""
+    return Replicator.model_validate(document_of(storage={"location": (folder / "log").as_uri()}))
+
+
+def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(capture: CaptureRun) -> None:
+    """Its tables would be taken out of it."""
+    server = capture.server
+    server.execute(TABLE)
+    name = Names.of(replicator_in(capture.folder)).publication
+    server.execute(f"CREATE PUBLICATION {name}")
+    server.execute("SELECT pg_create_logical_replication_slot('given', 'pgoutput')")
+    capture.source = {"postgresql": {"slot": "given"}}
+    refused(capture, 10, "SourceRefused", f"publication '{name}' exists")
+    assert server.execute(PUBLISHED) == []
+    server.execute(f"DROP PUBLICATION {name}")
+    started(capture, "SELECT 1")
+    eventually(lambda: server.execute(PUBLISHED) == [("t",)], "its own publication is made")
+
+
+def test_a_slot_that_a_namesake_makes_first_is_not_ours(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Between the look for it and its making."""
+    replicator = replicator_in(tmp_path)
+    with closing(connect(config_of(postgres))) as connection:
+        ours = PgSubscription(config_of(postgres), connection, replicator, "the folder")
+        origin = ours.prepare("0a" * 16, None)
+        slot = Names.of(replicator).slot
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+        with pytest.raises(Beaten, match="holds no change log"):
+            ours.begin(origin, Patience(lambda _: None, threading.Event()))
+        assert postgres.execute(SLOTS) == [(slot,)]
+
+
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_an_end_while_the_slot_is_being_made_leaves_no_slot(capture: CaptureRun, end: str) -> None:
     """Nobody would own it, and the source would keep its log for ever."""
@@ -121,6 +161,7 @@ def test_an_end_while_the_slot_is_being_made_leaves_no_slot(capture: CaptureRun,
         eventually(lambda: not server.execute(maker), "its maker has gone", 20)
         other.rollback()
     assert server.execute(SLOTS) == []
+    assert (capture.folder / "log" / FIRST_START).exists(), "a slot that was done at that moment would be known as ours"
 
 
 def test_a_start_killed_while_its_slot_is_being_made_begins_again_at_once(capture: CaptureRun) -> None:

@@ -1,6 +1,6 @@
 """Whose change log a start may continue, and which notes it removes, over a source in memory.
 
-(What it asks of PostgreSQL: `test_startup.py`.)
+(What else it does: `test_startup.py`.)
 """
 
 from pathlib import Path
