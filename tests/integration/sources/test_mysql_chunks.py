@@ -61,68 +61,85 @@ def read(
     return [row for batch in batches for row in batch.to_pylist()], read
 
 
-def test_values_of_every_type_are_exact(server: MysqlServer) -> None:
-    table = made(
-        server,
-        "id int PRIMARY KEY, t tinyint, tu tinyint unsigned, m mediumint, b bigint, bu bigint unsigned zerofill,"
-        " f float, g double, n decimal(38,10), w decimal(65,30), b1 bit, b9 bit(9), b64 bit(64), y year, d date,"
-        " tm time(6), dt datetime(6), ts timestamp(3) NULL, c char(5), v varchar(9), vb varbinary(9), bn binary(4),"
-        " tx mediumtext, bl longblob, e enum('x','it''s'), s set('p','q','r'), j json, p point,"
-        " h int AS (id + 1) STORED, vg int AS (id + 2) VIRTUAL",
-        "(1, -128, 255, -8388608, -9223372036854775808, 18446744073709551615, 0.1, 1e308, -1234567890.0000000001,"
-        " '-0.000000000000000000000000000001', b'1', b'100000001', 0xffffffffffffffff, 2155, '9999-12-31',"
-        " '-838:59:58.999999', '1000-01-01 23:59:59.999999', '2038-01-19 03:14:07.999', 'ab ', 'é😀', x'00ff', x'41',"
-        " '', x'', 'it''s', 'p,r', '{\"k\": [1, null]}', ST_GeomFromText('POINT(1 2)'), DEFAULT, DEFAULT)",
-        "(2" + ", NULL" * 27 + ", DEFAULT, DEFAULT)",
-        "(3, 0, 0, 0, 0, 0, 0, -0e0, 0, 0, 0, 0, 0, 1901, '0001-01-01', '00:00:00.000001', '2024-02-29', '1970-01-01"
-        " 00:00:01', '', '', '', '', 'a', 'b', '', '', '[]', NULL, DEFAULT, DEFAULT)",
-    )
-    (one, two, three), chunk = read(server, table)
-    point = bytes(4) + b"\x01\x01\x00\x00\x00" + bytes(6) + b"\xf0\x3f" + bytes(7) + b"\x40"
-    assert one == {
-        "id": 1,
-        "t": -128,
-        "tu": 255,
-        "m": -8388608,
-        "b": -(2**63),
-        "bu": Decimal(2**64 - 1),
-        "f": pytest.approx(0.1, rel=1e-7),
-        "g": 1e308,
-        "n": Decimal("-1234567890.0000000001"),
-        "w": "-0.000000000000000000000000000001",
-        "b1": True,
-        "b9": 257,
-        "b64": Decimal(2**64 - 1),
-        "y": 2155,
-        "d": dt.date(9999, 12, 31),
-        "tm": "-838:59:58.999999",
-        "dt": dt.datetime(1000, 1, 1, 23, 59, 59, 999999),
-        "ts": dt.datetime(2038, 1, 19, 3, 14, 7, 999000, UTC),
-        "c": "ab",
-        "v": "é😀",
-        "vb": b"\x00\xff",
-        "bn": b"A\0\0\0",
-        "tx": "",
-        "bl": b"",
-        "e": "it's",
-        "s": "p,r",
-        "j": '{"k": [1, null]}',
-        "p": point,
-        "h": 2,
-        "vg": 3,
-    }
-    assert set(two.items()) == {(name, None) for name in one if name not in ("id", "h", "vg")} | {
-        ("id", 2),
-        ("h", 3),
-        ("vg", 4),
-    }
-    assert (three["tm"], three["dt"]) == ("00:00:00.000001", dt.datetime(2024, 2, 29))
-    assert (three["ts"], three["e"], three["s"]) == (dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "", "")
-    assert (chunk.rows, chunk.columns[:2], chunk.snapshot.split(":")[0]) == (
-        3,
-        ("id", "t"),
-        "maria" if server.mariadb else "gtid",
-    )
+POINT = bytes(4) + b"\x01\x01\x00\x00\x00" + bytes(6) + b"\xf0\x3f" + bytes(7) + b"\x40"
+TYPES: list[tuple[str, tuple[str, object], tuple[str, object]]] = [
+    # column, an extreme value as SQL and as it is read, a small one
+    ("t tinyint", ("-128", -128), ("0", 0)),
+    ("tu tinyint unsigned", ("255", 255), ("0", 0)),
+    ("m mediumint", ("-8388608", -8388608), ("0", 0)),
+    ("b bigint", ("-9223372036854775808", -(2**63)), ("0", 0)),
+    ("bu bigint unsigned zerofill", ("18446744073709551615", Decimal(2**64 - 1)), ("0", Decimal(0))),
+    ("f float", ("0.1", pytest.approx(0.1, rel=1e-7)), ("0", 0.0)),
+    ("g double", ("1e308", 1e308), ("-0e0", 0.0)),
+    ("n decimal(38,10)", ("-1234567890.0000000001", Decimal("-1234567890.0000000001")), ("0", Decimal(0))),
+    ("w decimal(65,30)", ("'-0.000000000000000000000000000001'",) * 2, ("0", "0.000000000000000000000000000000")),
+    ("b1 bit", ("b'1'", True), ("0", False)),
+    ("b9 bit(9)", ("b'100000001'", 257), ("0", 0)),
+    ("b64 bit(64)", ("0xffffffffffffffff", Decimal(2**64 - 1)), ("0", Decimal(0))),
+    ("y year", ("2155", 2155), ("1901", 1901)),
+    ("d date", ("'9999-12-31'", dt.date(9999, 12, 31)), ("'0001-01-01'", dt.date(1, 1, 1))),
+    ("tm time(6)", ("'-838:59:58.999999'",) * 2, ("'00:00:00.000001'",) * 2),
+    (
+        "dt datetime(6)",
+        ("'1000-01-01 23:59:59.999999'", dt.datetime(1000, 1, 1, 23, 59, 59, 999999)),
+        ("'2024-02-29'", dt.datetime(2024, 2, 29)),
+    ),
+    (
+        "ts timestamp(3) NULL",
+        ("'2038-01-19 03:14:07.999'", dt.datetime(2038, 1, 19, 3, 14, 7, 999000, UTC)),
+        ("'1970-01-01 00:00:01'", dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+    ),
+    ("c char(5)", ("'ab '", "ab"), ("''", "")),
+    ("v varchar(9)", ("'é😀'", "é😀"), ("''", "")),
+    ("vb varbinary(9)", ("x'00ff'", b"\x00\xff"), ("''", b"")),
+    ("bn binary(4)", ("x'41'", b"A\0\0\0"), ("''", bytes(4))),
+    ("tx mediumtext", ("''", ""), ("'a'", "a")),
+    ("bl longblob", ("x''", b""), ("'b'", b"b")),
+    ("e enum('x','it''s')", ("'it''s'", "it's"), ("''", "")),
+    ("s set('p','q','r')", ("'p,r'", "p,r"), ("''", "")),
+    ("j json", ("""'{"k": [1, null]}'""", '{"k": [1, null]}'), ("'[]'", "[]")),
+    ("p point", ("ST_GeomFromText('POINT(1 2)')", POINT), ("NULL", None)),
+]
+NAMES = [column.partition(" ")[0] for column, _, _ in TYPES]
+
+
+def of_every_type(server: MysqlServer, *values: str) -> tuple[dict[str, Any], ChunkRead]:
+    """The only row of a table with a column of every type, as it is read."""
+    columns = ", ".join(["id int PRIMARY KEY", *(column for column, _, _ in TYPES)])
+    rows, chunk = read(server, made(server, columns, f"(1, {', '.join(values)})"))
+    return rows[0], chunk
+
+
+def test_extreme_values_of_every_type_are_exact(server: MysqlServer) -> None:
+    row, _ = of_every_type(server, *(text for _, (text, _), _ in TYPES))
+    assert row == {"id": 1} | {name: _text(value) for name, (_, (_, value), _) in zip(NAMES, TYPES, strict=True)}
+
+
+def test_small_and_empty_values_of_every_type_are_exact(server: MysqlServer) -> None:
+    row, _ = of_every_type(server, *(text for _, _, (text, _) in TYPES))
+    assert row == {"id": 1} | {name: _text(value) for name, (_, _, (_, value)) in zip(NAMES, TYPES, strict=True)}
+
+
+def _text(value: object) -> object:
+    """Without the quotes of SQL, where both sides are written alike."""
+    return value.strip("'") if isinstance(value, str) and value[:1] == value[-1:] == "'" else value
+
+
+def test_null_of_every_type_is_null(server: MysqlServer) -> None:
+    row, _ = of_every_type(server, *["NULL"] * len(TYPES))
+    assert row == {"id": 1} | dict.fromkeys(NAMES)
+
+
+def test_generated_columns_have_their_values_stored_or_not(server: MysqlServer) -> None:
+    columns = "id int PRIMARY KEY, h int AS (id + 1) STORED, vg int AS (id + 2) VIRTUAL"
+    rows, _ = read(server, made(server, columns, "(1, DEFAULT, DEFAULT)", "(2, DEFAULT, DEFAULT)"))
+    assert rows == [{"id": 1, "h": 2, "vg": 3}, {"id": 2, "h": 3, "vg": 4}]
+
+
+def test_a_chunk_says_what_was_read_and_on_what_kind_of_server(server: MysqlServer) -> None:
+    _, chunk = of_every_type(server, *["NULL"] * len(TYPES))
+    assert (chunk.rows, chunk.columns) == (1, ("id", *NAMES))
+    assert chunk.snapshot.split(":")[0] == ("maria" if server.mariadb else "gtid")
 
 
 def test_a_row_of_several_packets_is_one_row_among_others(server: MysqlServer) -> None:
