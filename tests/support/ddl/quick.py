@@ -171,8 +171,8 @@ class Quick:
                 os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
             code = self.nursery.ended(self.pid, wait=True)
             self.pid = None
-            if not kill and code in REFUSALS:
-                return  # refused by name just now: the next start says so again
+            if code in REFUSALS:
+                return  # refused by name just now, perhaps before the kill: the next start says so again
             if code != (-signal.SIGKILL if kill else 0):
                 raise Broken(f"capture ended with {code}\n{self.tail()}")
 
