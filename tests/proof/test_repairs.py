@@ -75,7 +75,10 @@ EXECUTED = {
 }
 """Each has a test of its own: the error, its documented repair, source and target equal."""
 NOTHING_TO_DO = {"UnknownEvent", "CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkTooOld", "Locked"}
-SAID_BY_COMMANDS = {"NotRunning", "AlreadyRunning", "DriverRefused", "DriverSilent", "ArtifactMissing", "ExtraMissing"}
+SAID_BY_COMMANDS = {
+    "NotRunning", "AlreadyRunning", "DriverRefused", "DriverSilent", "BeingLookedUp", "Withdrawn", "ArtifactMissing",
+    "ExtraMissing",
+}  # fmt: skip
 """They break nothing."""
 
 
