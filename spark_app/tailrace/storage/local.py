@@ -16,6 +16,8 @@ TEMPORARY = ".tailrace-tmp-"
 """Files whose name begins so are unfinished: listings of objects pass over them, sweeps remove those that stay."""
 ABANDONED = 3600.0
 """Seconds after which an unfinished file's writer is dead."""
+ATTEMPTS = 20
+"""To make a file in a folder that others remove when it is empty."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -39,8 +41,12 @@ def make_folder(folder: Path) -> None:
 
 
 def open_aside(path: Path) -> tuple[IO[bytes], Path]:
-    make_folder(path.parent)
     aside = path.parent / f"{TEMPORARY}{token_hex(8)}"
+    for _ in range(ATTEMPTS):
+        with suppress(FileNotFoundError):  # another process has just removed the folder, which was empty
+            make_folder(path.parent)
+            return aside.open("xb"), aside
+    make_folder(path.parent)
     return aside.open("xb"), aside
 
 

@@ -56,13 +56,13 @@ def sweep(storage: Storage) -> None:
 
 @contextmanager
 def _tidy(storage: Storage) -> Iterator[None]:
-    """The folders that had to be made go again."""
+    """The probes' folder goes again, whoever of several made it, and the folders above it that had to be made."""
     folder = Path(storage.access.prefix) / PROBES
     with storage.errors(PROBES, writing=True):
-        made = [path for path in (folder, *folder.parents) if not path.exists()] if storage.local else []
+        made = [path for path in folder.parents if not path.exists()] if storage.local else []
     try:
         yield
     finally:
-        for path in made:
+        for path in (folder, *made) if storage.local else ():
             with suppress(OSError):  # somebody else has put something there
                 path.rmdir()

@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,15 @@ def test_trying_a_place_leaves_nothing_and_keeps_what_was_there(tmp_path: Path) 
     for name in ("new/deep/log", "kept"):
         assert probe(StorageLocation(location=f"file://{tmp_path}/{name}"), exclusive=True)
     assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
+
+
+def test_several_that_try_a_place_at_the_same_time_leave_nothing_either(tmp_path: Path) -> None:
+    """Driver and capture do, as they start: each finds folders that another one is just making, or taking away."""
+    place = StorageLocation(location=f"file://{tmp_path}/new/deep")
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(30):
+            assert all(pool.map(lambda _: probe(place, exclusive=True), range(8)))
+            assert list(tmp_path.rglob(PROBES)) == []
 
 
 @pytest.mark.parametrize("place", ["a-file", "a-file/below", "/proc/none", "/sys/none", "n" * 300])
