@@ -19,7 +19,7 @@ from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.publication import look as look_at_publication
-from tailrace.sources.postgresql.trees import EMPTIED_BY, NOTHING, Tree, Trees
+from tailrace.sources.postgresql.trees import EMPTIED_BY, Tree, Trees
 
 # `toast`: a rewrite gives a table another one, TRUNCATE leaves it. (What members of partition trees have: `trees`.)
 _OWN = f"""
@@ -98,11 +98,7 @@ def look(
         moved = moved_by[table.oid] if published is not None and published.by_schema(table) else ""
         own["name in the log"] = _logged_names(table, published)
         own["membership"] = {} if published is None else {"row": f"{published.membership(table)} {moved}".strip()}
-    trees_now = {t.oid: trees.known.get(t.oid, NOTHING) for t in present}
-    complete = (
-        replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid], attached_later=trees_now[t.oid].attached_later)
-        for t in present
-    )
+    complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in present)
     return CatalogLook({t.oid: t for t in complete}, published)
 
 

@@ -86,8 +86,6 @@ class PgTable:
     """The fingerprint, where it was asked for (see `fingerprint.look`)."""
     emptied_by: Mapping[str, int] = field(default_factory=dict)
     """File's oid -> 32-bit id of the transaction that last gave it its place, if it can have been a plain TRUNCATE."""
-    attached_later: frozenset[str] = frozenset()
-    """Oids of the partitions that were made as tables by themselves."""
 
     @property
     def name(self) -> str:

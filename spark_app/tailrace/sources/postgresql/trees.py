@@ -43,8 +43,7 @@ EMPTIED_BY = """
                               OR pg_catalog.age(a.xmin) BETWEEN 0 AND pg_catalog.age(c.xmin))) THEN NULL
             ELSE c.xmin::text::int8 END AS emptied_by""".strip()
 
-# The row of a system column is written once, when the table is made. Rows of partitions are logged by their own replica
-# identity, and `ADD COLUMN … DEFAULT` keeps the value of older rows
+# Rows of partitions are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of older rows
 # with them, not with the root. `toast`: a rewrite gives a
 # table another one, TRUNCATE leaves it. Trees are walked in pg_inherits: pg_partition_tree() locks every leaf, and a
 # look must wait for no lock: a VACUUM FULL of one partition would hold up the whole stream, and DDL on two trees could
@@ -58,8 +57,6 @@ WITH RECURSIVE member(root, oid, attached_by) AS (
 SELECT m.root AS root, c.oid::int8 AS oid, c.oid::regclass::text AS name, c.relkind::text AS relkind,
        c.relpersistence::text AS persistence, c.relreplident::text AS identity, c.relfilenode::int8 AS file,
        c.reltoastrelid::int8 AS toast, m.attached_by::text AS attached_by,
-       (SELECT a.xmin <> m.attached_by FROM pg_catalog.pg_attribute a
-         WHERE a.attrelid = c.oid AND a.attname = 'tableoid') AS attached_later,
        {EMPTIED_BY},
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_index x,
                     unnest(x.indkey::int2[]) WITH ORDINALITY AS k(attnum, position), pg_catalog.pg_attribute a
@@ -99,11 +96,9 @@ class Tree:
     parts: Parts
     """Of the fingerprint: what members have."""
     emptied_by: Mapping[str, int]
-    attached_later: frozenset[str]
-    """Members that were tables by themselves before."""
 
 
-NOTHING = Tree((), {}, frozenset(), {}, {}, frozenset())
+NOTHING = Tree((), {}, frozenset(), {}, {})
 """Of a table that was dropped while the look was under way: the next look will not see it."""
 
 
@@ -154,5 +149,4 @@ def _tree(members: Sequence[DictRow]) -> Tree:
             "replica identity": {str(leaf["oid"]): leaf["identity"] for leaf in leaves},
         },
         emptied_by={str(m["oid"]): m["emptied_by"] for m in members if m["emptied_by"] is not None},
-        attached_later=frozenset(str(m["oid"]) for m in members if m["attached_later"]),
     )

@@ -42,6 +42,7 @@ from tailrace.sources.resyncs import renewal_plan, resyncs
 from tailrace.sources.stops import stopped
 
 log = logging.getLogger(__name__)
+SENT_WRONGLY = "PostgreSQL 14 may have sent rows of partitions as before they were attached or detached"
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
 
@@ -58,6 +59,8 @@ class PollContext:
     replicator: Replicator
     connection: Connection
     names: Names
+    begins: bool = False
+    """The log begins in this process, at a slot that it made."""
 
 
 class CatalogPoll:
@@ -71,8 +74,12 @@ class CatalogPoll:
         self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
         state = wiring.sink.state
-        journaled = {} if state.renewal is not None else {i: log.fingerprint for i, log in state.tables.items()}
-        self._routes = Routes(place.connection.info.server_version, journaled)
+        self._routes = Routes(
+            place.connection.info.server_version,
+            {i: log.fingerprint for i, log in state.tables.items()},
+            begins=place.begins,
+            ours=place.names.publication_is_ours,
+        )
         self.sent_wrongly = False
         """The server must be asked in a new log connection; whoever makes one sets it back."""
         self._locked: frozenset[int] = frozenset()
@@ -105,11 +112,13 @@ class CatalogPoll:
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
             untouched = self._untouched(still_empty)
-            brought = frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))
             self._looks[content] = PendingLook(
-                self._tokens, found, edge, still_empty, untouched, versions, brought, due
+                self._tokens, found, edge, still_empty, untouched, versions, self._brought(), due
             )
         return self._tokens
+
+    def _brought(self) -> frozenset[tuple[int, str]]:
+        return frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))
 
     def _untouched(self, files: Collection[str]) -> frozenset[str]:
         if not self._routes.kept or not files:
@@ -139,24 +148,28 @@ class CatalogPoll:
         if look is None:
             return  # of an earlier process
         self._settle()
-        if self._routes.follow(look.found, look.untouched):
+        moved = self._routes.moved(look.found, look.written, look.untouched)
+        self._routes.follow(look.found)
+        self.sent_wrongly |= bool(moved)
+        if self.sent_wrongly:
             # What this connection sent until now may be wrong, or be missing.
-            look, self.sent_wrongly = replace(look, edge=slots.edge(self._place.connection)), True
+            look = replace(look, edge=slots.edge(self._place.connection))
         # The new connection begins at the journal's position, which must lie behind the look.
         events: list[Event] = [Heartbeat()] if self.sent_wrongly else []
         leaving: list[int] = []
         asked = resyncs(self._sink.state)
         for table_id, known in list(self._tables.known.items()):
             if known.schema.version != look.versions.get(table_id):
+                if table_id in moved and not known.stopped:
+                    events.append(self._read_again(table_id, look))
                 continue
             if table_id in look.rejoins:
                 # A resync that was stopped since has nobody left who would read the rows: the next look decides.
                 if look.rejoins[table_id].resync in (None, asked.get(table_id)):
                     leaving.append(table_id)
             else:
-                events += self._events(table_id, look)
+                events += self._events(table_id, look, table_id in moved)
         events += self._rejoin(leaving, look)
-        self._routes.forget(self._tables.known.keys())
         if events:
             self._sink.add(*events)
             self._settle()
@@ -236,7 +249,6 @@ class CatalogPoll:
             log.info("%s is captured; its chunks wait for transaction %s", table.name, edge)
             events.append(TableFingerprint(table_id=table.oid, parts=table.parts))
         self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
-        self._routes.outdated.discard(table.oid)
         return events
 
     def _former_places(self) -> set[tuple[str, str]]:
@@ -262,7 +274,9 @@ class CatalogPoll:
         return events
 
     def _differs(self, found: dict[int, PgTable]) -> bool:
-        if rejoins(self._sink.state, self._tables.known, found) or self._routes.differ(found):
+        if rejoins(self._sink.state, self._tables.known, found):
+            return True
+        if self._routes.kept and self._routes.moved(found, self._brought()):
             return True
         for table_id, known in self._tables.known.items():
             now = found.get(table_id)
@@ -271,8 +285,6 @@ class CatalogPoll:
             if known.stopped:
                 continue
             if compare(known.schema, now) != ColumnChanges() or self._log_of(table_id).fingerprint != now.parts:
-                return True
-            if table_id in self._routes.outdated:
                 return True
         return False
 
@@ -283,7 +295,15 @@ class CatalogPoll:
         before = known.fingerprint["file"]
         return [item for item, file in table.parts["file"].items() if before.get(item) != file]
 
-    def _events(self, table_id: int, look: PendingLook) -> list[Event]:
+    def _read_again(self, table_id: int, look: PendingLook) -> SchemaChanged:
+        """Whatever else has changed: a later look judges that."""
+        known, log_of = self._tables.known[table_id].schema, self._log_of(table_id)
+        evolved = known.model_copy(update={"version": known.version + 1})
+        self._tables.evolve(evolved)
+        edge = slots.later_edge(log_of.edge, look.edge)
+        return SchemaChanged(table=evolved, seq=self._sink.state.last_seq, reread=True, edge=edge)
+
+    def _events(self, table_id: int, look: PendingLook, moved: bool) -> list[Event]:
         known, now = self._tables.known[table_id], look.found.get(table_id)
         last_seq = self._sink.state.last_seq
         if now is None:
@@ -299,7 +319,8 @@ class CatalogPoll:
             log.warning("%s is stopped: %s", known.schema.name, difference.stop)
             self._tables.stop(table_id)
             return [stopped(table_id, last_seq, difference.stop)]
-        reasons = self._reasons(self._log_of(table_id), now, look)
+        reasons = [SENT_WRONGLY] if moved else []
+        reasons += self._reasons(self._log_of(table_id), now, look)
         reread = difference.reread or bool(reasons)
         recorded: list[Event] = []
         if self._log_of(table_id).fingerprint != now.parts:
@@ -322,16 +343,12 @@ class CatalogPoll:
 
     def _reasons(self, before: TableLog, now: PgTable, look: PendingLook) -> list[str]:
         """Why rows must be read again; none: they need not."""
-        rerouted = []
-        if now.oid in self._routes.outdated:
-            self._routes.outdated.remove(now.oid)
-            rerouted = ["partitions were attached or detached, and PostgreSQL 14 sent their rows as it did before"]
         if before.fingerprint is None:
-            return rerouted
+            return []
         state = self._sink.state
         found = (known_to_the_log(d, before, now, look, state) for d in differences(before.fingerprint, now.parts))
         columns = {str(c.attnum): c.name for c in now.columns}
-        return [*rerouted, *(d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN)]
+        return [d.text(now.name, columns) for d in found if d.rule.action is Action.READ_AGAIN]
 
     def _log_of(self, table_id: int) -> TableLog:
         return self._sink.state.tables[table_id]

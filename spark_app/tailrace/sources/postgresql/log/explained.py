@@ -26,7 +26,7 @@ class PendingLook:
     empty: frozenset[str]
     """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
     untouched: frozenset[str]
-    """Those of them that nobody had ever written to; asked only where `routes.Routes` wants it."""
+    """Those of them that nobody had ever written to; asked only where `routes.Routes` keeps watch."""
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""

@@ -33,9 +33,17 @@ log = logging.getLogger(__name__)
 
 class PgStream:
     def __init__(
-        self, config: PgConfig, connection: Connection, replicator: Replicator, names: Names, wiring: Wiring
+        self,
+        config: PgConfig,
+        connection: Connection,
+        replicator: Replicator,
+        names: Names,
+        wiring: Wiring,
+        *,
+        begins: bool,
     ) -> None:
-        """`config`: of the log connection; `connection`: for everything that is asked in SQL."""
+        """`config`: of the log connection; `connection`: for everything that is asked in SQL. `begins`: this process
+        made the slot."""
         self._config = config
         self._connection = connection
         self._names = names
@@ -49,7 +57,7 @@ class PgStream:
         self._wiring = wiring
         self._decoding = Decoding(Decoder(self._tables), wiring.sink)
         self._assembler = self._from_here()
-        self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, wiring)
+        self._poll = CatalogPoll(PollContext(replicator, connection, names, begins), self._tables, wiring)
         self._looks: dict[int, int] = {}
         """Table -> the look that was taken for it."""
         self._log: LogConnection | None = None

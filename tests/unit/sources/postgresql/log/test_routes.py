@@ -1,4 +1,4 @@
-"""When a server that stays with its first decision must be asked anew about a partition's rows."""
+"""When a server that stays with its first decision must be asked anew about a table's rows."""
 
 from dataclasses import replace
 
@@ -13,58 +13,69 @@ from tailrace.sources.postgresql.model import PgTable
 ROOT, LEAF = 10, 11
 
 
-def root(members: dict[str, str], attached_later: tuple[str, ...] = ()) -> PgTable:
+def table(oid: int, parts: Parts) -> PgTable:
+    return replace(catalog_table(table_schema([("id", "int64")], ["id"]), ["id"]), oid=oid, parts=parts)
+
+
+def root(members: dict[str, str]) -> PgTable:
     """Its leaves, and the transactions that attached them."""
-    found = catalog_table(table_schema([("id", "int64")], ["id"]), ["id"])
-    parts: Parts = {"partition": members, "file": {member: member for member in members}}
-    return replace(found, oid=ROOT, parts=parts, attached_later=frozenset(attached_later))
+    return table(ROOT, {"partition": members, "file": {member: member for member in members}})
+
+
+def alone(oid: int) -> PgTable:
+    return table(oid, {"partition": {}, "file": {str(oid): str(oid)}})
 
 
 def looked(members: dict[str, str], version: int = 140000) -> Routes:
-    return Routes(version, {ROOT: root(members).parts})
+    return Routes(version, {ROOT: root(members).parts}, begins=False, ours=False)
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "later", "untouched", "moved"),
+    ("before", "now", "brought", "untouched", "moved"),
     [
         ({"11": "5"}, {"11": "5"}, (), (), False),
-        ({"11": "5"}, {"11": "5", "12": "7"}, (), (), False),
-        ({"11": "5"}, {"11": "5", "12": "7"}, ("12",), (), True),
-        ({"11": "5"}, {"11": "5", "12": "7"}, ("12",), ("12",), False),
-        ({"11": "5"}, {"11": "5", "12": "7", "13": "7"}, ("12",), ("12",), True),
-        ({"11": "5"}, {"11": "8"}, ("11",), (), True),
+        ({"11": "5"}, {"11": "5", "12": "7"}, (), (), True),
+        ({"11": "5"}, {"11": "5", "12": "7"}, (), ("12",), False),
+        ({"11": "5"}, {"11": "5", "12": "7", "13": "7"}, (), ("12",), True),
+        ({"11": "5"}, {"11": "8"}, (), (), True),
         ({"11": "5"}, {}, (), (), True),
+        ({"11": "5"}, {"11": "5"}, ((ROOT, "12"),), (), True),
+        ({"11": "5"}, {"11": "5"}, ((ROOT, "11"),), (), False),
     ],
-    ids=["same", "made as one", "attached", "attached unwritten", "and another one", "again", "detached"],
+    ids=["same", "written", "unwritten", "one of two", "attached again", "detached", "came and went", "known"],
 )
 def test_what_was_attached_or_detached_is_followed_once(
-    before: dict[str, str], now: dict[str, str], later: tuple[str, ...], untouched: tuple[str, ...], moved: bool
+    before: dict[str, str],
+    now: dict[str, str],
+    brought: tuple[tuple[int, str], ...],
+    untouched: tuple[str, ...],
+    moved: bool,
 ) -> None:
-    routes, found = looked(before), {ROOT: root(now, later)}
-    assert routes.follow(found, untouched) is moved
-    assert routes.outdated == ({ROOT} if moved else set())
-    assert not routes.follow(found, untouched)
+    routes, found = looked(before), {ROOT: root(now)}
+    assert routes.moved(found, brought, untouched) == ({ROOT} if moved else set())
+    routes.follow(found)
+    assert not routes.moved(found, ())
 
 
-def test_a_table_that_was_a_partition_is_outdated_with_its_former_root() -> None:
-    alone = replace(catalog_table(table_schema([("id", "int64")], ["id"]), ["id"]), oid=LEAF, parts={"partition": {}})
-    routes = looked({str(LEAF): "5"})
-    assert routes.differ({ROOT: root({}), LEAF: alone})
-    assert routes.follow({ROOT: root({}), LEAF: alone}, ())
-    assert routes.outdated == {ROOT, LEAF}
-    routes.forget({LEAF})
-    assert routes.outdated == {LEAF}
+def test_a_table_that_was_a_partition_moves_with_its_former_root() -> None:
+    found = {ROOT: root({}), LEAF: alone(LEAF)}
+    assert looked({str(LEAF): "5"}).moved(found, ()) == {ROOT, LEAF}
+    assert looked({"12": "5"}).moved({ROOT: root({"12": "5"}), LEAF: alone(LEAF)}, {(ROOT, str(LEAF))}) == {ROOT, LEAF}
 
 
-def test_a_log_that_begins_has_nothing_behind_it_and_a_root_that_comes_later_has() -> None:
-    found = {ROOT: root({"11": "5"}, ("11",))}
-    begun = Routes(140000, {})
+def test_of_a_new_table_nothing_is_decided_if_the_log_begins_or_the_publication_is_ours_or_it_was_never_written() -> (
+    None
+):
+    found = {LEAF: alone(LEAF)}
+    assert looked({}).moved(found, ()) == {LEAF}
+    assert not looked({}).moved(found, (), (str(LEAF),))
+    assert not Routes(140000, {}, begins=False, ours=True).moved(found, ())
+    begun = Routes(140000, {}, begins=True, ours=False)
     begun.begin(found)
-    assert not begun.differ(found)
-    late = Routes(140000, {})
-    late.begin({})
-    assert late.differ(found)
+    assert not begun.moved(found, ())
+    begun.begin({})
+    assert begun.moved({ROOT: root({"12": "5"})}, ()) == {ROOT}
 
 
 def test_servers_that_decide_again_are_never_asked_anew() -> None:
-    assert not looked({"11": "5"}, version=150000).differ({ROOT: root({})})
+    assert not looked({"11": "5"}, version=150000).moved({ROOT: root({})}, ())
