@@ -34,7 +34,7 @@ ENTRYPOINT ["tailrace-operator"]
 FROM base AS python
 RUN command -v java && command -v tini || { apt-get update -q \
  && apt-get install -qy --no-install-recommends openjdk-17-jre-headless tini && rm -rf /var/lib/apt/lists/*; }
-RUN python3.11 requirements.py spark postgresql > requirements.txt && pip install -q -c constraints.txt -r requirements.txt \
+RUN python3.11 requirements.py spark postgresql mysql > requirements.txt && pip install -q -c constraints.txt -r requirements.txt \
  # The root is read-only when these run: a module that is not compiled now is compiled again by every Python worker.
  && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 

@@ -1,0 +1,14 @@
+"""The Spark image runs every source that a manifest may name."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from tailrace.contract.resources import SourceSpec
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_image_has_the_client_of_every_source() -> None:
+    (extras,) = re.findall(r"requirements\.py (spark .*?) >", (ROOT / "Dockerfile").read_text())
+    assert set(extras.split()) == {"spark", *get_args(SourceSpec.model_fields["type"].annotation)}
