@@ -5,6 +5,7 @@ the thread ends when nothing is open.
 """
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,6 +48,8 @@ class KeyLookups:
         self._lock = threading.Lock()
         self._open: dict[str, _Lookup] = {}
         """In the order in which they were asked for. An answer stays until the snapshot is planned."""
+        self._forgotten = deque[str](maxlen=MOST)
+        """Whose answers made room for others."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -68,8 +71,11 @@ class KeyLookups:
         return lookup.answer
 
     def require(self, snapshot_id: str) -> None:
-        """`Withdrawn`: the keys are of a request that was stopped meanwhile."""
+        """`Withdrawn`: the keys are of a request that was stopped meanwhile. `Retry`: they had to make room."""
         with self._lock:
+            if snapshot_id in self._forgotten:
+                self._forgotten.remove(snapshot_id)
+                raise Retry("the keys of this request made room for those of others", "Ask again later.")
             if snapshot_id not in self._open:
                 raise _withdrawn(snapshot_id)
 
@@ -107,6 +113,7 @@ class KeyLookups:
         if forgotten is None:
             raise Retry(f"{MOST} snapshot requests wait for the source to look up their keys", "Ask again later.")
         del self._open[forgotten]
+        self._forgotten.append(forgotten)
 
     def _work(self) -> None:
         while (lookup := self._next()) is not None:

@@ -5,19 +5,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from typing_extensions import override
 
+from support.catalog import catalog_table
+from support.lake import table_schema
 from support.pipeline import Pipeline
 from support.scripted import ScriptedSource
 from support.scripted_runs import filled, manifest
 from tailrace.changelog.records import Key
+from tailrace.changelog.state import TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.driver import key_lookups
 from tailrace.driver.control import DriverControl, ManifestRequests
-from tailrace.driver.key_lookups import BeingLookedUp, Withdrawn
+from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.errors import InvalidManifest, Locked, Retry
 from tailrace.snapshot.planner import request_id
 from tailrace.sources import api
@@ -244,3 +249,20 @@ def test_a_request_of_the_manifest_with_a_key_that_is_none_is_refused(shop: Pipe
     with pytest.raises(InvalidManifest, match="no key of the table"):
         requests.turn(shop.driver.control)
     assert requests.open == 1, "a run with --once is not done"
+
+
+def test_keys_that_made_room_are_asked_for_again_and_nobody_is_told_that_the_request_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(key_lookups, "MOST", 1)
+    lookups = KeyLookups(lambda _, asked: tuple(asked))
+    one = catalog_table(table_schema([("id", "int64")], ["id"]), ["id"])
+    logged = cast(TableLog, SimpleNamespace(table_id=one.oid, schema=one))
+    assert lookups.keys("a", logged, [("1",)], 5.0) == (("1",),)
+    assert lookups.keys("b", logged, [("2",)], 5.0) == (("2",),)
+    with pytest.raises(Retry, match="made room") as refused:
+        lookups.require("a")
+    assert type(refused.value) is Retry
+    lookups.withdraw("b")
+    with pytest.raises(Withdrawn):
+        lookups.require("b")

@@ -31,6 +31,8 @@ _HEAD_EVENTS = 5
 _STATES = ("Previous_gtids", "Gtid_list")
 _WRAP = 1 << 32
 """Ends in event headers have 32 bits; files can be larger."""
+_ENCRYPTION_HEADER = 512
+"""Bytes before all that positions count, in the size that the server tells of an encrypted file."""
 _READ_BYTES, _READ_SECONDS = 1 << 22, 5.0
 
 
@@ -192,6 +194,8 @@ def _each(config: MyConfig, file: tuple[str, int], take: Callable[[Transaction],
     """The transactions of one file, in its order, until `take` says that it is enough."""
     with closing(connect(config)) as connection:
         mariadb = server_of(connection).product != "mysql"
+        encrypted = dict(execute(connection, "SHOW VARIABLES LIKE 'binlog_encryption'")).get("binlog_encryption")
+        hidden = _ENCRYPTION_HEADER if encrypted == "ON" else 0
         place = file[0], witness.FIRST
         with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
             reader = _Reader(file, take)
@@ -203,7 +207,7 @@ def _each(config: MyConfig, file: tuple[str, int], take: Callable[[Transaction],
             except _Over:
                 return
             except Retry:
-                if log.ended_with != 0 or reader.end < file[1] % _WRAP:  # else: that is where the log ends
+                if log.ended_with != 0 or reader.end < (file[1] - hidden) % _WRAP:  # else: that is where the log ends
                     raise
 
 

@@ -5,6 +5,7 @@ journal record holds. The server's own end of log is never reported, or events s
 sends keep-alives while we work).
 """
 
+import re
 import select
 import struct
 import time
@@ -24,7 +25,7 @@ from tailrace.sources.postgresql.connect import (
     take_unchecked_text,
 )
 from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
-from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
+from tailrace.sources.postgresql.too_large import LIMIT, PROGRAM_LIMIT_EXCEEDED, SHORTEN, too_large
 
 DATA, KEEPALIVE, STATUS = b"wkr"
 DATA_HEADER = 25
@@ -38,6 +39,8 @@ _UNDECODABLE = "could not map filen"
 """("filenode" in PostgreSQL 14 and 15, then "filenumber"; never translated.) The server's picture of its catalog lacks
 a TRUNCATE or rewrite whose commit was logged, and not yet visible, when the slot was made: however often it is asked,
 it fails at the same transaction."""
+_CHANGE = re.compile(r"\bchange\b")
+"""Callback of the output plugin that sends a row; the server's context names it untranslated."""
 _STREAMED = "stream_change"
 """The callback that an error comes from whose transaction is sent before it has ended (never translated)."""
 UNDEFINED_OBJECT, INSUFFICIENT_PRIVILEGE = "42704", "42501"
@@ -137,7 +140,7 @@ class LogConnection:
         message = " ".join((result.get_error_message() if result is not None else "").split())
         state = ((result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None) or b"").decode()
         if too_large(state, message):
-            raise unsendable(message, self._slot)
+            raise unsendable(state, message, self._slot)
         if "publication" in message and "does not exist" in message:
             raise lost(f"the log stream ended: {message}")
         if _UNDECODABLE in message:
@@ -179,13 +182,16 @@ def _broken(error: psycopg.Error) -> Retry:
     return Retry(f"the log connection broke: {error_text(error)}")
 
 
-def unsendable(message: str, slot: str) -> Exception:
+def unsendable(state: str, message: str, slot: str) -> Exception:
     """A row of the log that the server cannot send, now or later. One of a transaction that has not ended is met, too,
-    and never again once that is rolled back."""
+    and never again once that is rolled back. What asks for so much memory elsewhere than at a change is no row: some
+    versions do after very much DDL, and an upgrade heals it."""
     seen = f"a row cannot be read from the log: {LIMIT} ({message})"
     if _STREAMED in message:
         never = lost(seen, slot, SHORTEN).fix
         return Retry(seen, f"Capture continues by itself if the transaction is rolled back. Else: {never}")
+    if state != PROGRAM_LIMIT_EXCEEDED and not _CHANGE.search(message):
+        return Retry(f"the server ended the log stream: {message}", "Upgrade the server to its newest minor version.")
     return lost(seen, slot, SHORTEN)
 
 

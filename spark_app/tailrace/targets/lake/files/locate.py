@@ -110,6 +110,8 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.
 def _all_keys(opened: pq.ParquetFile, layout: Layout, path: str, most: int) -> list[pa.Array] | None:
     """The key columns of the whole file; None: they are more than `most` bytes. How many shows when they are decoded:
     what repeats is nothing in a file."""
+    if not opened.metadata.num_row_groups:
+        return _key_columns(opened, layout, [], path)
     groups: list[list[pa.Array]] = []
     for group in range(opened.metadata.num_row_groups):
         groups.append(_key_columns(opened, layout, [group], path))

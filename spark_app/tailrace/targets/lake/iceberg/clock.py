@@ -47,4 +47,7 @@ def _newest(metadata: Any) -> int:
 
 
 def _text(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):  # beyond the years that Python's dates know
+        return f"{milliseconds} ms after 1970"

@@ -104,6 +104,15 @@ def test_a_file_whose_bounds_exclude_every_key_is_not_opened(tmp_path: Path) -> 
         locate.locate(LocalFiles(), [absent], layout, pa.table({"k": [10]}), IndexCache(0))
 
 
+def test_a_file_without_any_row_group_has_no_keys(tmp_path: Path) -> None:
+    """Other writers make such."""
+    layout = layout_of(table_schema([("k", "int64")], ["k"]))
+    path = tmp_path / "empty.parquet"
+    pq.ParquetWriter(path, pa.schema(list(layout.fields.values()))).close()
+    file = DataFile(path.as_uri(), 0, path.stat().st_size)
+    assert locate.locate(LocalFiles(), [file], layout, pa.table({"k": [1]}), IndexCache(1 << 20)) == {}
+
+
 def test_keys_of_much_text_in_a_small_file_are_searched_group_by_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
