@@ -88,21 +88,26 @@ def walk(root: Path, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
                     continue
 
 
+def _below(folder: Path) -> Iterator[Path]:
+    """Every file; folders that others remove meanwhile are passed over."""
+    for base, _, names in os.walk(folder):
+        yield from (Path(base, name) for name in names)
+
+
 def aged(folder: Path) -> Iterator[tuple[str, float]]:
     """(path relative to the folder, time of its last change) of every file below it, unfinished ones too."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            try:
-                yield path.relative_to(folder).as_posix(), path.stat().st_mtime
-            except FileNotFoundError:
-                continue
+    for path in _below(folder):
+        try:
+            yield path.relative_to(folder).as_posix(), path.stat().st_mtime
+        except FileNotFoundError:
+            continue
 
 
 def unfinished(root: Path, prefix: str, younger: bool = False) -> list[str]:
     """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that nobody writes any more;
     `younger`: also of those that somebody may still write."""
     found = []
-    for path in sorted((root / prefix).rglob(f"{TEMPORARY}*")):
+    for path in sorted(path for path in _below(root / prefix) if path.name.startswith(TEMPORARY)):
         try:
             if younger or time.time() - path.stat().st_mtime > ABANDONED:
                 found.append(path.relative_to(root).as_posix())
