@@ -246,6 +246,9 @@ def release_slot(
             return
         admit()
         pid, name, same_user, address = row
+        if same_user is None and time.monotonic() < deadline:
+            sleep(0.2)  # it is ending, and in no list any more
+            continue
         if name not in application_names or not same_user:
             raise SourceRefused(
                 f"slot {slot!r} is in use by backend {pid} ({name!r} from {address or 'a local socket'})",
