@@ -9,6 +9,7 @@ alone. `!stop` and `!gate` cost a start, or need a capture that can be held: the
 `!settle` but its own at the beginning.
 """
 
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from tailrace.sources.patterns import selected
 from tailrace.sources.postgresql.catalog import discover
 
 PATIENCE = 300.0
-"""Seconds for source = target."""
+"""Seconds in which fewer differences must be left, until source = target."""
 REPAIRS = 3
 """What a repair of the source changed in healthy tables may stop these: they are repaired after it."""
 OVER = ("Completed", "Failed", "Stopped")
@@ -142,7 +143,7 @@ class Whole:
     def settle(self, stopped: bool = True) -> None:
         """Until source = target, but for tables stopped by name: all that are, or those that the source itself does not
         let be copied."""
-        end, wrong = time.monotonic() + PATIENCE, ["not looked at"]
+        end, wrong, fewest = time.monotonic() + PATIENCE, ["not looked at"], sys.maxsize
         while wrong:
             assert self.run is not None
             assert self.run.process.poll() is None, self._failed(["the driver ended"])
@@ -151,6 +152,8 @@ class Whole:
             wrong = self.wrong()
             if not stopped:
                 wrong += [f"{name} is stopped: {why}" for name, why in self.needless().items()]
+            if len(wrong) < fewest:
+                end, fewest = time.monotonic() + PATIENCE, len(wrong)
 
     def wrong(self) -> list[str]:
         document = status(self.deployment)
