@@ -100,6 +100,8 @@ class TableLog(Closed):
     reread_record: RecordNumber = RecordNumber(-1)
     """Where the log last said that the table must be read again: since then rows may be there that no change tells of,
     and a snapshot whose first chunk is not younger does not know them all."""
+    read_record: RecordNumber = RecordNumber(-1)
+    """The first chunk's record of a snapshot that has read the whole table, the largest of all that have."""
     unread: ReadFailure | None = None
     """Why the last snapshot of the whole table failed; None: it was read, or none has been asked for."""
     looked_seq: Seq = Seq(0)

@@ -130,6 +130,23 @@ def _needed(snapshot: SnapshotState, table: TableLog) -> bool:
     return snapshot.plan.request is None or table.resync == snapshot.plan.snapshot_id
 
 
+def _called(snapshot: SnapshotState, table: TableLog) -> bool:
+    """Whether the table's last addition or `reread_record` is why there is this snapshot: both are as old as its plan,
+    and a reading that is not overtaken has seen all that they brought."""
+    own = snapshot.plan.snapshot_id
+    return snapshot.plan.reason in ("initial", "schema") or own == table.resync or own in table.serves
+
+
+def _was_read(table: TableLog) -> bool:
+    return table.read_record > max(table.added_record, table.reread_record)
+
+
+def _overtaken(snapshot: SnapshotState, table: TableLog) -> bool:
+    """Whether rows may be there that its first chunk has not seen and no change tells of."""
+    records = snapshot.tables[table.table_id].chunk_records
+    return len(records) == 0 or records[0] <= table.reread_record or not snapshot.reads(table)
+
+
 def _whole(snapshot: SnapshotState) -> bool:
     return snapshot.plan.where is None and snapshot.plan.keys is None
 
@@ -142,9 +159,13 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
     log = work.table(event.table_id)
     ours = _of_generation(snapshot, log)
     if ours and _whole(snapshot):
-        # What a later snapshot has not read, this one has not either; what a later one has read, this one need not.
-        says_more = _has_read if event.error is not None else _has_not_read
-        told = any(says_more(later, log) for later in _later(work, snapshot, log))
+        # What a later snapshot has not read, this one has not either, unless all that it was called for is older than
+        # what this one has read. What a later one has read, this one need not.
+        later = _later(work, snapshot, log)
+        if event.error is not None:
+            told = any(_has_read(s, log) for s in later) or (_called(snapshot, log) and _was_read(log))
+        else:
+            told = any(_has_not_read(s, log) for s in later if _overtaken(snapshot, log) or not _called(s, log))
         work.update(log, unread=log.unread if told else event.error)
     if event.error is None:
         if event.chunks != len(table.chunks) or not table.chunks:
@@ -154,7 +175,9 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
             )
         log = work.captured(event.table_id)
         if ours:
-            work.update(log, finishes=(*log.finishes, _finish(work, event, snapshot, table)))
+            read = table.chunk_records[0] if _whole(snapshot) and snapshot.reads(log) else log.read_record
+            finishes = (*log.finishes, _finish(work, event, snapshot, table))
+            work.update(log, finishes=finishes, read_record=max(read, log.read_record))
     _update(work, snapshot, table, finished=event, chunks=Grown(), chunk_records=Grown())
 
 
@@ -165,11 +188,10 @@ def _finish(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState
     log = work.table(event.table_id)
     pairs = zip(table.chunk_records, table.chunks, strict=True)
     chunks = tuple(LoggedChunk(record=record, chunk=chunk) for record, chunk in pairs)
-    overtaken = table.chunk_records[0] <= log.reread_record or not snapshot.reads(log)
     return LoggedFinish(
         record=work.record.number,
         snapshot_id=event.snapshot_id,
-        complete=event.complete and not overtaken,
+        complete=event.complete and not _overtaken(snapshot, log),
         replay_point=min(c.replay_point for c in table.chunks),
         chunks=chunks,
     )
@@ -183,6 +205,7 @@ def _left_unread(work: Folding, snapshot: SnapshotState, event: SnapshotEnded) -
         if part.finished is not None or table is None or not _of_generation(snapshot, table):
             continue
         read = any(_has_read(later, table) for later in _later(work, snapshot, table))
+        read = read or (_called(snapshot, table) and _was_read(table))
         if _needed(snapshot, table) and _whole(snapshot) and not read:
             why = f"snapshot {event.snapshot_id} ended before it had read the whole table"
             message = f"{why}: {event.message}" if event.message else why

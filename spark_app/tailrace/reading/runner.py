@@ -62,7 +62,7 @@ class _Entry:
     """The record that added the table, when the last step or read was begun."""
 
 
-def _over(table: TableLog, snapshot: SnapshotState) -> str | None:
+def over(table: TableLog, snapshot: SnapshotState) -> str | None:
     """Why the snapshot can bring the table nothing more; None: it can."""
     name = table.schema.name
     if snapshot.awaits(table):
@@ -194,11 +194,11 @@ class SnapshotRunner:
         if snapshot is None or snapshot.ended is not None or self._stopping or entry.backoff.rests(self._monotonic()):
             return
         log_table = state.tables[key[1]]
-        over = _over(log_table, snapshot)
-        if over is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
+        why = over(log_table, snapshot)
+        if why is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
             # Also where only the end is still to be recorded: the journal takes none without a fault now.
             entry.added = log_table.added_record
-            self._give_up(entry, Fault(name="TableGone", message=over, where="source", since=self._clock()))
+            self._give_up(entry, Fault(name="TableGone", message=why, where="source", since=self._clock()))
         elif snapshot.awaits(log_table):
             return  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
