@@ -27,6 +27,7 @@ from tailrace.contract.units import seconds
 from tailrace.driver import display, launch, tail
 from tailrace.driver.applied_report import Reporter
 from tailrace.driver.beginning import Beginning
+from tailrace.driver.beside import Answer, PositionQuestion, Question
 from tailrace.driver.control import DriverControl, ManifestRequests
 from tailrace.driver.farewell import Farewell
 from tailrace.driver.launch import DriverParts, DriverSettings
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
 START_LOOK_SECONDS = 0.2
+ANSWER_SECONDS = 1.0
+"""That source and storage have to answer in each turn of the start."""
 TIDY_UP_SECONDS = 20.0
 """That `--once` grants the compaction of what it wrote: a table that only short runs write to has no other time."""
 SHORTEST_TAIL = 0.05
@@ -111,8 +114,8 @@ class Driver:
     def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
         source = sources.open(self._spec.source, f"tailrace {self._name}", self._settings.secrets)
         self._control.position_text = source.text
-        if self._settings.once:
-            position_at_start(source, self._spec)  # what it refuses is refused before Spark starts
+        if self._settings.once and not self._has_work(source, capture, view):
+            return self._stopped_early()
         spark = self._spark(capture)
         if spark is None:
             return self._stopped_early()
@@ -122,7 +125,8 @@ class Driver:
                 return self._stopped_early()
             self._control.journal = journal
             self._control.position_text = lambda position: bound(source, journal).text(position)
-            once = OnceCheck(lambda state: self._position_now(source, state)) if self._settings.once else None
+            ask = PositionQuestion(lambda state: self._position_now(source, state))
+            once = OnceCheck(ask) if self._settings.once else None
             progress = self._control.progress
             parts = launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal)
             self._control.runner = parts.runner
@@ -133,6 +137,23 @@ class Driver:
         finally:
             if not self._ending.hurried:
                 without_jvm_errors("Spark", lambda: session.stop(spark))
+
+    def _has_work(self, source: Source, capture: CaptureProcess, view: display.Paced) -> bool:
+        """What `position_at_start` refuses is refused before Spark starts. False: a signal came first."""
+        question = Question(lambda: position_at_start(source, self._spec), "position-at-start")
+        if self._answered(question, capture, view):
+            question.answer()
+            return True
+        return False
+
+    def _answered(self, question: Question[Answer], capture: CaptureProcess, view: display.Paced) -> bool:
+        """Waits in turns. False: a signal came first."""
+        while not self._ending.is_set():
+            if question.answered(ANSWER_SECONDS):
+                return True
+            self._look_after(capture)
+            view.show()
+        return False
 
     def _spark(self, capture: CaptureProcess) -> SparkSession | None:
         """None: a signal came first. What capture refuses, it refuses long before Spark is up."""
@@ -157,8 +178,11 @@ class Driver:
         beginning = Beginning(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
         while not self._ending.is_set():
             self._look_after(capture)
+            look = Question(beginning.look, "journal-start")
+            if not self._answered(look, capture, view):
+                break
             try:
-                reader = beginning.look()
+                reader = look.answer()
                 if reader is not None:
                     return SharedJournal(reader, tail.newest_record(self._tail_client))
             except Retry as error:

@@ -31,6 +31,7 @@ from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequest, StorageLocation
 from tailrace.contract.status import Status
 from tailrace.driver import display, driver, launch
+from tailrace.driver.beginning import Beginning
 from tailrace.driver.driver import Driver
 from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.run_dir import RunFolder
@@ -230,6 +231,64 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_keys_of_a_request(
     assert made.run() == 0
     watching.join()
     assert turns[1] - turns[0] > 10
+
+
+def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=True))
+    monkeypatch.setattr(driver, "bound", lambda source, journal: source)
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    hangs, calls = threading.Event(), list[int]()
+
+    def position_now(*_: object) -> Position:
+        calls.append(done.count("capture check"))
+        if len(calls) == 1:
+            raise Retry("the source restarts")
+        assert hangs.wait(60)
+        return Position(1)
+
+    monkeypatch.setattr(driver, "position_at_start", lambda *_: Position(1))
+    monkeypatch.setattr(made, "_position_now", position_now)
+
+    def end() -> None:
+        while len(calls) < 2:
+            time.sleep(0.05)
+        time.sleep(1)
+        made._ending.on_signal(15, None)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert made.run() == 1
+    ending.join()
+    hangs.set()
+    assert len(calls) == 2, "one question at a time, asked again after a refusal"
+    assert done.count("capture check") - calls[1] > 10
+
+
+@pytest.mark.parametrize("hanging", ["source", "storage"])
+def test_a_signal_ends_a_start_whose_source_or_storage_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: str
+) -> None:
+    wait = Driver._journal
+    made, done = ready(tmp_path, monkeypatch)
+    hangs = threading.Event()
+    if hanging == "source":
+        monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=True))
+        monkeypatch.setattr(driver, "position_at_start", lambda *_: hangs.wait(60))
+    else:
+        place = {"location": f"file://{tmp_path}/log"}
+        made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
+        monkeypatch.setattr(Driver, "_journal", wait)
+        monkeypatch.setattr(Beginning, "look", lambda self: hangs.wait(60))
+    threading.Timer(1.5, made._ending.on_signal, (15, None)).start()
+    begun = time.monotonic()
+    assert made.run() == (1 if hanging == "source" else 0)
+    assert time.monotonic() - begun < 20
+    hangs.set()
+    assert done.count("view show") >= 1
+    assert ("spark stop" in done) == (hanging == "storage")
 
 
 def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
