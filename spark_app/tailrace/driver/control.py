@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -63,6 +63,8 @@ class DriverControl:
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
         """Why capture ended, while it is being started again."""
+        self.of_manifest: Mapping[str, SnapshotBody] = {}
+        """Requests that came with the manifest, by the id of the snapshot."""
         self.request_fault: str | None = None
         """Why a request of the manifest cannot be accepted yet."""
         self.position_text: Callable[[Position], str] = str
@@ -183,10 +185,15 @@ class DriverControl:
     def stop_snapshot(self, snapshot_id: str) -> None:
         journal, client = self._ready()
         with self._lock:
-            if snapshot_id not in journal.refresh().snapshots and self._lookups.withdraw(snapshot_id):
-                return  # it was not planned yet, and is not any more
+            if snapshot_id not in journal.refresh().snapshots:
+                body = self.of_manifest.get(snapshot_id)
+                if body is not None:
+                    # Every start asks for it. Dying behind the record: nobody waits for its keys any more.
+                    client.append(planner.stopped_unplanned(snapshot_id, body))
+                if self._lookups.withdraw(snapshot_id) or body is not None:
+                    return  # it was not planned yet, and is not any more
             if self._known(snapshot_id).ended is None:
-                client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="stopped by request")])
+                client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message=planner.STOPPED)])
 
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
         _, client = self._ready()
@@ -227,6 +234,7 @@ class ManifestRequests:
 
     def __init__(self, requests: Sequence[SnapshotRequest], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._open = list(requests)
+        self._bodies = {planner.request_id(r): SnapshotBody(name=r.metadata.name, spec=r.spec) for r in requests}
         self._monotonic = monotonic
         self._backoff = Backoff(LONGEST_PAUSE)
 
@@ -236,6 +244,7 @@ class ManifestRequests:
 
     def turn(self, control: DriverControl) -> None:
         """One try; raises what a request is refused with for good."""
+        control.of_manifest = self._bodies
         state = control.journal.state if control.journal is not None else LogState()
         if not state.tables:
             return  # capture has not looked at the source yet: no pattern can match
@@ -246,10 +255,9 @@ class ManifestRequests:
 
     def _accepted(self, control: DriverControl, request: SnapshotRequest) -> bool:
         """Or withdrawn."""
-        name = request.metadata.name
-        body = SnapshotBody(name=name, spec=request.spec)
+        name, snapshot_id = request.metadata.name, planner.request_id(request)
         try:
-            control.request(planner.request_id(request), body, patience=LOOK_SECONDS)
+            control.request(snapshot_id, self._bodies[snapshot_id], patience=LOOK_SECONDS)
             control.follow()  # who counts the open ones must find its plan, once it is no longer one of them
         except BeingLookedUp:
             control.request_fault = None

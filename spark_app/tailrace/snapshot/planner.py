@@ -26,6 +26,7 @@ REPAIR_PAUSE = 100
 """Records between a repair that failed and the next; an idle journal has a few records a minute."""
 
 
+STOPPED = "stopped by request"
 NAMED = 20
 """Tables that one line of the log names."""
 
@@ -153,6 +154,12 @@ def request_plan(
         _check_keys(tables, keys)
         keys = canonical_keys(tables[0], keys)
     return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)), keys)
+
+
+def stopped_unplanned(snapshot_id: str, body: SnapshotBody) -> tuple[SnapshotPlanned, SnapshotEnded]:
+    """For a request that is stopped before it was planned, and that would be asked again: it was asked, and is over."""
+    plan = _plan_of(snapshot_id, body, (), None if body.spec.keys is None else ())
+    return plan, SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message=STOPPED)
 
 
 def is_plan_of(known: SnapshotState, snapshot_id: str, body: SnapshotBody) -> bool:

@@ -240,7 +240,25 @@ def test_a_request_of_the_manifest_that_is_stopped_meanwhile_is_dropped(shop: Pi
     turning.join(20)
     gate.open.set()
     all_accepted(requests, control)
-    assert request_id(first) not in shop.state.snapshots and request_id(second) in shop.state.snapshots
+    found = shop.state.snapshots[request_id(first)]
+    assert found.ended is not None and found.ended.outcome == "stopped" and not found.tables
+    assert len(gate.asked) == 2 and shop.state.snapshots[request_id(second)].plan.keys == (("2",),)
+    # As after a restart.
+    again = ManifestRequests([first, second])
+    all_accepted(again, control)
+    assert len(gate.asked) == 2 and not shop.state.snapshots[request_id(first)].tables
+    shop.until(lambda state: all(s.ended for s in state.snapshots.values()), work=True)
+
+
+def test_a_request_of_the_manifest_that_is_stopped_before_its_turn_is_not_asked(shop: Pipeline, gate: Gate) -> None:
+    first, second = in_manifest("first", "1"), in_manifest("second", "2")
+    requests, control = ManifestRequests([first, second]), shop.driver.control
+    requests.turn(control)
+    control.stop_snapshot(request_id(second))
+    gate.open.set()
+    all_accepted(requests, control)
+    assert gate.asked == [(("1",),)]
+    assert not shop.state.snapshots[request_id(second)].tables
 
 
 def test_a_request_of_the_manifest_with_a_key_that_is_none_is_refused(shop: Pipeline, gate: Gate) -> None:
