@@ -139,7 +139,10 @@ def test_what_a_statement_means_is_recorded_before_it_is_passed(
         assert table.added_record > before or table.removed or stop_of(run) == "LogIncomplete"
 
 
-@pytest.mark.parametrize("statement", ["UPDATE w SET v = 99 WHERE id = 1", "INSERT INTO l VALUES (5)", "SELECT f()"])
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE w SET v = 99 WHERE id = 1", "-- name: Add :exec\nINSERT INTO l VALUES (5)", "SELECT f()"],
+)
 def test_a_row_change_as_text_that_names_another_object_stops_the_table(
     server: MysqlServer, tmp_path: Path, statement: str
 ) -> None:

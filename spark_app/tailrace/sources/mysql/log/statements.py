@@ -56,7 +56,8 @@ _MOST_PARSED = 100_000
 """Characters: a longer text would hold up capture."""
 _DOUBTFUL = re.compile(r'/\*M?!|["\\\ufffd]|--\S')
 """Executable comments; characters whose meaning depends on the session's sql_mode, or its character set; `--5`."""
-_LEAD = re.compile(r"(?:\s|/\*(?!M?!).*?\*/)+", re.DOTALL)
+_LEAD = re.compile(r"(?:\s|/\*(?!M?!).*?\*/|(?:#|--(?=\s|\Z))[^\n]*)+", re.DOTALL)
+"""Plain comments of every kind."""
 _SET_STATEMENT = re.compile(r"SET\s+STATEMENT\s(?:[^'\"`]|'[^']*'|\"[^\"]*\")*?\bFOR\s+", re.IGNORECASE)
 """MariaDB's settings for one statement, which follows."""
 _QUOTED = r"(?:`[^`]*`|'[^']*'|\"[^\"]*\"|[\w.%$-]+)"
@@ -69,7 +70,7 @@ _OTHER_OBJECT = re.compile(
     r"DROP\s+TEMPORARY\s+TABLES?\b|"
     r"(?:GRANT|REVOKE|FLUSH|OPTIMIZE|INSTALL|UNINSTALL|ROLLBACK|RELEASE)\b|"
     r"ANALYZE\s+(?:(?:NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?\b|"
-    r"SET\s+(?!STATEMENT\b))",
+    r"RENAME\s+USER\b|SET\s+(?!STATEMENT\b))",
     re.IGNORECASE,
 )
 """Statements that change no table's rows, whatever follows."""
@@ -146,7 +147,7 @@ OWN_SCHEMA = "mysql"
 
 def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
     """What the statement means for captured tables; those that are missing it leaves alone."""
-    head = _head(text)
+    head = bare(text)
     if _OTHER_OBJECT.match(head):
         return {}
     parsed = None if _is_foreign(head, known) else parsed_surely(head)
@@ -159,12 +160,16 @@ def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
     return found
 
 
-def _head(text: str) -> str:
+def bare(text: str) -> str:
     """Without plain comments and settings before the statement."""
-    lead = _LEAD.match(text)
-    head = text[lead.end() :] if lead else text
+    head = _without_lead(text)
     settings = _SET_STATEMENT.match(head)
-    return head[settings.end() :] if settings else head
+    return _without_lead(head[settings.end() :]) if settings else head
+
+
+def _without_lead(text: str) -> str:
+    lead = _LEAD.match(text)
+    return text[lead.end() :] if lead else text
 
 
 def parsed_surely(head: str) -> exp.Expr | None:
@@ -191,7 +196,8 @@ def _first_word(head: str) -> str:
 
 def _changes_rows(head: str, parsed: exp.Expr | None) -> bool:
     word = _first_word(head)
-    if word in _WRITES:
+    # Parentheses and comments can hide the first word.
+    if word in _WRITES or isinstance(parsed, exp.DML | exp.Query):
         return True
     if isinstance(parsed, exp.Create):
         return parsed.expression is not None

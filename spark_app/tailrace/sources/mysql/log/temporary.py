@@ -10,7 +10,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from tailrace.sources.mysql.log.events import Query
-from tailrace.sources.mysql.log.statements import Name, name_in, parsed_surely
+from tailrace.sources.mysql.log.statements import Name, bare, name_in, parsed_surely
 
 
 class TemporaryTables:
@@ -26,9 +26,9 @@ class TemporaryTables:
 
     def saw(self, query: Query) -> None:
         """After the statement was looked at."""
-        word = query.text.lstrip()[:6].upper()
-        if word.startswith(("CREATE", "DROP", "ALTER", "RENAME", "/")):
-            self._follow(query.session, parsed_surely(query.text), query.schema)
+        text = bare(query.text)
+        if text[:6].upper().startswith(("CREATE", "DROP", "ALTER", "RENAME", "/")):
+            self._follow(query.session, parsed_surely(text), query.schema)
 
     def _follow(self, session: int, parsed: exp.Expr | None, schema: str) -> None:
         if isinstance(parsed, exp.Create) and parsed.find(exp.TemporaryProperty):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.log.statements import Effect, KnownTables, Name, effects
+from tailrace.sources.mysql.log.temporary import TemporaryTables
 
 EMPTIED, HARMLESS, REREAD, REPLACED, WRITTEN = Effect
 ONE = (("s", "t"),)
@@ -66,6 +68,13 @@ def test_a_statement_that_concerns_a_table(text: str, expected: Effect) -> None:
         ("REPAIR TABLE t", REREAD),
         ("SELECT f()", WRITTEN),
         ("ANALYZE UPDATE v SET a = 1", WRITTEN),
+        ("-- name: Rename :exec\nUPDATE v SET a = 1", WRITTEN),
+        ("--\tof the application\n# twice\n/* thrice */ DELETE FROM v", WRITTEN),
+        ('# of the application\nINSERT INTO v VALUES ("a")', WRITTEN),
+        ("(-- in parentheses\nSELECT f())", WRITTEN),
+        ("SET STATEMENT lock_wait_timeout=5 FOR -- why\nCALL p()", WRITTEN),
+        ("-- name: Empty :exec\nTRUNCATE TABLE t", EMPTIED),
+        ("-- name: Add :exec\nALTER TABLE t ADD COLUMN z int DEFAULT 5", REREAD),
     ],
 )
 def test_what_is_not_understood_is_never_passed_over(text: str, expected: Effect) -> None:
@@ -143,6 +152,7 @@ def test_a_row_change_of_a_temporary_table_that_may_call_a_function_is_not(text:
         "CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW SET @a = 1",
         'CREATE DEFINER=`a`@`%` TRIGGER x AFTER INSERT ON t FOR EACH ROW SET @a = "b"',
         "GRANT SELECT ON s.t TO x",
+        "RENAME USER t TO u",
         "ANALYZE TABLE t",
         "CREATE DEFINER=`a`@`%` VIEW v AS SELECT * FROM t",
         "CREATE ALGORITHM=UNDEFINED DEFINER=`a`@`%` SQL SECURITY DEFINER VIEW v AS SELECT '\\' FROM t",
@@ -159,6 +169,13 @@ def test_a_statement_that_leaves_a_table_alone(text: str) -> None:
 def test_what_a_statement_of_a_temporary_table_empties_may_be_that_one() -> None:
     """It was made before capture connected."""
     assert effects("TRUNCATE TABLE t", KnownTables("s", ONE, of_session=True)) == {ONE[0]: REREAD}
+
+
+def test_a_temporary_table_that_was_renamed_behind_a_comment_is_none_any_more() -> None:
+    tables = TemporaryTables()
+    for text in ("CREATE TEMPORARY TABLE t (a int)", "-- name: Away :exec\nALTER TABLE t RENAME TO u"):
+        tables.saw(Query("s", text, 1, True))
+    assert not tables.of(1)
 
 
 def test_a_dropped_schema_takes_all_of_its_tables() -> None:
