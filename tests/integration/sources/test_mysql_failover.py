@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.api import KeyRange, Source
 from tailrace.sources.mysql.position import file_of
+from tailrace.sources.mysql.source import MysqlSource
 
 FLUSH = "FLUSH BINARY LOGS"
 
@@ -260,6 +262,53 @@ def test_a_server_that_leaves_out_changes_as_a_replica_is_refused(
     if not still_a_replica:
         promote(replica)
     copy_of(replica, tmp_path).refused(SourceRefused, "left out changes of shop")
+
+
+@pytest.mark.parametrize("primary", [MARIADB_NEWEST], indirect=True)
+@pytest.mark.parametrize("rule", ["IGNORE_DOMAIN_IDS = (7)", "DO_DOMAIN_IDS = (0)", "IGNORE_SERVER_IDS = (77)"])
+def test_a_mariadb_that_leaves_out_domains_or_servers_as_a_replica_is_refused(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path, rule: str
+) -> None:
+    """What it left out is missing in its log for ever, and counts as applied."""
+    name, _, _ = rule.partition(" ")
+    primary.execute("SET GLOBAL gtid_strict_mode = OFF")
+    caught_up(replica, primary)
+    replica.script("STOP SLAVE", f"CHANGE MASTER TO {rule}", "START SLAVE")
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+    left_out = ("SET SESSION server_id = 77", "SET SESSION gtid_domain_id = 7")
+    primary.script(*left_out, "INSERT INTO shop.plain VALUES (1, 'left out', 1)")
+    primary.execute("INSERT INTO shop.plain VALUES (2, 'last', 1)")
+    caught_up_with_last_row(replica)
+    assert replica.execute("SELECT id FROM shop.plain") == [(2,)]
+    copy_of(replica, tmp_path).refused(SourceRefused, f"left out changes of shop \\(replicate_{name.lower()}")
+
+
+def caught_up_with_last_row(replica: MysqlServer) -> None:
+    until = time.monotonic() + 60
+    while (2,) not in replica.execute("SELECT id FROM shop.plain"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("primary", [MARIADB_NEWEST], indirect=True)
+def test_a_mariadb_is_not_followed_to_where_it_cannot_be_seen_what_it_leaves_out(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    rights = ("REPLICATION SLAVE, BINLOG MONITOR ON *.*", "SELECT ON shop.*")
+    primary.script("CREATE USER reader", *(f"GRANT {right} TO reader" for right in rights))
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        level(primary, copy)
+    caught_up(replica, primary)
+    promote(replica)
+    moved = copy_of(replica, tmp_path)
+    moved.source = MysqlSource(replace(mysql_shop.source(replica).config, username="reader"))
+    moved.refused(SourceRefused, "may not see whether the server leaves out changes")
+    replica.execute("GRANT SLAVE MONITOR ON *.* TO reader")
+    with moved.running():
+        level(replica, moved)
 
 
 def purge(server: MysqlServer) -> None:

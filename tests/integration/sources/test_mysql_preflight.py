@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from mysql_packages import RELEASES
-from support.mysql import MysqlServer
+from support.mysql import MARIADB_NEWEST, MysqlServer
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import SourceRefused
 from tailrace.sources.api import Finding
@@ -60,6 +60,25 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
     for finding in found.values():
         server.execute(finding.fix.removeprefix("Run `").removesuffix("`."))
     assert not failed(findings(server, "reader", "d.parent"))
+
+
+@pytest.mark.parametrize("name", [MARIADB_NEWEST, "mariadb-10.11"])
+def test_a_mariadb_that_may_be_a_replica_which_does_not_log_what_it_applies_is_refused(name: str) -> None:
+    """It sends its own changes only. Who may not see whether it is a replica is told so."""
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)", "CREATE USER reader")
+        server.execute("GRANT REPLICATION SLAVE, BINLOG MONITOR, SELECT ON *.* TO reader")
+        unseen = failed(findings(server, "reader"))["log_bin", None]
+        assert unseen.level == "fail" and "may not see" in unseen.message
+        server.execute(unseen.fix.split("`")[1])
+        assert not failed(findings(server, "reader"))
+        server.execute("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'none'")
+        with pytest.raises(SourceRefused, match="a replica that does not log what it applies"):
+            refuse(findings(server, "reader"))
+        server.restart(log_slave_updates="ON", skip_slave_start="ON")
+        assert not failed(findings(server, "reader"))
+        server.execute("REVOKE SLAVE MONITOR ON *.* FROM reader")
+        assert failed(findings(server, "reader"))["filters", None].level == "warn"
 
 
 @pytest.mark.parametrize(

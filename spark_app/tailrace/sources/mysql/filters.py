@@ -1,7 +1,8 @@
 """What a server may have left out as a replica: its replication filters, judged by database.
 
 A server that follows the source must have all its changes. Tables that a filter has always kept away are not there to
-be looked for, so a rule that names tables counts against the whole database. Read by `settings`, judged by `preflight`.
+be looked for, so a rule that names tables counts against the whole database, and one that names servers or domains
+against every database. Read by `settings`, judged by `preflight`.
 """
 
 import re
@@ -13,6 +14,8 @@ from tailrace.sources.mysql.connect import Connection, Server, execute, replica_
 Rules = Mapping[str, frozenset[str]]
 """By name (`do_db`, `wild_ignore_table`, …) what the rule names."""
 NAMES = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table", "rewrite_db")
+OF_ALL = ("do_domain_ids", "ignore_domain_ids", "ignore_server_ids")
+"""They name no database."""
 _VARIABLES = "SHOW GLOBAL VARIABLES LIKE 'replicate%'"
 _STORED = (
     "SELECT filter_name, filter_rule FROM performance_schema.replication_applier_global_filters",
@@ -24,7 +27,7 @@ _WORD = re.compile(r"[^\s,()]+")
 def rules(connection: Connection, server: Server) -> Rules:
     """Of all channels, as far as they can be seen: MySQL shows a server that is no replica any more its filters only
     with SELECT on performance_schema, and those of a removed channel not at all."""
-    found: dict[str, set[str]] = {name: set() for name in NAMES}
+    found: dict[str, set[str]] = {name: set() for name in (*NAMES, *OF_ALL)}
     for name, value in _seen(connection, server):
         known = name.lower().removeprefix("replicate_")
         if known in found:
@@ -61,19 +64,28 @@ def left_out(found: Rules, databases: Collection[str]) -> dict[str, str]:
 
 
 def _concerns(name: str, items: frozenset[str], database: str, found: Rules) -> bool:
+    """Of what differs only in case the settings of both servers decide: here it counts against the database."""
     match name:
         case "do_db":
             return database not in items
         case "ignore_db" | "rewrite_db":
-            return database in items
+            return database.lower() in {item.lower() for item in items}
         case "do_table" | "wild_do_table":  # of a table that neither names nothing is applied
-            return f"{database}.%" not in found.get("wild_do_table", ())
+            return not any(_whole(item, database) for item in found.get("wild_do_table", ()))
+        case _ if name in OF_ALL:
+            return True
         case _:
-            return any(_like(item.partition(".")[0]).fullmatch(database) for item in items)
+            return any(_like(item.partition(".")[0], re.IGNORECASE).fullmatch(database) for item in items)
 
 
-def _like(pattern: str) -> re.Pattern[str]:
+def _whole(pattern: str, database: str) -> bool:
+    """Whether it selects every table of the database."""
+    named, _, tables = pattern.partition(".")
+    return bool(tables) and not tables.strip("%") and _like(named).fullmatch(database) is not None
+
+
+def _like(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """`%` and `_` as in LIKE, `\\` before one that means itself."""
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
     wild = {"%": ".*", "_": "."}
-    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL | flags)

@@ -53,15 +53,33 @@ def binary_log(facts: Facts) -> Iterator[Finding]:
     if not facts.on("log_bin"):
         fix = "Set `log_bin` in the server's configuration and restart it."
         yield Finding("log_bin", "fail", "the server writes no binary log", fix)
-    elif facts.replica and not (facts.on("log_replica_updates") or facts.on("log_slave_updates")):
-        name = next(n for n in ("log_replica_updates", "log_slave_updates") if n in facts.variables)
-        what = "the server is a replica that does not log what it applies"
-        yield Finding("log_bin", "fail", what, f"Set `{name}` in the server's configuration and restart it.")
+    elif facts.replica is not False and not any(map(facts.on, _UPDATES)):
+        yield _unlogged(facts)
     elif facts.dropped:
         what = f"the binary log leaves out databases ({facts.dropped})"
         yield Finding("log_bin", "fail", what, "Remove binlog_do_db and binlog_ignore_db, and restart the server.")
     else:
         yield Finding("log_bin", "ok", "the server writes a binary log")
+
+
+_UPDATES = ("log_replica_updates", "log_slave_updates")
+
+
+def _unlogged(facts: Facts) -> Finding:
+    name = next(name for name in _UPDATES if name in facts.variables)
+    if facts.replica:
+        fix = f"Set `{name}` in the server's configuration and restart it."
+        return Finding("log_bin", "fail", "the server is a replica that does not log what it applies", fix)
+    what = f"{name} is OFF, and {facts.user} may not see whether the server is a replica: its log would lack changes"
+    return Finding("log_bin", "fail", what, _see(facts))
+
+
+def _see(facts: Facts) -> str:
+    """What the right to see a replica's status takes."""
+    right = {"mysql": "REPLICATION CLIENT", "mariadb": "SLAVE MONITOR"}[facts.server.product]
+    if facts.server.product == "mariadb" and facts.server.version < (10, 5, 9):
+        right = "REPLICATION SLAVE ADMIN"
+    return f"Run `GRANT {right} ON *.* TO {facts.user}`."
 
 
 _FORMAT = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
@@ -175,6 +193,9 @@ def whole_copy(facts: Facts, databases: Collection[str], follows: bool = False) 
         again = " If there is none: `tailrace resync -f <manifest> --all`, then start: every table is read again."
         fix += again if follows else ""
         yield Finding("filters", "fail" if follows else "warn", what, fix)
+    if facts.replica is None:
+        what = f"{facts.user} may not see whether the server leaves out changes as a replica"
+        yield Finding("filters", "fail" if follows else "warn", what, _see(facts))
 
 
 def filtered(facts: Facts) -> Iterator[Finding]:

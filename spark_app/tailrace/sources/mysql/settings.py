@@ -47,8 +47,8 @@ class Facts:
     """Lower-case names; those that the server does not have are missing."""
     rights: frozenset[str]
     """Upper-case, on everything (`*.*`)."""
-    replica: bool
-    """It applies the log of another server."""
+    replica: bool | None
+    """It applies the log of another server; None: the right to see it is missing."""
     dropped: str
     """Databases that the log leaves out, or the only ones that it holds; empty: it holds all."""
     tables: Sequence[MysqlTable]
@@ -96,8 +96,9 @@ def _user(connection: Connection) -> str:
     return f"{sql.text(name)}@{sql.text(host)}"
 
 
-def _is_replica(connection: Connection, server: Server) -> bool:
-    return bool(_try(connection, replica_status(server)))
+def _is_replica(connection: Connection, server: Server) -> bool | None:
+    found = _try(connection, replica_status(server))
+    return None if found is None else bool(found)
 
 
 def _dropped(connection: Connection, server: Server) -> str:
@@ -106,13 +107,13 @@ def _dropped(connection: Connection, server: Server) -> str:
     return " ".join(str(v) for v in found[0][2:4] if v) if found else ""
 
 
-def _try(connection: Connection, statement: str) -> Sequence[tuple[object, ...]]:
-    """Nothing where the right for it is missing: another check says so."""
+def _try(connection: Connection, statement: str) -> Sequence[tuple[object, ...]] | None:
+    """None where the right for it is missing: a check says so."""
     try:
         with source_errors(statement):
             return execute(connection, statement)
     except SourceRefused:
-        return ()
+        return None
 
 
 def _readable(connection: Connection, table: MysqlTable) -> bool:
