@@ -65,7 +65,7 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
 @pytest.mark.parametrize("name", [MARIADB_NEWEST, "mariadb-10.11"])
 def test_a_mariadb_that_may_be_a_replica_which_does_not_log_what_it_applies_is_refused(name: str) -> None:
     """It sends its own changes only. Who may not see whether it is a replica is told so."""
-    with MysqlServer(name) as server:
+    with MysqlServer(name, sync_binlog=1) as server:
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)", "CREATE USER reader")
         server.execute("GRANT REPLICATION SLAVE, BINLOG MONITOR, SELECT ON *.* TO reader")
         unseen = failed(findings(server, "reader"))["log_bin", None]

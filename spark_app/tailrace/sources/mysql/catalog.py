@@ -19,7 +19,8 @@ from tailrace.sources.stops import reserved
 
 Row = dict[str, Any]
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
-ENGINES = frozenset(("InnoDB", "ROCKSDB", "MyISAM", "Aria"))
+TRANSACTIONAL = frozenset(("InnoDB", "ROCKSDB"))
+ENGINES = TRANSACTIONAL | {"MyISAM", "Aria"}
 """Of those whose changes are in the log and whose rows outlive a restart."""
 _TABLES = """
 SELECT table_schema, table_name, engine, table_type FROM information_schema.tables
@@ -194,9 +195,13 @@ def _parts(columns: list[Row], index: str, key: list[str]) -> Parts:
 
 def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOptions | None) -> TableStop | None:
     if row["table_type"] == "SYSTEM VERSIONED":
-        return ReadRefused(name, f"{name} is system-versioned: its log mixes history with rows", f"Exclude {name}.")
+        return ReadRefused(
+            name,
+            f"{name} is system-versioned: its log does not tell old versions of rows from present ones",
+            f"Exclude {name}.",
+        )
     if row["engine"] not in ENGINES:
-        what = f"{name} has the storage engine {row['engine']}, whose changes cannot be followed"
+        what = f"{name} has the storage engine {row['engine']}, whose changes cannot be captured"
         return ReadRefused(name, what, "Convert the table to InnoDB, or exclude it.")
     if not any(c.key is not None for c in columns):
         what = f"{name} has no primary key and no unique index over NOT NULL columns"
@@ -212,7 +217,7 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
     ambiguous = [c for c in columns if c.key is not None and c.type.charset in charsets.AMBIGUOUS]
     if ambiguous:
         what = f"column {ambiguous[0].name!r} in the key of {name} has the character set {ambiguous[0].type.charset}"
-        why = "which has characters with two codes: keys that differ can have one text"
+        why = "which has characters with two codes: different keys can become the same text"
         return ReadRefused(name, f"{what}, {why}", "Convert the column to utf8mb4, or exclude the table.")
     unknown_labels = [c for c in columns if c.key is not None and any("?" in label for label in c.type.labels)]
     if unknown_labels:

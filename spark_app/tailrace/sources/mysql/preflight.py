@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from tailrace.sources.api import ColumnSupport, Finding, Level
 from tailrace.sources.mysql import filters
+from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
 from tailrace.sources.mysql.settings import Facts
 
@@ -41,12 +42,13 @@ def version(facts: Facts) -> Iterator[Finding]:
         yield Finding("version", "ok", text)
     else:
         oldest = ".".join(map(str, OLDEST[product]))
-        yield Finding("version", "fail", f"{text} is older than {oldest}", "Use a supported version.")
+        yield Finding("version", "fail", f"{text} is not supported", f"Upgrade the server to {oldest} or newer.")
 
 
 def preview(facts: Facts) -> Iterator[Finding]:
-    message = f"{TITLES[facts.server.product]} as a source is a preview: there are changes that it is known to miss"
-    yield Finding("preview", "warn", message, "Read `Known faults` in docs/mysql.md; do not rely on the copy.")
+    message = f"{TITLES[facts.server.product]} as a source is a preview: known faults can make a copy wrong"
+    fix = "Read `Known faults` in docs/mysql.md, and compare a copy with its source before you rely on it."
+    yield Finding("preview", "warn", message, fix)
 
 
 def binary_log(facts: Facts) -> Iterator[Finding]:
@@ -117,7 +119,9 @@ def gtids(facts: Facts) -> Iterator[Finding]:
         )
         yield Finding("gtid_mode", "fail" if fix else "ok", f"gtid_mode is {found}", fix)
     if facts.variables.get("server_id") == "0":
-        yield Finding("server_id", "fail", "server_id is 0: the server has no replicas", _set(facts, "server_id", "1"))
+        yield Finding(
+            "server_id", "fail", "server_id is 0: the server sends its log to nobody", _set(facts, "server_id", "1")
+        )
 
 
 def kept_log(facts: Facts) -> Iterator[Finding]:
@@ -127,7 +131,7 @@ def kept_log(facts: Facts) -> Iterator[Finding]:
         what = f"the server keeps its binary log for {seconds:.0f} s: a stop longer than that loses the position"
         yield Finding("kept_log", "warn", what, _set(facts, "binlog_expire_logs_seconds", "604800"))
     else:
-        kept = f"for {seconds / SHORT:.0f} days" if seconds else "until somebody purges it"
+        kept = f"for {seconds / SHORT:.0f} days" if seconds else "until it is purged by hand"
         yield Finding("kept_log", "ok", f"the server keeps its binary log {kept}")
 
 
@@ -168,8 +172,8 @@ def tables(facts: Facts) -> Iterator[Finding]:
 
 def engines(facts: Facts) -> Iterator[Finding]:
     for table in facts.tables:
-        if table.stop is None and table.engine not in ("InnoDB", "ROCKSDB"):
-            what = f"{table.name} has the storage engine {table.engine}: a statement that fails halfway leaves its rows"
+        if table.stop is None and table.engine not in TRANSACTIONAL:
+            what = f"{table.name} uses {table.engine}, which has no transactions: a failed statement keeps some changes"
             yield Finding("engine", "warn", what, f"Run `ALTER TABLE {table.quoted} ENGINE = InnoDB`.", table.name)
 
 
@@ -179,7 +183,7 @@ def cascades(facts: Facts) -> Iterator[Finding]:
         what = (
             f"changes of {found.parent} reach {found.child} through a foreign key ({found.rule}) and are not in the log"
         )
-        fix = f"Write those changes of {found.child} out as statements, or exclude the table."
+        fix = f"Change rows of {found.child} by statements on that table, or exclude it; a resync corrects its copy."
         yield Finding("cascade", "warn", what, fix, found.child)
 
 

@@ -28,7 +28,7 @@ from tailrace.sources.mysql.state import Witness
 
 _PASSED_OVER = frozenset(
     (
-        *(Kind.STOP, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS),
+        *(Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS),
         *(Kind.MARIADB_ANNOTATE_ROWS, Kind.MARIADB_CHECKPOINT),
         *(5, 13, 14),  # variables of a statement that is in the log as text: its QUERY event is looked at
         *(9, 11, 17),  # the file of a LOAD DATA that is in the log as text: its EXECUTE_LOAD_QUERY event is looked at
@@ -86,12 +86,18 @@ class Blocks(Protocol):
     def rotated(self) -> None:
         """Another file of the log begins."""
 
+    def crashed(self) -> None:
+        """The server crashed before the file that begins: statements on tables without transactions may have changed
+        rows that the log does not have. Those tables count as touched."""
+
 
 @dataclass(frozen=True)
 class StartingPoint:
     position: Position
     """What ends at or before it is recorded already."""
     numbering: Numbering
+    unended: Position | None = None
+    """Beginning of the file in which the reading goes on, unless it has come to its end; None: it has."""
 
 
 class Assembler:
@@ -107,6 +113,8 @@ class Assembler:
         self._numbering = start.numbering
         self._file = -1
         """Position of the beginning of the file; negative: none was named yet."""
+        self._unended = start.unended
+        """Beginning of a file without an end so far (STOP, ROTATE): a server that crashed begins another one."""
         self._end = 0
         """Of the last event, in its file."""
         self._maps: dict[bytes, bytes] = {}
@@ -262,11 +270,11 @@ class Assembler:
 
     def _rare(self, kind: int, body: bytes) -> None:
         if kind == Kind.ROTATE:
-            file, self._end = events.rotated(body)
-            self._file = self._numbering.of(file, 0)
-            self._sink.rotated()
+            self._rotated(body)
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return
+        elif kind == Kind.STOP:
+            self._unended = None
         elif kind == Kind.FORMAT_DESCRIPTION:
             if self._open is not None:
                 self._abandon()
@@ -286,6 +294,21 @@ class Assembler:
             raise _anonymous()
         elif kind not in _PASSED_OVER:
             raise UnknownEvent(f"the server sent an event of the unknown type {kind}")
+
+    def _rotated(self, body: bytes) -> None:
+        """Told before a file's first event: by the file before, and by the server, whose own words have no place."""
+        if self._now[4]:
+            self._unended = None
+        file, self._end = events.rotated(body)
+        self._file = self._numbering.of(file, 0)
+        self._sink.rotated()
+        if self._unended is not None and self._file > self._unended:  # what is sent again may begin before it
+            self._sink.crashed()
+        self._unended = Position(self._file)
+        if self._open is None and self._sink.touched:
+            self._arrive()
+            self._tell()
+            self.cut()
 
     def _begin(self, kind: int, timestamp: int, server: int, body: bytes, size: int) -> None:
         if self._open is not None:
@@ -449,8 +472,9 @@ class Assembler:
         self._close()
 
     def _abandon(self) -> None:
-        """A file begins inside a transaction: the server crashed while it wrote it, and has rolled it back. Its number
-        may be given again. What segments have of it stays there, and is read over."""
+        """A file begins inside a transaction: the server crashed while it wrote it, and has rolled it back, unless its
+        tables have no transactions (`crashed`). Its number may be given again. What segments have of it stays there,
+        and is read over."""
         if self._xid is not None:
             self._held.forget(self._xid)
         self._block.drop_from(self._boundary)
@@ -469,10 +493,14 @@ class Assembler:
             self._drop_mark()
         self._boundary = len(self._block.events)
         if touched:
-            self._give_finished()
-            self._sink.ended()
+            self._tell()
         if touched or self._open_in_segments or self._block.size >= self._limit:
             self.cut()
+
+    def _tell(self) -> None:
+        """What tables were touched, behind what came before."""
+        self._give_finished()
+        self._sink.ended()
 
     def _drop_mark(self) -> None:
         """The transaction changed nothing that we carry."""

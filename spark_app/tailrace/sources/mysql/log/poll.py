@@ -22,7 +22,7 @@ from tailrace.changelog.records import (
 from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import Wiring
-from tailrace.sources.mysql.catalog import discover
+from tailrace.sources.mysql.catalog import TRANSACTIONAL, discover
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
@@ -82,6 +82,11 @@ class CatalogPoll:
             if known is not None:
                 events += self._stated(known, effect, found.get(table_id))
         self._sink.add(*events)
+
+    def without_transactions(self) -> list[int]:
+        """The captured tables whose engine has none."""
+        found = self._look().values()
+        return [t.id for t in found if t.id in self._tables.known and t.engine not in TRANSACTIONAL]
 
     def _stated(self, known: Captured, effect: Effect, now: MysqlTable | None) -> list[Event]:
         schema = known.schema

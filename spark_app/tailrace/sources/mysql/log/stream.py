@@ -31,7 +31,7 @@ from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables,
 from tailrace.sources.mysql.log.table_map import head_of
 from tailrace.sources.mysql.log.tables import Tables, is_marked
 from tailrace.sources.mysql.log.temporary import TemporaryTables
-from tailrace.sources.mysql.log.witness import files
+from tailrace.sources.mysql.log.witness import FIRST, ended, files
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.state import SourceState
@@ -58,9 +58,8 @@ class MysqlStream:
         self._known = SourceState.read(state.source_state)
         self._executed = Executed(self._known.done, self._mariadb, self._known.exact)
         held = Held(wiring.scratch)
-        self._assembler = Assembler(
-            self, self._executed, held, wiring.memory, StartingPoint(state.position, config.numbering)
-        )
+        start = StartingPoint(state.position, config.numbering, self._unended())
+        self._assembler = Assembler(self, self._executed, held, wiring.memory, start)
         self._decoder = Decoder(self._tables)
         self._poll = CatalogPoll(
             replicator, connection, self._tables, wiring, Stand(lambda: self.position, self._edge, self._end)
@@ -79,6 +78,15 @@ class MysqlStream:
                 self._tables.add(table.schema, table.stopped is not None)
                 known = self._tables.known[table.table_id]
                 known.history, known.reread = [s.table for s in table.schemas[:-1]], is_marked(table.schemas)
+
+    def _unended(self) -> Position | None:
+        """The file that was read last, if the server has not closed it, or has it no more."""
+        at, known = self._sink.state.position, self._known.witness
+        if known is None:
+            return None
+        at = known.at if file_of(known.at) == file_of(at) else Position(at - offset_of(at) + FIRST)
+        file, _ = files(self._connection, self._config.numbering).get(file_of(at), ("", 0))
+        return None if file and ended(self._connection, file, at) else Position(at - offset_of(at))
 
     def _lookup(self, table_id: int) -> MysqlTable | None:
         with source_errors("looking at a table"):
@@ -137,6 +145,10 @@ class MysqlStream:
 
     def undone(self, forms: Iterable[bytes]) -> None:
         for table_id in {self._tables.number(form) for form in forms}:
+            self._touch(table_id, Effect.REREAD)
+
+    def crashed(self) -> None:
+        for table_id in self._poll.without_transactions():
             self._touch(table_id, Effect.REREAD)
 
     @property

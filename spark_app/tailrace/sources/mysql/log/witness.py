@@ -1,5 +1,5 @@
-"""Asks the server for one event of its log by the place where it begins. Called by `beginning`, with a connection of
-its own that reads as `mysqlbinlog` does: without a server id, so that no other reader is disturbed.
+"""Asks the server for one event of its log by the place where it begins. Called by `beginning` and `stream`, with a
+connection of its own that reads as `mysqlbinlog` does: without a server id, so that no other reader is disturbed.
 """
 
 import select
@@ -8,6 +8,7 @@ from contextlib import closing
 
 from tailrace.changelog.records import Position
 from tailrace.errors import PositionLost, Retry
+from tailrace.sources.mysql import sql
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
@@ -15,6 +16,9 @@ from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import Witness
 
+_ENDS = ("Stop", "Rotate")
+_NEAR = 1000
+"""Events."""
 FIRST = 4
 """Offset of a file's first event."""
 PATIENCE = 60.0
@@ -41,6 +45,15 @@ def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
         with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
             event = _first(log)
     return None if event is None else Witness.of(at, event)
+
+
+def ended(connection: Connection, file: str, at: Position) -> bool:
+    """Whether the server has closed this file, which a crash leaves open. `at`: where an event near its end begins; if
+    many follow, the answer is no."""
+    offset = offset_of(at)
+    with source_errors("looking at the end of a binary log"):
+        rest = execute(connection, f"SHOW BINLOG EVENTS IN {sql.text(file)} FROM {offset} LIMIT {_NEAR}")
+    return bool(rest) and rest[-1][2] in _ENDS
 
 
 def _first(log: BinlogConnection) -> Event | None:

@@ -27,6 +27,8 @@ class Sink:
     def __init__(self) -> None:
         self.rows_of: list[bytes] = []
         self.undone_forms: set[bytes] = set()
+        self.crashes: list[int] = []
+        """Behind how many rows."""
         self.touched = False
 
     def wants(self, form: bytes) -> bool:
@@ -43,6 +45,10 @@ class Sink:
     def undone(self, forms: Iterable[bytes]) -> None:
         self.undone_forms |= set(forms)
         self.touched = bool(self.undone_forms)
+
+    def crashed(self) -> None:
+        self.crashes.append(len(self.rows_of))
+        self.touched = True
 
     def ended(self) -> None:
         self.touched = False
@@ -67,11 +73,16 @@ def file(number: int) -> list[tuple[int, bytes]]:
 END = (Kind.XID, bytes(8))
 
 
-def fed(folder: Path, sent: list[tuple[int, bytes]]) -> tuple[Sink, Assembler]:
+def fed(
+    folder: Path, sent: list[tuple[int, bytes]], unended: Position | None = None, closes: Kind | None = None
+) -> tuple[Sink, Assembler]:
+    """`closes`: what stands at the end of each file."""
     sink = Sink()
-    assembler = Assembler(sink, Executed("", True), Held(folder), LIMIT, StartingPoint(Position(0), OWN))
+    assembler = Assembler(sink, Executed("", True), Held(folder), LIMIT, StartingPoint(Position(0), OWN, unended))
     end = 0
-    for kind, body in sent:
+    for i, (kind, body) in enumerate(sent):
+        if i and kind == Kind.ROTATE and closes is not None:
+            assembler.feed((closes, 0, 7, 27, end + 27, body if closes == Kind.ROTATE else b""))
         size = len(body) + 19
         end = 0 if kind == Kind.ROTATE else end + size
         event: Event = (kind, 0, 7, size, end, body)
@@ -87,6 +98,7 @@ def test_a_transaction_that_its_file_does_not_end_never_happened(tmp_path: Path,
     sink, assembler = fed(tmp_path / "held", sent)
     assert sink.rows_of == ([b"a", b"c"] if size == SMALL else [b"a", b"b", b"c"])
     assert sink.undone_forms == (set() if size == SMALL else {FORM})
+    assert sink.crashes == [0 if size == SMALL else 2]
     assert assembler.executed.state == "0-7-2" and not assembler.inside and not assembler.divided
 
 
@@ -95,6 +107,23 @@ def test_its_number_counts_only_if_it_is_given_again(tmp_path: Path) -> None:
     assert (sink.rows_of, assembler.executed.state) == ([b"a"], "0-7-1")
     assert assembler.position == 4 << 40 | 79
     assert assembler.witness is not None and assembler.witness.at == 4 << 40
+
+
+@pytest.mark.parametrize("closes", [Kind.STOP, Kind.ROTATE, None])
+def test_a_file_without_an_end_was_left_by_a_crash(tmp_path: Path, closes: Kind | None) -> None:
+    """Whatever is finished before it comes first."""
+    sent = [*file(3), gtid(1), *row(b"a"), END, *file(4), gtid(2), *row(b"b"), END]
+    sink, assembler = fed(tmp_path / "held", sent, closes=closes)
+    assert (sink.rows_of, sink.touched) == ([b"a", b"b"], False)
+    assert bool(sink.crashes) == (closes is None) and assembler.executed.state == "0-7-2"
+
+
+@pytest.mark.parametrize(("number", "crashes"), [(3, 1), (4, 0), (5, 0)])
+def test_a_file_that_was_read_to_its_end_before_a_start_is_not_sent_again(
+    tmp_path: Path, number: int, crashes: int
+) -> None:
+    sink, _ = fed(tmp_path / "held", [*file(4), gtid(2), *row(b"b"), END], OWN.of(f".{number}", 0))
+    assert len(sink.crashes) == crashes
 
 
 def test_the_log_teaches_which_servers_wrote_to_a_domain(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ class Sink:
     def rotated(self) -> None:
         self.told.append("rotated")
 
+    def crashed(self) -> None:
+        self.told.append("crashed")
+
 
 def query(text: str, variables: bytes = b"") -> Sent:
     head = struct.pack("<IIBHH", 7, 0, 1, 0, len(variables))
