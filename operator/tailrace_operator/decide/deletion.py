@@ -238,7 +238,9 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     if spec is not None and _with_data(desired):
         data = [f"tables at {spec.target.location}", f"change log at {spec.storage.location}"]
     source = spec.source.address if spec is not None else observed.status.source
-    place, what = source or "its source", ", ".join([*made, *data]) or "nothing"
+    place, what = source or "its source", ", ".join([*made, *data])
+    if not what:
+        return EmitEvent("Normal", "NothingLeft", sentence(f"{why}; Tailrace had created nothing at {place}."))
     if captured or spec is None:
         return EmitEvent(
             "Warning", "LeftBehind", sentence(f"{why}; left behind at {place}: {what}. Drop them by hand.")

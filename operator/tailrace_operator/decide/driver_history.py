@@ -52,7 +52,7 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     same = pod is not None and pod.uid == before.driver.pod_uid
     new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
     driver = _summary(before.driver, pod, ends, new_ends, has_run(observed))
-    resync = _resync(observed)
+    resync = _resync(observed, desired)
     kept = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and kept is None
     failures = _failures(observed, pod, new_ends, limits, Failures() if forgiven else before.failures)
@@ -125,15 +125,24 @@ def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
     return halt if desired.template_hash in (None, halt.template_hash) else None
 
 
-def _resync(observed: ObservedReplicator) -> str | None:
+def _resync(observed: ObservedReplicator, desired: Desired) -> str | None:
     """The request to start every table over that brings back a driver whose position is lost. It is chosen once: what
     came of it is in the change log, and a later loss needs another one, younger than the last: the older ones have had
     their turn. Not before the last pod is gone, whose container could start again with what was mounted before."""
     halt, last = observed.status.halt, observed.status.resync_uid
-    if halt is None or halt.reason != Reason.POSITION_LOST.value or observed.pods:
+    if halt is None or not _may_start_over(halt, desired) or observed.pods:
         return None
     older = observed.requests[: observed.requests.index(last) + 1] if last in observed.requests else ()
     return next((r.uid for r in observed.resyncs if not r.taken and r.uid not in older), None)
+
+
+def _may_start_over(halt: Halt, desired: Desired) -> bool:
+    """Also at a server that is refused because it does not lead on from what was read. PostgreSQL's slot is of its own
+    server: another one stays refused."""
+    if halt.reason == Reason.POSITION_LOST.value:
+        return True
+    mysql = desired.spec is not None and desired.spec.source.type == "mysql"
+    return mysql and halt.reason == Reason.CONFIGURATION_REFUSED.value and halt.message.startswith("SourceRefused")
 
 
 def _new_halt(

@@ -46,7 +46,7 @@ def _suspended(observed: ObservedReplicator, desired: Desired) -> Assessed | Non
         return None
     if observed.pods:
         return _moving(Reason.SUSPENDING, f"waiting for pod {observed.pods[0].name} to shut down.", "Suspended")
-    text = "spec.suspend is true; the source keeps its log meanwhile."
+    text = f"spec.suspend is true; {desired.spec.source.unread_log}."
     return "Suspended", Readiness("True", Reason.SUSPENDED, text)
 
 

@@ -3,7 +3,8 @@
 Started and watched by the driver. It ends with the exit code of the error that ended it (see `tailrace.errors`), and
 leaves that error as `capture-fault.json` in the run directory. SIGTERM: what is finished is recorded and acknowledged
 first. It outlives a driver that starts again, but not for ever: of a driver that was killed for good it would fill the
-storage, trimmed by nobody, so after an hour without one it ends in the same way, and the source keeps its log again.
+storage, trimmed by nobody, so after an hour without one it ends in the same way, and the source has its log to
+itself again.
 """
 
 import argparse
@@ -144,9 +145,7 @@ def end_without_driver(server: CaptureServer, patience: float, stopping: threadi
     while not stopping.wait(min(patience / 4, 5.0)):
         silent = time.monotonic() - server.heard
         if silent > patience:
-            log.warning(
-                "no driver has asked for anything for %d s: capture shuts down, the source keeps its log", silent
-            )
+            log.warning("no driver has asked for anything for %d s: capture shuts down", silent)
             stopping.set()
             inbox.wake()
 

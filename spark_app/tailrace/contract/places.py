@@ -129,6 +129,12 @@ class SourceSpec(Model):
         return self.port if self.port is not None else PORTS[self.type]
 
     @property
+    def unread_log(self) -> str:
+        """For people: what becomes of the source's log while nobody reads it."""
+        keeps = "keeps its log meanwhile"
+        return f"the source {keeps}" if self.type == "postgresql" else f"the source {keeps} only until it expires"
+
+    @property
     def address(self) -> str:
         """For people: `host:port/database`, or without a database."""
         return f"{self.host}:{self.tcp_port}" + (f"/{self.database}" if self.database is not None else "")

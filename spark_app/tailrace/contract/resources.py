@@ -127,7 +127,8 @@ class ReplicatorSpec(Model):
     storage: StorageSpec
     """Root of the change log; no other Replicator may use it. Its location is immutable."""
     suspend: bool = False
-    """Stop everything. The source then keeps its log, so a long stop fills its disk."""
+    """Stop everything. PostgreSQL then keeps its log, so a long stop fills its disk; MySQL and MariaDB delete theirs
+    when it expires, after which every table must be read again."""
     show_values: bool = False
     """Show values and keys of rows in status, logs, events and errors where they help to find a fault; unset: only
     their type and a short hash are shown. Values may be personal data."""

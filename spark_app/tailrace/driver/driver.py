@@ -56,7 +56,7 @@ SHORTEST_TAIL = 0.05
 def run(settings: DriverSettings) -> int:
     """From start to end."""
     if settings.replicator.spec.suspend:
-        log.warning("spec.suspend is true: nothing is started, and the source keeps its log meanwhile")
+        log.warning("spec.suspend is true: nothing is started, and %s", settings.replicator.spec.source.unread_log)
         return 0
     privacy.configure(settings.replicator.spec.show_values)
     places.require(settings.replicator.spec)

@@ -166,6 +166,16 @@ def test_nobody_is_warned_of_a_slot_that_no_driver_ever_made(how: str) -> None:
     assert NAME in events[0].message
 
 
+@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
+def test_nothing_is_left_behind_in_a_source_in_which_nothing_is_made(how: str) -> None:
+    mysql = {"type": "mysql", "host": "db", "username": "u", "credentials": {"secretName": "shop-db"}}
+    observed = without_driver(deleting(spec={**SPEC, "source": mysql, "tables": {"include": ["shop.*"]}}))
+    status = observed.status.model_copy(update={"made": ()})
+    events = decide(stays(how, replace(observed, status=status)), LIMITS).events
+    assert [(s.type, s.reason) for s in events] == [("Normal", "NothingLeft")]
+    assert "created nothing at db:3306" in events[0].message
+
+
 def test_a_secret_that_is_missing_is_named_while_the_clean_up_waits_for_it() -> None:
     observed = replace(without_driver(deleting(begun=5)), data_hashes={})
     assert "'lake'" in decide(observed, LIMITS).status.message or "'shop-db'" in decide(observed, LIMITS).status.message

@@ -184,6 +184,14 @@ def test_suspend_is_ready_once_the_pod_is_gone() -> None:
     assert suspended is not None and suspended.status == "True"
 
 
+def test_a_suspended_replicator_says_what_becomes_of_the_log_that_it_does_not_read() -> None:
+    mysql = {"type": "mysql", "host": "db", "username": "u", "credentials": {"secretName": "shop-db"}}
+    for source, text in ((SPEC["source"], "keeps its log meanwhile."), (mysql, "only until it expires.")):
+        spec = {**SPEC, "suspend": True, "source": source}
+        ready = condition(decide(replace(running(spec=spec), pods=()), LIMITS), "Ready")
+        assert ready is not None and ready.message.endswith(text)
+
+
 def test_suspend_stops_the_driver_also_while_a_secret_is_missing() -> None:
     """Whoever takes the keys away wants it to stop, and the wanted template cannot be known without them."""
     observed = running(spec={**SPEC, "suspend": True})

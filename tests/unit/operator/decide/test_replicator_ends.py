@@ -186,6 +186,21 @@ def test_a_resync_of_every_table_brings_back_a_driver_whose_position_is_lost() -
     assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 1
 
 
+@pytest.mark.parametrize(
+    ("product", "name", "starts"),
+    [("mysql", "SourceRefused", True), ("mysql", "TargetRefused", False), ("postgresql", "SourceRefused", False)],
+)
+def test_a_resync_of_every_table_goes_to_a_mysql_server_that_was_refused(product: str, name: str, starts: bool) -> None:
+    source = {k: v for k, v in SPEC["source"].items() if product == "postgresql" or k != "database"}
+    spec = {**SPEC, "source": {**source, "type": product}}
+    asked = observed(requests=(AGAIN.uid,), resyncs=(AGAIN,), spec=spec)
+    halt = Halt(
+        reason="ConfigurationRefused", message=f"{name}: another server", template_hash=template(asked), at=HALT.at
+    )
+    decision = decide(replace(asked, status=ReplicatorStatus(halt=halt)), LIMITS)
+    assert (decision.status.halt is None, handed_over(decision)) == (starts, "again" if starts else None)
+
+
 def test_a_request_is_handed_over_once_and_a_later_loss_needs_another() -> None:
     lost = halted(resyncs=(AGAIN,))
     again = replace(lost, status=lost.status.model_copy(update={"resync_uid": AGAIN.uid}))
