@@ -153,3 +153,32 @@ def test_an_xa_transaction_that_was_prepared_before_is_waited_for_and_then_copie
         level(server, copy)
         assert copy.lake.table("shop", "plain").rows().column("v").to_pylist() == ["prepared"]
     waiting.join()
+
+
+@pytest.mark.parametrize("server", [MYSQL], indirect=True)
+@pytest.mark.parametrize("repair", ["correct", "leave out"])
+def test_a_byte_that_its_character_set_lacks_stops_the_table_until_it_is_corrected_or_left_out(
+    server: MysqlServer, tmp_path: Path, repair: str
+) -> None:
+    server.script("DROP DATABASE IF EXISTS odd", "CREATE DATABASE odd")
+    server.execute("CREATE TABLE odd.t (id int PRIMARY KEY, v varchar(9) CHARACTER SET cp1251, n int)")
+    document = {**manifest(server, tmp_path)}
+    document["spec"] = {**document["spec"], "tables": {"include": ["odd.*"]}}
+    copy = Pipeline(document, mysql_shop.source(server), tmp_path)
+    with copy.running():
+        level(server, copy)
+        server.execute("INSERT INTO odd.t VALUES (1, x'98', 7)")
+        copy.until(lambda _: copy.driver.faults() == {"odd.t": "ValueUnsupported"}, work=True)
+        (fault,) = (t.fault for t in copy.driver.control.status().tables if t.fault is not None)
+        assert "Correct the value" in fault.fix and "columns: [<all others>]" in fault.fix
+        server.execute("INSERT INTO odd.t VALUES (2, 'x', 8)")
+    if repair == "correct":
+        server.execute("UPDATE odd.t SET v = 'я' WHERE id = 1")
+    else:
+        document["spec"]["options"] = [{"match": "odd.t", "columns": ["id", "n"]}]
+    with copy.running():
+        copy.ask("odd.t", resync=True)
+        level(server, copy)
+        rows = copy.lake.table("odd", "t").rows().sort_by("id").to_pylist()
+        assert [(row["id"], row["n"]) for row in rows] == [(1, 7), (2, 8)]
+        assert repair != "correct" or [row["v"] for row in rows] == ["я", "x"]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tailrace.sources.mysql.types import ColumnType
-from tailrace.sources.mysql.values import Unfit
+from tailrace.sources.mysql.values import Undecodable
 
 _UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
 _BYTE = {
@@ -69,7 +69,7 @@ def raw(type: ColumnType) -> bool:
 
 
 def decoded(values: pa.Array, charset: str | None) -> pa.Array:
-    """Bytes in this character set as text; `Unfit` where a byte has no meaning in it. None: UTF-8."""
+    """Bytes in this character set as text; `Undecodable` where a byte has no meaning in it. None: UTF-8."""
     if charset is None or charset in _UTF8 or (charset not in _WIDE and _is_ascii(values)):
         return _utf8(values)
     if charset in _CODECS:
@@ -82,7 +82,7 @@ def _utf8(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        raise Unfit("text that is not UTF-8") from None
+        raise Undecodable("text that is not UTF-8") from None
 
 
 def _content(values: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
@@ -103,7 +103,7 @@ def _by_codec(values: pa.Array, codec: str) -> pa.Array:
     try:
         return pa.array([None if v is None else v.decode(codec) for v in values.to_pylist()], pa.string())
     except UnicodeDecodeError as error:
-        raise Unfit(f"bytes that are not {codec} ({error.reason})") from None
+        raise Undecodable(f"bytes that are not {codec} ({error.reason})") from None
 
 
 @cache
@@ -134,7 +134,7 @@ def _by_table(values: pa.Array, charset: str) -> pa.Array:
     forms, sizes = _table(charset)
     size = sizes[data]
     if not size.all():
-        raise Unfit(f"a byte that {charset} does not have")
+        raise Undecodable(f"a byte that {charset} does not have")
     kept = np.arange(4) < size[:, None]
     ends = np.concatenate([[0], np.cumsum(size)])
     buffers = [pa.py_buffer(ends[offsets].astype(np.int32)), pa.py_buffer(forms[data][kept].tobytes())]

@@ -33,6 +33,10 @@ class Unfit(ValueError):
         self.value = value
 
 
+class Undecodable(Unfit):
+    """Bytes that are no text in the column's character set; `value` says what is wrong, and shows none of them."""
+
+
 @dataclass(frozen=True)
 class Clock:
     """Dates with times as the server spells them, parts that are zero included; no time zone."""
@@ -59,6 +63,13 @@ def fitted(table: str, column: str, form: Form) -> Iterator[None]:
     """Turn a value that does not fit into `ValueUnsupported`."""
     try:
         yield
+    except Undecodable as error:
+        kept = f"spec.options: [{{match: {table}, columns: [<all others>]}}]; restart"
+        raise ValueUnsupported(
+            table,
+            f"column {column!r} of {table} has {error.value}",
+            f"Correct the value in the source, or leave the column out ({kept}); then {RESYNC}.",
+        ) from None
     except Unfit as error:
         shown = privacy.shown(error.value, form.logical)
         raise ValueUnsupported(
