@@ -4,6 +4,7 @@
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -162,7 +163,9 @@ class ScriptedSubscription:
     def _identity(self) -> dict[str, str]:
         return {"server": self.source.database.server}
 
-    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
+    def admit(
+        self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
+    ) -> None:
         if point.position > self.source.log_end() and not renewing:
             raise PositionLost("the log ends before the journal's position", "")
 

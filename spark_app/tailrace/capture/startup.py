@@ -60,7 +60,7 @@ def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewa
         if not state.released:
             check_owner(place.replicator, place.storage.root, state.owner)
         check_product(place.replicator, origin)
-        place.subscription.admit(origin, state.resume_point, renewing=due(state) is not None)
+        place.subscription.admit(origin, state.resume_point, due(state) is not None, patience.stopping)
 
     try:
         started = EpochStarted(owner=ownership.owner(place.replicator))

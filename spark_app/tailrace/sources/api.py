@@ -322,9 +322,12 @@ class Subscription(Protocol):
     A first start calls prepare, begin, resume is not needed; every later one admit, moved, resume; one that a resync
     asked for admit, renew, moved, resume. Then stream. Dying between any two is repaired by the next start."""
 
-    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
+    def admit(
+        self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
+    ) -> None:
         """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
-        `PositionLost` unless it is in a state that still leads on from the point (`renewing`: that is given up)."""
+        `PositionLost` unless it is in a state that still leads on from the point (`renewing`: that is given up).
+        `Interrupted` where that takes long and `stopping` is set."""
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         """The origin of a change log to be, `made` saying what `begin` will make. `SourceRefused`: the source is not

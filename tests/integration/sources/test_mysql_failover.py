@@ -10,12 +10,12 @@ import pytest
 
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.mysql_replicas import caught_up, copy_of, follow, level, promote
 from support.pipeline import Pipeline
-from support.resources import replicator as document_of
-from tailrace.changelog.records import ChunkRegistered, Position, Seq
+from tailrace.changelog.records import ChunkRegistered, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.api import KeyRange, Source
+from tailrace.sources.api import Interrupted, KeyRange, Source
 from tailrace.sources.mysql.position import file_of
 from tailrace.sources.mysql.source import MysqlSource
 
@@ -39,53 +39,6 @@ def replica(primary: MysqlServer) -> Iterator[MysqlServer]:
     with MysqlServer(primary.name, **own) as running:
         follow(running, primary)
         yield running
-
-
-def follow(replica: MysqlServer, primary: MysqlServer) -> None:
-    if replica.mariadb:
-        ((there,),) = replica.execute("SELECT @@GLOBAL.gtid_binlog_pos")
-        place = f"MASTER_HOST = '{primary.host}', MASTER_PORT = {primary.port}, MASTER_USER = 'repl'"
-        how = "MASTER_PASSWORD = 'r', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_SSL = 0"
-        replica.script(f"SET GLOBAL gtid_slave_pos = '{there}'", f"CHANGE MASTER TO {place}, {how}", "START SLAVE")
-        return
-    place = f"SOURCE_HOST = '{primary.host}', SOURCE_PORT = {primary.port}, SOURCE_USER = 'repl', SOURCE_PASSWORD = 'r'"
-    how = "SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1, SOURCE_CONNECT_RETRY = 1"
-    replica.script(f"CHANGE REPLICATION SOURCE TO {place}, {how}", "START REPLICA")
-
-
-def caught_up(replica: MysqlServer, primary: MysqlServer) -> None:
-    if replica.mariadb:
-        ((written,),) = primary.execute("SELECT @@GLOBAL.gtid_binlog_pos")
-        assert replica.execute("SELECT MASTER_GTID_WAIT(%s, 60)", (written,)) == [(0,)]
-        return
-    ((executed,),) = primary.execute("SELECT @@GLOBAL.gtid_executed")
-    assert replica.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 60)", (executed,)) == [(0,)]
-
-
-def promote(replica: MysqlServer) -> None:
-    replica.script("STOP REPLICA", "RESET REPLICA ALL")
-
-
-def copy_of(server: MysqlServer, folder: Path) -> Pipeline:
-    document = document_of(
-        source=mysql_shop.spec(server),
-        tables={"include": ["shop.*"]},
-        target={"type": "delta", "location": (folder / "lake").as_uri()},
-        storage={"location": (folder / "log").as_uri()},
-        snapshot={"chunkRows": 50, "parallelism": 2},
-    )
-    return Pipeline(document, mysql_shop.source(server), folder)
-
-
-def level(server: MysqlServer, copy: Pipeline) -> None:
-    """Source and target are equal."""
-    origin = copy.state.origin
-    assert origin is not None
-    with copy.source.bound_to(origin).session() as session:
-        end = session.log_end()
-    copy.settle(Position(end))
-    assert copy.driver.faults() == {}
-    assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())
 
 
 def run_with_writers(server: MysqlServer, copy: Pipeline, turns: int) -> None:
@@ -374,3 +327,23 @@ def test_mariadb_is_not_left_while_an_xa_transaction_is_prepared(
     moved = copy_of(replica, tmp_path)
     with moved.running():
         level(replica, moved)
+
+
+def test_a_start_that_reads_a_new_servers_log_can_be_stopped(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    """A file of it can have gigabytes."""
+    copy, stopping = copy_of(primary, tmp_path), threading.Event()
+    with copy.running():
+        level(primary, copy)
+        state = copy.state
+    assert state.origin is not None
+    primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
+    caught_up(replica, primary)
+    moved = copy_of(replica, tmp_path)
+    with moved.source.subscription(moved.replicator, "") as subscription:
+        stopping.set()
+        with pytest.raises(Interrupted):
+            subscription.admit(state.origin, state.resume_point, False, stopping)
+        stopping.clear()
+        subscription.admit(state.origin, state.resume_point, False, stopping)

@@ -2,6 +2,7 @@
 there is nothing to make. Called by `subscription`.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 
 from tailrace.changelog.records import Origin, Position, ResumePoint
@@ -22,7 +23,7 @@ from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import witness
 from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import SourceState, Witness
-from tailrace.sources.mysql.succession import MariadbRead, MysqlRead, ReadBefore
+from tailrace.sources.mysql.succession import MariadbRead, MysqlRead, NewLog, ReadBefore
 
 PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
 """Keys of an origin's identity: which of the two products, which server, who we are to it, and how its files are
@@ -35,7 +36,10 @@ Files = Mapping[int, tuple[str, int]]
 """Of the log, by number: names and sizes."""
 _LONG = 200
 """Characters of a list of transactions in a message."""
-_RESYNC = "Run `tailrace resync -f <manifest> --all`, then start: every table is read again."
+_RESYNC = (
+    "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"
+    " and tables: ['*.*']. Every table is read again."
+)
 
 
 def identity(server: Server, replicator: Replicator, log_id: str) -> dict[str, str]:
@@ -103,12 +107,20 @@ def check_server(origin: Origin, server: Server) -> None:
         )
 
 
-def check_point(config: MyConfig, connection: Connection, origin: Origin, point: ResumePoint) -> None:
+def check_point(
+    config: MyConfig,
+    connection: Connection,
+    origin: Origin,
+    point: ResumePoint,
+    stopping: threading.Event | None = None,
+) -> None:
     """`PositionLost` unless the server has the log that was read, and still has everything after the point. Of another
-    server than the origin's the GTIDs have to prove it: places in two logs cannot be compared."""
+    server than the origin's the GTIDs have to prove it: places in two logs cannot be compared.
+    `stopping` is set: `Interrupted`."""
     state, server = SourceState.read(point.source_state), server_of(connection)
     if server.identity != origin.identity[SERVER]:
-        _check_successor(config.bound_to(server.identity), connection, origin, state)
+        log = NewLog(config.bound_to(server.identity), connection, stopping)
+        _check_successor(log, origin, state)
         return
     config = bound(config, origin)
     end, files = ends.log_end(connection, config.numbering), witness.files(connection, config.numbering)
@@ -163,9 +175,9 @@ def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
         )
 
 
-def _check_successor(config: MyConfig, connection: Connection, origin: Origin, state: SourceState) -> None:
+def _check_successor(log: NewLog, origin: Origin, state: SourceState) -> None:
     """Refused, not lost: it may be the wrong server, or a replica that is still behind."""
-    server, former = server_of(connection), origin.identity[SERVER]
+    server, former = server_of(log.connection), origin.identity[SERVER]
     known = f"the server is {server.identity}, the change log is read from {former}"
     if not state.exact:
         raise SourceRefused(
@@ -173,8 +185,8 @@ def _check_successor(config: MyConfig, connection: Connection, origin: Origin, s
             f"Connect to that server, decide them, and move then. If it is gone: {_RESYNC}",
         )
     lead = _mysql_lead if server.product == "mysql" else _mariadb_lead
-    history, now = lead(config, connection, state.done, (known, former))
-    found = succession.unread_before_read(config, connection, history, now)
+    history, now = lead(log, state.done, (known, former))
+    found = succession.unread_before_read(log, history, now)
     if found:
         raise SourceRefused(
             f"{known}, and this server's log has transactions that were not read ({_few(found)}) before others that"
@@ -183,29 +195,27 @@ def _check_successor(config: MyConfig, connection: Connection, origin: Origin, s
         )
 
 
-def _mysql_lead(config: MyConfig, connection: Connection, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:
+def _mysql_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:
     """What was read, and the new server's log as it is now. That it has all that was read comes before what it has
     purged: a server that was never a copy may have purged anything."""
     ours = GtidSet(done)
-    purged, executed = _gtids(connection)
+    purged, executed = _gtids(log.connection)
     if not executed >= ours:
         raise _lacks(texts[0])
     _check_purged(purged, ours)
     return MysqlRead(ours, texts[1].lower(), purged), str(executed)
 
 
-def _mariadb_lead(
-    config: MyConfig, connection: Connection, done: str, texts: tuple[str, str]
-) -> tuple[ReadBefore, str]:
+def _mariadb_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:
     """The same. Of a server that the new log does not know, transactions can only stand before the log's beginning:
     numbers of a domain grow, so they do if the log begins behind them."""
-    ours, logged = MariaPosition(done), _logged(connection)
+    ours, logged = MariaPosition(done), _logged(log.connection)
     if not ours.within(logged):
         raise _lacks(texts[0])
     read, there = ours.numbers(), MariaPosition(logged).numbers()
     unknown = {key: number for key, number in read.items() if key not in there}
     if unknown:
-        first = succession.first_numbers(config, connection, {domain for domain, _ in unknown})
+        first = succession.first_numbers(log, {domain for domain, _ in unknown})
         unproven = [f"{d}-{s}-{n}" for (d, s), n in unknown.items() if first.get(d, 0) <= n]
         if unproven:
             raise _lacks(f"{texts[0]}; of {_few(unproven)} and before", "may lack")

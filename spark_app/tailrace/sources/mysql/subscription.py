@@ -5,6 +5,7 @@ On capture's SQL connection, and on those of `tailrace doctor` and `tailrace dro
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 
 from tailrace.changelog.records import Origin, ResumePoint
@@ -28,10 +29,12 @@ class MysqlSubscription:
         self._connection = connection
         self._replicator = replicator
 
-    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
+    def admit(
+        self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
+    ) -> None:
         if not renewing:
             beginning.check_server(origin, server_of(self._connection))
-            beginning.check_point(self._config, self._connection, origin, point)
+            beginning.check_point(self._config, self._connection, origin, point, stopping)
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         self._require_fit()

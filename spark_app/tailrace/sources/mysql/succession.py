@@ -8,6 +8,7 @@ nothing of a domain that stands before our place in it: there neither may.
 """
 
 import select
+import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from tailrace.errors import Retry
+from tailrace.sources.api import Interrupted
 from tailrace.sources.mysql import sql
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
@@ -33,7 +35,21 @@ _WRAP = 1 << 32
 """Ends in event headers have 32 bits; files can be larger."""
 _ENCRYPTION_HEADER = 512
 """Bytes before all that positions count, in the size that the server tells of an encrypted file."""
-_READ_BYTES, _READ_SECONDS = 1 << 22, 5.0
+_READ_BYTES, _READ_SECONDS = 1 << 22, 1.0
+
+
+@dataclass(frozen=True)
+class NewLog:
+    """Of the server that is to be followed."""
+
+    config: MyConfig
+    connection: Connection
+    stopping: threading.Event | None = None
+    """Set: `Interrupted`. A file of the log can be as large as the server likes."""
+
+    def check(self) -> None:
+        if self.stopping is not None and self.stopping.is_set():
+            raise Interrupted("capture was stopped while it read the log of a new server")
 
 
 class ReadBefore(Protocol):
@@ -118,26 +134,27 @@ def _clash(unread: Writer, read: Writer, former: str) -> bool:
     return server not in (former, other) or (domain != "" and domain == other_domain)
 
 
-def unread_before_read(config: MyConfig, connection: Connection, history: ReadBefore, now: str) -> list[str]:
+def unread_before_read(log: NewLog, history: ReadBefore, now: str) -> list[str]:
     """Names of transactions that were not read and stand in the log before ones that were; empty: it leads on. `now`:
     the log's state at its end. Reads the heads of files from the newest back to one before which all was read, and one
     file, seldom more."""
-    places = list(_places(connection, history, now))
+    places = list(_places(log, history, now))
     for (file, size, before), (_, _, behind) in pairwise(reversed(places)):
         unread = history.unread(behind)
         found = disordered(unread, history.missing(behind), history.former)
         if not found and disordered(unread, history.missing(before), history.former):
-            found = _in_file(config, (file, size), history, before)
+            found = _in_file(log, (file, size), history, before)
         if found:
             return found
     return []
 
 
-def _places(connection: Connection, history: ReadBefore, now: str) -> Iterator[tuple[str, int, str]]:
+def _places(log: NewLog, history: ReadBefore, now: str) -> Iterator[tuple[str, int, str]]:
     """File, its size, the log's state before it: newest first, beginning with the log's end."""
     yield "", 0, now
-    for _, (file, size) in sorted(witness.files(connection, OWN).items(), reverse=True):
-        before = state_before(connection, file)
+    for _, (file, size) in sorted(witness.files(log.connection, OWN).items(), reverse=True):
+        log.check()
+        before = state_before(log.connection, file)
         yield file, size, before
         if not history.unread(before):
             return
@@ -153,7 +170,7 @@ def state_before(connection: Connection, file: str) -> str:
     return "".join(found.split()).strip("[]")
 
 
-def _in_file(config: MyConfig, file: tuple[str, int], history: ReadBefore, before: str) -> list[str]:
+def _in_file(log: NewLog, file: tuple[str, int], history: ReadBefore, before: str) -> list[str]:
     unread, found = dict(history.unread(before)), list[str]()
 
     def take(transaction: Transaction) -> bool:
@@ -164,16 +181,16 @@ def _in_file(config: MyConfig, file: tuple[str, int], history: ReadBefore, befor
         found.extend(disordered(unread, {writer}, history.former))
         return bool(found)
 
-    _each(config, file, take)
+    _each(log, file, take)
     return found
 
 
-def first_numbers(config: MyConfig, connection: Connection, domains: Set[int]) -> dict[int, int]:
+def first_numbers(log: NewLog, domains: Set[int]) -> dict[int, int]:
     """MariaDB: of each of these domains a number that its log had come to where it begins; without those of which there
     is no transaction."""
-    _, (file, size) = min(witness.files(connection, OWN).items())
+    _, (file, size) = min(witness.files(log.connection, OWN).items())
     found: dict[int, int] = {}
-    for (domain, _), number in MariaPosition(state_before(connection, file)).numbers().items():
+    for (domain, _), number in MariaPosition(state_before(log.connection, file)).numbers().items():
         found[domain] = max(number, found.get(domain, 0))
 
     def take(transaction: Transaction) -> bool:
@@ -182,7 +199,7 @@ def first_numbers(config: MyConfig, connection: Connection, domains: Set[int]) -
         return domains <= found.keys()
 
     if not domains <= found.keys():
-        _each(config, (file, size), take)
+        _each(log, (file, size), take)
     return found
 
 
@@ -190,9 +207,9 @@ class _Over(Exception):
     """Enough was seen of the log."""
 
 
-def _each(config: MyConfig, file: tuple[str, int], take: Callable[[Transaction], bool]) -> None:
+def _each(new: NewLog, file: tuple[str, int], take: Callable[[Transaction], bool]) -> None:
     """The transactions of one file, in its order, until `take` says that it is enough."""
-    with closing(connect(config)) as connection:
+    with closing(connect(new.config)) as connection:
         mariadb = server_of(connection).product != "mysql"
         encrypted = dict(execute(connection, "SHOW VARIABLES LIKE 'binlog_encryption'")).get("binlog_encryption")
         hidden = _ENCRYPTION_HEADER if encrypted == "ON" else 0
@@ -201,6 +218,7 @@ def _each(config: MyConfig, file: tuple[str, int], take: Callable[[Transaction],
             reader = _Reader(file, take)
             try:
                 while True:
+                    new.check()
                     select.select([log.fileno()], [], [], 1.0)
                     log.read(reader.take, _READ_BYTES, _READ_SECONDS)
                     log.keep_alive()

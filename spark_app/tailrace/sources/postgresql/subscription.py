@@ -4,6 +4,7 @@ On capture's SQL connection, and on those of `tailrace doctor` and `tailrace dro
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -37,7 +38,9 @@ class PgSubscription:
         self._to_publish: list[PgTable] = []
         """What `prepare` found fit."""
 
-    def admit(self, origin: Origin, point: ResumePoint, renewing: bool) -> None:
+    def admit(
+        self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
+    ) -> None:
         # The source is asked after the journal was read: a writer still at work takes both forward.
         server = slots.identify(self._connection)
         admission.check_origin(Names.of_log(self._replicator, origin), origin, server)

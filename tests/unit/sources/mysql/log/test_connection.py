@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tailrace.errors import PositionLost
 from tailrace.sources.mysql.log.connection import BinlogConnection
 from tailrace.sources.mysql.log.events import HEADER, Kind
 from tailrace.sources.mysql.log.framing import FULL_PACKET, Event
@@ -74,3 +75,11 @@ def test_a_large_packet_in_small_parts_is_not_copied_with_each() -> None:
     begun = time.process_time()
     assert len(read(data, TLS_RECORD)) == 2
     assert time.process_time() - begun < 0.8
+
+
+def test_an_event_that_the_server_cannot_send_is_the_end_of_the_position() -> None:
+    """It would be asked for again for ever."""
+    text = "#HY000log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; the first event"
+    packet = b"\xff" + (1236).to_bytes(2, "little") + text.encode()
+    with pytest.raises(PositionLost, match=r"larger than 1 GiB .*max_allowed_packet.*resync"):
+        read(len(packet).to_bytes(3, "little") + b"\0" + packet, 1 << 16)
