@@ -245,7 +245,7 @@ def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
     """One round over schema `s`: its tables, random DDL and rows, then the verdict, the repair and the verdict.
     Returns what had stopped."""
     whole.told = [f"-- seed {seed}"]
-    whole.play([*EMPTY, *SETUP, "!settle"])
+    whole.play([*EMPTY, *SETUP, *(["!start"] if whole.run is None else []), "!settle"])
     done = Round(seed)
     whole.session().execute("SET lock_timeout = '1s'")
     script = lines(whole, Random(seed), operations, done)
