@@ -150,7 +150,7 @@ def _new_halt(
 ) -> Halt | None:
     if pod.ended is None or desired.template_hash is None or pod.template_hash != desired.template_hash:
         return None  # it ran another template: what runs now has to fail by itself
-    if _came_right(observed):
+    if _works_again(observed):
         return None
     words, known = _words(observed, pod), _explained(pod)
     if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(observed, pod)):
@@ -171,7 +171,7 @@ def _new_halt(
     )
 
 
-def _came_right(observed: ObservedReplicator) -> bool:
+def _works_again(observed: ObservedReplicator) -> bool:
     """The kubelet started it again and it works: the end is old news, of a time when no operator saw it."""
     reported = observed.driver.status
     return (

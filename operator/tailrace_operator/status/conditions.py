@@ -52,7 +52,6 @@ class Reason(Enum):
     DELETING = "Deleting"
     INITIAL_SNAPSHOT_COMPLETED = "InitialSnapshotCompleted"
     SNAPSHOTTING = "Snapshotting"
-    NOT_KNOWN = "NotKnown"
     LAG_HIGH = "LagHigh"
     LAG_LOW = "LagLow"
     RETAINED_LOG_HIGH = "RetainedLogHigh"

@@ -17,7 +17,7 @@ from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
 from tailrace.contract.status import Fault, Status
-from tailrace.driver.farewell import Farewell
+from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.rates import Rates
 from tailrace.driver.server import Conflict, Unknown
@@ -57,7 +57,7 @@ class DriverControl:
         self.watch: CaptureClient | None = None
         """For questions that are answered at once: `client` may be waiting for a record."""
         self.loops: dict[str, Loop] = {}
-        self.farewell: Farewell | None = None
+        self.final_drop: FinalDrop | None = None
         self.suspended = False
         self.stopped = False
         self.fault: Fault | None = None
@@ -212,10 +212,10 @@ class DriverControl:
     # ---- the end ----
 
     def drop(self, data: bool) -> DropAnswer:
-        if self.farewell is None:
+        if self.final_drop is None:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
         self.loops = {}  # they end: to stand still is no ailment any more
-        return self.farewell.ask(data)
+        return self.final_drop.ask(data)
 
     def _canonical_keys(self, table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
         if self.runner is None:

@@ -29,7 +29,7 @@ from tailrace.driver.applied_report import Reporter
 from tailrace.driver.beginning import Beginning
 from tailrace.driver.beside import Answer, PositionQuestion, Question
 from tailrace.driver.control import DriverControl, ManifestRequests
-from tailrace.driver.farewell import Farewell
+from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.shutdown import Ending
@@ -79,7 +79,7 @@ class Driver:
         self._ending = Ending()
         self._failing: list[TableStatus] = []
         """As the last status has them; the last lines of the log name them."""
-        self._farewell = control.farewell = Farewell(
+        self._final_drop = control.final_drop = FinalDrop(
             settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
         )
         self._broken: BaseException | None = None
@@ -102,7 +102,7 @@ class Driver:
             self._ending.set()
             capture.stop()
             try:
-                self._farewell.carry_out()
+                self._final_drop.carry_out()
             finally:
                 server.close()
                 self._folder.retract()
@@ -201,7 +201,7 @@ class Driver:
     def _take_down(self, parts: DriverParts, view: display.Paced) -> None:
         """Commits under way end; nothing is waited for when that was asked twice."""
         self._ending.set()
-        if self._farewell.namespace_ends:
+        if self._final_drop.namespace_ends:
             self._ending.hurry()  # the pod has little time, and the source comes first
         if self._ending.hurried:
             return

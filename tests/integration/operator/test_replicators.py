@@ -15,7 +15,7 @@ from support.resources import SOURCE, replicator
 from support.team import CRDS, Team, install_crds, operator, team
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault
-from tailrace.driver.cluster import namespace_ends
+from tailrace.driver.namespace import namespace_ends
 from tailrace_operator.resources import identity
 
 

@@ -91,7 +91,7 @@ def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(
 
 def test_a_beginning_has_a_witness_that_is_found_again(server: MysqlServer) -> None:
     with closing(connect(config_of(server))) as connection:
-        point = beginning.here(config_of(server), connection)
+        point = beginning.end_of_log(config_of(server), connection)
         assert SourceState.read(point.source_state).witness is not None
         server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS")
         beginning.check_point(config_of(server), connection, of(server), point)

@@ -14,7 +14,7 @@ from tailrace.sources.findings import refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import MyConfig, connect
-from tailrace.sources.mysql.settings import observe
+from tailrace.sources.mysql.facts import observe
 
 
 @pytest.fixture(scope="module", params=RELEASES)

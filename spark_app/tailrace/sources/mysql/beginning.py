@@ -57,7 +57,7 @@ def bound(config: MyConfig, origin: Origin) -> MyConfig:
     return config.bound_to(origin.identity[SERVER], Numbering(int(origin.identity.get(SHIFT, "0"))))
 
 
-def here(config: MyConfig, connection: Connection) -> ResumePoint:
+def end_of_log(config: MyConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing lies
     between the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
     server = server_of(connection)
@@ -77,7 +77,7 @@ def _mariadb_state(connection: Connection, before: str, file: str, offset: int) 
     return str(MariaPosition(",".join(filter(None, (before, str(found[0][0] or ""))))))
 
 
-def quiet(config: MyConfig, connection: Connection, patience: Patience) -> ResumePoint:
+def end_without_prepared(config: MyConfig, connection: Connection, patience: Patience) -> ResumePoint:
     """The end of the log at a moment at which no XA transaction was prepared: the rows of one are in the log from its
     XA PREPARE on, and would lie before the point while its XA COMMIT comes behind."""
     while True:
@@ -86,7 +86,7 @@ def quiet(config: MyConfig, connection: Connection, patience: Patience) -> Resum
             if patience.stopping.wait(LOOK):
                 raise Interrupted("capture was stopped while it waited for prepared XA transactions")
         patience.waits_for(None)
-        point = here(config, connection)
+        point = end_of_log(config, connection)
         if not _prepared(connection):
             return point
 

@@ -2,7 +2,7 @@
 
 A server that follows the source must have all its changes. Tables that a filter has always kept away are not there to
 be looked for, so a rule that names tables counts against the whole database, and one that names servers or domains
-against every database. Read by `settings`, judged by `preflight`.
+against every database. Read by `facts`, judged by `preflight`.
 """
 
 import re

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from tailrace.sources.api import ColumnSupport, Finding, Level
 from tailrace.sources.mysql import filters
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
+from tailrace.sources.mysql.facts import Facts
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
-from tailrace.sources.mysql.settings import Facts
 
 OLDEST = {"mysql": (8, 0), "mariadb": (10, 5)}
 TITLES = {"mysql": "MySQL", "mariadb": "MariaDB"}

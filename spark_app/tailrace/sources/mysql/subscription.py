@@ -17,8 +17,8 @@ from tailrace.sources.findings import refuse
 from tailrace.sources.mysql import beginning, preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
+from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
-from tailrace.sources.mysql.settings import Facts, observe
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class MysqlSubscription:
         return Origin(log_id=log_id, source="mysql", identity=identity, owner=ownership.owner(self._replicator))
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
-        return beginning.quiet(self._config, self._connection, patience)
+        return beginning.end_without_prepared(self._config, self._connection, patience)
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         self._require_fit()

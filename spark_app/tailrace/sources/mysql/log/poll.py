@@ -37,7 +37,7 @@ Found = Mapping[int, MysqlTable]
 
 
 @dataclass(frozen=True)
-class Stand:
+class StreamProgress:
     """Where the stream is."""
 
     position: Callable[[], Position]
@@ -49,14 +49,14 @@ class Stand:
 
 class CatalogPoll:
     def __init__(
-        self, replicator: Replicator, connection: Connection, tables: Tables, wiring: Wiring, stand: Stand
+        self, replicator: Replicator, connection: Connection, tables: Tables, wiring: Wiring, progress: StreamProgress
     ) -> None:
         self._replicator = replicator
         self._connection = connection
         self._tables = tables
         self._sink = wiring.sink
         self._settle = wiring.settle
-        self._stand = stand
+        self._progress = progress
         self._since: dict[int, Position] = {}
         """Table -> where the log ended when a look first found it otherwise."""
 
@@ -101,7 +101,7 @@ class CatalogPoll:
                 fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
             case Effect.REREAD | Effect.HARMLESS:
-                self._since[schema.table_id] = self._stand.end()
+                self._since[schema.table_id] = self._progress.end()
                 return self._reread(known, now) if effect is Effect.REREAD else []
             case Effect.EMPTIED:
                 return []
@@ -110,7 +110,7 @@ class CatalogPoll:
         """At once, and again with the columns that the statement may have brought, unless they are there already."""
         table_id = known.schema.table_id
         known.reread = True
-        if now is not None and self._stand.position() >= self._since[table_id]:
+        if now is not None and self._progress.position() >= self._since[table_id]:
             return self._compared(table_id, now)
         marked = known.schema.model_copy(update={"version": known.schema.version + 1})
         log.info("%s has schema version %d; it is read again", marked.name, marked.version)
@@ -147,8 +147,8 @@ class CatalogPoll:
             return False
         since = self._since.get(table_id)
         if since is None:
-            since = self._since[table_id] = self._stand.end()
-        if self._stand.position() < since:
+            since = self._since[table_id] = self._progress.end()
+        if self._progress.position() < since:
             return False
         if not differs:
             known.reread = False
@@ -172,7 +172,7 @@ class CatalogPoll:
         return [self._version_of(evolved, reread)]
 
     def _version_of(self, schema: TableSchema, reread: bool) -> SchemaChanged:
-        edge = self._stand.edge() if reread else None
+        edge = self._progress.edge() if reread else None
         return SchemaChanged(table=schema, seq=Seq(self._sink.next_seq - 1), reread=reread, edge=edge)
 
     def _stopped(self, table_id: int, stop: TableStop) -> list[Event]:
@@ -210,7 +210,7 @@ class CatalogPoll:
         schema = table.schema.model_copy(update={"version": version})
         again = before is not None or (table.schema_name, table.table_name) in state.forgotten_tables
         wanted = (self._replicator.spec.snapshot.initial or again) and table.stop is None and resync is None
-        edge = self._stand.edge()
+        edge = self._progress.edge()
         self._tables.add(schema, table.stop is not None, table)
         added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync)
         if table.stop is not None:

@@ -26,7 +26,7 @@ from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.held import Held
-from tailrace.sources.mysql.log.poll import CatalogPoll, Stand
+from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, effects
 from tailrace.sources.mysql.log.table_map import head_of
 from tailrace.sources.mysql.log.tables import Tables, is_marked
@@ -62,7 +62,7 @@ class MysqlStream:
         self._assembler = Assembler(self, self._executed, held, wiring.memory, start)
         self._decoder = Decoder(self._tables)
         self._poll = CatalogPoll(
-            replicator, connection, self._tables, wiring, Stand(lambda: self.position, self._edge, self._end)
+            replicator, connection, self._tables, wiring, StreamProgress(lambda: self.position, self._edge, self._end)
         )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}

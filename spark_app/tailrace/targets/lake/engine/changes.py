@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tailrace.changelog.records import Segment, Seq, TableSchema
 from tailrace.changelog.segments import open_segment
-from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, flat, joined, typed, words
+from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, flat, joined, typed, words
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import batch_rows
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.changelog.records import ChunkRegistered
-from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, joined, of_texts, taken, typed
+from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, joined, of_texts, taken, typed
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import BATCH_ROWS, parquet
 

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, as_table
 from tailrace.targets.lake.engine.divide import Arrived
-from tailrace.targets.lake.engine.keys import Ints, Mask, words
+from tailrace.targets.lake.engine.key_columns import Ints, Mask, words
 from tailrace.targets.lake.engine.moved_keys import BaseRows, apply_rule, moving, value_rows
 from tailrace.targets.lake.engine.newest import Newest, newest
 from tailrace.targets.lake.engine.numbered import NumberedKeys

@@ -19,7 +19,7 @@ from tailrace.batch.slice import FinishedSnapshot
 from tailrace.changelog.records import Seq
 from tailrace.targets.lake.engine.changes import SegmentRows, first_needed, segment_rows
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, asked, key_batches
-from tailrace.targets.lake.engine.keys import Columns, Ints, flat, taken
+from tailrace.targets.lake.engine.key_columns import Columns, Ints, flat, taken
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.snapshot_end import Placed, alive, among, by_place, chosen, flattened, since
 from tailrace.targets.lake.files.index import FileIndex

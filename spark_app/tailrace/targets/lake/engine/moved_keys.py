@@ -15,7 +15,7 @@ from tailrace.batch.rule import UNCHANGED, ApplyRule, Batch, Change, Chunk, Op, 
 from tailrace.changelog.records import Segment
 from tailrace.targets.lake.engine.changes import DELETE, MOVE, RowChanges, segment_rows
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY
-from tailrace.targets.lake.engine.keys import Ints, Mask, words
+from tailrace.targets.lake.engine.key_columns import Ints, Mask, words
 from tailrace.targets.lake.engine.numbered import NumberedKeys
 from tailrace.targets.lake.engine.part import MovedKeys, PartInput
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrace.targets.lake.engine.changes import DELETE, UPDATE
-from tailrace.targets.lake.engine.keys import Ints, Mask
+from tailrace.targets.lake.engine.key_columns import Ints, Mask
 
 FROM_BASE = -1
 """Instead of a row number: the value of the row underneath."""

@@ -11,7 +11,7 @@ import numpy as np
 from tailrace.targets.lake.engine.changes import RowChanges, read_changes
 from tailrace.targets.lake.engine.chunk_keys import ChunkChoice, ChunkKeys, choose, read_chunk_keys
 from tailrace.targets.lake.engine.divide import Arrived
-from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, group, joined, of_texts, taken, words
+from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, group, joined, of_texts, taken, words
 from tailrace.targets.lake.engine.part import PartInput
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.targets.lake.engine.keys import Ints, Mask
+from tailrace.targets.lake.engine.key_columns import Ints, Mask
 from tailrace.targets.lake.engine.newest import FROM_BASE
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import BATCH_BYTES, BATCH_ROWS

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import Key
-from tailrace.targets.lake.engine.keys import Columns, Ints, words
+from tailrace.targets.lake.engine.key_columns import Columns, Ints, words
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import DataFile, NewFile

@@ -15,7 +15,7 @@ from tailrace.batch.slice import FinishedSnapshot
 from tailrace.changelog.records import Segment, Seq
 from tailrace.targets.lake.engine.changes import segment_rows
 from tailrace.targets.lake.engine.chunk_keys import key_batches
-from tailrace.targets.lake.engine.keys import Columns, Ints, Mask, joined, taken
+from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, joined, taken
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.index import FileIndex
 

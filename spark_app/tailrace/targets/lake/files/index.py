@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.targets.lake.files.keys import Words, key_words
+from tailrace.targets.lake.files.key_words import Words, key_words
 
 MANY_FILES = 10_000
 """Of which it is remembered that they are too large for an index."""

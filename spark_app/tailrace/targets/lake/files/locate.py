@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
-from tailrace.targets.lake.files.keys import canonical
+from tailrace.targets.lake.files.key_words import canonical
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import DataFile
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from tailrace.targets.lake.engine.keys import contained, group
+from tailrace.targets.lake.engine.key_columns import contained, group
 from tailrace.targets.lake.engine.moved_keys import _components
 
 

@@ -11,8 +11,8 @@ from tailrace import faults
 from tailrace.contract.driver import MAX_MESSAGE, DropReport, LastWords
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import Fault
-from tailrace.driver import cluster, farewell
-from tailrace.driver.farewell import Farewell
+from tailrace.driver import final_drop, namespace
+from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
 from tailrace.errors import Retry
@@ -36,10 +36,10 @@ class Source:
         yield SLOT
 
 
-def make(tmp_path: Path, ending: Ending, *, ends: bool = False, policy: str = "Retain") -> Farewell:
+def make(tmp_path: Path, ending: Ending, *, ends: bool = False, policy: str = "Retain") -> FinalDrop:
     now = Replicator.model_validate(replicator(deletionPolicy=policy))
     started = Replicator.model_validate(replicator(deletionPolicy="Delete"))
-    return Farewell(started, None, RunFolder(tmp_path), ending, ends=lambda: ends, reread=lambda: now)
+    return FinalDrop(started, None, RunFolder(tmp_path), ending, ends=lambda: ends, reread=lambda: now)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     made = Source()
     monkeypatch.setattr(drop, "drop", made)
     for name in ("PAUSE_SECONDS", "HURRIED_PAUSE_SECONDS", "LINGER_TURN_SECONDS"):
-        monkeypatch.setattr(farewell, name, 0.01)
+        monkeypatch.setattr(final_drop, name, 0.01)
     return made
 
 
@@ -135,7 +135,7 @@ def test_a_report_of_ten_thousand_tables_fits_a_termination_message() -> None:
 
 
 def test_outside_a_cluster_and_when_nobody_answers_no_namespace_ends(tmp_path: Path) -> None:
-    assert not cluster.namespace_ends({})
+    assert not namespace.namespace_ends({})
     (tmp_path / "token").write_text("t")
     place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1", "POD_NAMESPACE": "team"}
-    assert not cluster.namespace_ends({**place, "TAILRACE_ACCOUNT_FOLDER": str(tmp_path)})
+    assert not namespace.namespace_ends({**place, "TAILRACE_ACCOUNT_FOLDER": str(tmp_path)})

@@ -15,7 +15,7 @@ from pathlib import Path
 from tailrace import faults
 from tailrace.contract.driver import DropAnswer, DropReport
 from tailrace.contract.resources import Replicator
-from tailrace.driver.cluster import namespace_ends
+from tailrace.driver.namespace import namespace_ends
 from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
 from tailrace.errors import TailraceError
@@ -29,7 +29,7 @@ HURRIED_PAUSE_SECONDS = 1.0
 LINGER_TURN_SECONDS = 0.5
 
 
-class Farewell:
+class FinalDrop:
     def __init__(
         self,
         replicator: Replicator,
