@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
+    from support.ddl.nursery import Nursery
     from support.mysql import MysqlServer
     from support.proof.harness import Begin
 
@@ -33,6 +34,16 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     major = marker.args[0] if marker and marker.args else major_for(request.node.nodeid)
     with PostgresServer(major, marker.kwargs if marker else None) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator["Nursery"]:
+    """A process that forks the capture processes of a module's tests; see support/ddl/nursery.py."""
+    from support.ddl.nursery import Nursery
+
+    made = Nursery()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

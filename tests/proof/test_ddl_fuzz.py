@@ -3,7 +3,6 @@
 `tests/soak/test_soak_ddl.py` runs it for an hour.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from support.postgres import PostgresServer
 SEEDS = range(4)
 BETWEEN = (15, 16, 17)
 """Of all other tests each runs with the oldest or the newest."""
-
-
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
 
 
 @pytest.mark.timeout(400)

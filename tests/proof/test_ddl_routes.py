@@ -1,6 +1,5 @@
 """Partitions that come and go: PostgreSQL 14 goes on sending their rows as before; 15 is the first that does not."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,6 @@ from support.ddl.quick import quick
 from support.ddl.scenarios import packs, read
 from support.ddl.script import run
 from support.postgres import PostgresServer
-
-
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
 
 
 @pytest.mark.timeout(400)

@@ -21,13 +21,6 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
 def _parameters() -> Iterator[object]:
     """All that can be packed, with running and with stopped processes; the others once."""
     for timing in ("between", "stopped"):

@@ -96,13 +96,6 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
 def fill(one: Quick) -> None:
     one.sql("CREATE SCHEMA s")
     for name in REPAIRS:

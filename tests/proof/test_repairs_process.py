@@ -25,13 +25,6 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def one(server: PostgresServer, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Quick]:
     """Everything is copied, and the Replicator is stopped."""

@@ -23,13 +23,6 @@ from tailrace.contract.manifest import load
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     with PostgresServer(18) as started:
         yield started

@@ -7,7 +7,6 @@ on, and the test fails at its end.
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,6 @@ SECONDS = float(os.environ.get("TAILRACE_SOAK_DDL_SECONDS", "3600"))
 SEED = int(os.environ.get("TAILRACE_SOAK_DDL_SEED", "0"))
 PER_SERVER = 10
 """Rounds on one server: its catalog grows."""
-
-
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
 
 
 @pytest.mark.timeout(SECONDS + 1800)

@@ -6,7 +6,6 @@ ended with a repair, and with source = target.
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,13 +20,6 @@ SECONDS = float(os.environ.get("TAILRACE_SOAK_NARROWED_SECONDS", "600"))
 SEED = int(os.environ.get("TAILRACE_SOAK_NARROWED_SEED", "0"))
 ROUNDS, LONGEST = 8, 6.0
 """On one database; seconds of one."""
-
-
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
 
 
 @pytest.mark.timeout(SECONDS + 600)

@@ -96,6 +96,25 @@ def all_accepted(requests: ManifestRequests, control: DriverControl) -> None:
     within(turned)
 
 
+def asking_for_7(control: DriverControl) -> Callable[[], bool]:
+    """In a thread, as request `id`; what it returns waits for the answer: whether that is `Withdrawn`."""
+    met: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            control.request("id", body("7"))
+        except Withdrawn as error:
+            met.append(error)
+
+    def withdrawn() -> bool:
+        asking.join(20)
+        return bool(met)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    return withdrawn
+
+
 def test_a_client_is_told_to_ask_again_and_then_gets_the_answer_of_the_same_look_up(shop: Pipeline, gate: Gate) -> None:
     control = shop.driver.control
     for _ in range(3):
@@ -122,20 +141,10 @@ def test_the_status_says_that_the_source_is_asked(shop: Pipeline, gate: Gate) ->
 
 def test_a_request_that_is_stopped_while_its_keys_are_looked_up_is_not_planned(shop: Pipeline, gate: Gate) -> None:
     control = shop.driver.control
-    met: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            control.request("id", body("7"))
-        except Withdrawn as error:
-            met.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
+    withdrawn = asking_for_7(control)
     within(lambda: gate.asked)
     control.stop_snapshot("id")
-    asking.join(20)
-    assert met, "whoever waits hears of it, though the source still hangs"
+    assert withdrawn(), "whoever waits hears of it, though the source still hangs"
     gate.open.set()
     control.request("other", body("8"))
     assert "id" not in shop.state.snapshots
@@ -147,21 +156,11 @@ def test_a_request_that_is_stopped_between_its_keys_and_its_plan_is_not_planned(
     control = shop.driver.control
     gate.open.set()
     control._lock.acquire()
-    met: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            control.request("id", body("7"))
-        except Withdrawn as error:
-            met.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
+    withdrawn = asking_for_7(control)
     within(lambda: gate.asked and control._lookups.waiting_for is None)
     assert control._lookups.withdraw("id")
     control._lock.release()
-    asking.join(20)
-    assert met and "id" not in shop.state.snapshots
+    assert withdrawn() and "id" not in shop.state.snapshots
 
 
 def test_what_the_source_refuses_for_now_is_asked_again(shop: Pipeline, gate: Gate) -> None:
