@@ -1,7 +1,7 @@
 """The capture process: `python -m tailrace.capture.process --manifest FILE --run-dir DIR`. No JVM, no Spark.
 
 Started and watched by the driver. It ends with the exit code of the error that ended it (see `tailrace.errors`), and
-leaves that error as `capture-fault.json` in the run directory. SIGTERM: what is finished is recorded and acknowledged
+leaves that error in the run directory (`last_fault`). SIGTERM: what is finished is recorded and acknowledged
 first. It outlives a driver that starts again, but not for ever: of a driver that was killed for good it would fill the
 storage, trimmed by nobody, so after an hour without one it ends in the same way, and the source has its log to
 itself again.
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailrace import foreign, logs, privacy, sources
-from tailrace.capture import startup
+from tailrace.capture import last_fault, startup
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.loop import Capture, Timing
 from tailrace.capture.renewal import Renewal
@@ -39,7 +39,6 @@ STUCK = 300.0
 COLLECT = (10_000, 20, 20)
 """Thresholds of Python's garbage collector. Capture holds objects for many small changes, hardly ever in cycles: with
 the usual 700 a fifth of its time went into looks at them."""
-FAULT = "capture-fault.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inbox, board = Inbox(), Board()
     run_dir: Path = options.run_dir
     run_dir.mkdir(parents=True, exist_ok=True)
-    fault = run_dir / FAULT
-    fault.unlink(missing_ok=True)
+    fault = last_fault.of(run_dir)
+    last_fault.reserve(fault)
 
     def stop(*_: object) -> None:
         stopping.set()
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TailraceError, OSError) as met:
         error = _named(met, run_dir)
         log.error("%s", error)
-        fault.write_text(fault_of(error, time.time(), "capture").model_dump_json(), encoding="utf-8")
+        last_fault.leave(fault, fault_of(error, time.time(), "capture"))
         return error.exit_code
     log.info("capture shut down cleanly")
     return 0
@@ -168,8 +167,7 @@ def _end_stuck(run_dir: Path) -> None:
     """The loop's thread cannot be interrupted. The process may die anywhere, so here as well."""
     error = Retry(f"the source has not answered for {STUCK:.0f} s", "Check whether the source's server responds.")
     log.error("%s", error)
-    fault = fault_of(error, time.time(), "capture").model_dump_json()
-    (run_dir / FAULT).write_text(fault, encoding="utf-8")
+    last_fault.leave(last_fault.of(run_dir), fault_of(error, time.time(), "capture"))
     os._exit(error.exit_code)
 
 

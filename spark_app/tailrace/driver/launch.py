@@ -24,7 +24,7 @@ from tailrace.contract.units import seconds
 from tailrace.driver import display
 from tailrace.driver.control import DriverControl
 from tailrace.driver.ownership import Ownership
-from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.run_dir import RunFolder, writing
 from tailrace.driver.server import StatusServer
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import InvalidManifest, Retry
@@ -108,7 +108,8 @@ def capture_process(settings: DriverSettings) -> CaptureProcess:
     copy = folder.path / "replicator.json"
     document = settings.replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True)
     changed = not copy.exists() or copy.read_text() != document
-    copy.write_text(document)
+    with writing(folder.path):
+        copy.write_text(document)
     command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(copy)]
     command += ["--run-dir", str(folder.path), "--socket", str(folder.socket)]
     command += ["--log-format", settings.log_format, "--log-level", settings.log_level]

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import IO
 
 from tailrace import foreign
-from tailrace.errors import MAKE_ROOM, InvalidManifest, StorageFull, TailraceError
+from tailrace.errors import InvalidManifest, StorageFull, TailraceError
 
 LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 """Seconds between two tries."""
 ONE_EACH = "Stop it first. Only another Replicator needs another --run-dir."
+CHOOSE_ANOTHER = "Choose another --run-dir."
+ROOM_FIRST = "Make room there, then start again."
+"""Of a start, which ends: a run that has started continues by itself."""
 MAX_SOCKET_PATH = 100
 """Unix socket addresses end at 107 bytes."""
 
@@ -34,6 +37,17 @@ class AlreadyRunning(TailraceError):
 
 class NotRunning(TailraceError):
     """No driver answers from this run directory."""
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Files of a run directory: what the system says against it is named."""
+    try:
+        yield
+    except OSError as error:
+        if not foreign.full(error):
+            raise InvalidManifest(f"{error.filename or place}: {error.strerror}", CHOOSE_ANOTHER) from error
+        raise StorageFull(f"{error.filename or place}: {error.strerror}", ROOM_FIRST) from error
 
 
 class RunFolder:
@@ -71,9 +85,10 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
-            raise InvalidManifest(
-                f"cannot use the run directory {self.path}: {error.strerror}", "Choose another --run-dir."
-            ) from error
+            message = f"cannot use the run directory {self.path}: {error.strerror}"
+            if foreign.full(error):
+                raise StorageFull(message, ROOM_FIRST) from error
+            raise InvalidManifest(message, CHOOSE_ANOTHER) from error
         # A command that looks whether somebody runs holds the lock for a moment.
         for tries_left in reversed(range(LOCK_TRIES)):
             try:
@@ -92,21 +107,11 @@ class RunFolder:
             self._lock.close()
             self._lock = None
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            message = f"{error.filename or self.path}: {error.strerror}"
-            if foreign.full(error):
-                raise StorageFull(message, MAKE_ROOM) from error
-            raise InvalidManifest(message, "Choose another --run-dir.") from error
-
     def make_token(self) -> str:
         """A new bearer token, readable by this user only."""
         token = secrets.token_urlsafe(32)
         path = self.path / "token"
-        with self._writing():
+        with writing(self.path):
             path.unlink(missing_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as sink:
                 sink.write(token)
@@ -117,7 +122,7 @@ class RunFolder:
         token = str(token_file or self.path / "token")
         document = {"url": url, "tokenFile": token, "pid": os.getpid(), "storage": storage}
         fresh = self.path / "server.json.new"
-        with self._writing():
+        with writing(self.path):
             fresh.write_text(json.dumps(document))
             fresh.replace(self.path / "server.json")
 

@@ -14,8 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tailrace.capture import last_fault
+from tailrace.capture.last_fault import write_in_place
 from tailrace.changelog.records import Position
 from tailrace.contract.status import Fault
+from tailrace.driver.run_dir import writing
 from tailrace.errors import (
     AuthenticationFailed,
     Fenced,
@@ -94,8 +97,7 @@ class CaptureProcess:
         """Look after the child; raises the named error when it ended for good."""
         if self._due is not None:
             if self._clock() >= self._due:
-                self._due = None
-                self._spawn()
+                self._start_again()
             return
         code = self._exit_code()
         if code is None:
@@ -109,6 +111,14 @@ class CaptureProcess:
         log.warning("%s; restarting it in %.1f s", self.fault.message, self._pause)
         self._due = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def _start_again(self) -> None:
+        self._due = None
+        try:
+            self._spawn()
+        except StorageFull as error:
+            log.warning("capture is not started: %s; trying again in %.1f s", error.message, self._pause)
+            self._due = self._clock() + self._pause
 
     def works(self, position: Position) -> None:
         """It reads the log again, and the journal holds everything up to `position`. What ended the one before it is
@@ -141,18 +151,21 @@ class CaptureProcess:
     @property
     def fault_file(self) -> Path:
         """Where capture leaves the error that ended it: a `Fault` as JSON."""
-        return self._run_dir / "capture-fault.json"
+        return last_fault.of(self._run_dir)
 
     def _spawn(self) -> None:
-        self.fault_file.unlink(missing_ok=True)
+        # Files first: they must not fail when there is a child already. They keep their room until the end.
+        with writing(self._run_dir):
+            write_in_place(self._pid_file, b"")
+        last_fault.reserve(self.fault_file)
         # A session of its own: Ctrl-C is for the driver, which ends capture in order.
-        with contextlib.ExitStack() as stack:
+        with writing(self._run_dir), contextlib.ExitStack() as stack:
             sink = stack.enter_context(self._output.open("ab")) if self._output is not None else None
             self._child = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
             )
         self._started = self._clock()
-        self._pid_file.write_text(str(self._child.pid))
+        write_in_place(self._pid_file, str(self._child.pid).encode())
         log.info("capture started (pid %d)", self._child.pid)
 
     def _exit_code(self) -> int | None:
@@ -194,10 +207,7 @@ class CaptureProcess:
 
     def _left(self) -> Fault | None:
         """The error that the child left; None: it left none."""
-        try:
-            return Fault.model_validate_json(self.fault_file.read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
+        return last_fault.read(self.fault_file)
 
 
 def _named(kind: type[Stop], left: Fault) -> Stop:

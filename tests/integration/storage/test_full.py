@@ -2,7 +2,9 @@
 
 import errno
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -19,6 +21,7 @@ from tailrace.changelog.paths import SEGMENTS
 from tailrace.changelog.writer import JournalWriter
 from tailrace.cli.doctor import _place
 from tailrace.contract.resources import StorageLocation, StorageSpec
+from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import MAKE_ROOM, OutcomeUnknown, Retry, StorageFull
 from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
@@ -91,3 +94,48 @@ def test_a_drop_on_a_full_disk_names_it_and_removes_what_can_be_removed(
     assert database.readers == {}
     assert drop(path, "--data") == 0
     assert [path.name for path in full.iterdir()] == ["filler"]
+
+
+def test_a_run_directory_without_room_ends_a_start_by_name(full: Path) -> None:
+    """Each of its files in turn is the one that finds no room."""
+    path = manifest(full.parent, {"host": "127.0.0.1", "port": 1}, storage={"location": f"file://{full.parent}/log"})
+    page = os.sysconf("SC_PAGESIZE")
+    for pages in range(8):
+        with (full / "filler").open("wb") as filler:
+            filler.write(bytes((4 << 20) - (pages + 1) * page))
+        run = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(path), "--run-dir", str(full / "run")]
+        ended = subprocess.run([*run, "--once"], capture_output=True, text=True, timeout=60, check=False)
+        assert "Traceback" not in ended.stderr, ended.stderr
+        named = f"StorageFull: {full}/run" in ended.stderr and "Make room there, then start again." in ended.stderr
+        if not named:
+            break
+        assert ended.returncode == 1
+        shutil.rmtree(full / "run")
+    assert pages >= 3, "token, address, manifest, process id"
+
+
+def test_capture_is_started_again_while_the_run_directory_is_full_and_says_why_it_ended(full: Path) -> None:
+    """Its last words have their room from its start on."""
+    words = StorageFull("file:///log: No space left on device", MAKE_ROOM)
+    program = (
+        "import os, sys, time; from pathlib import Path; from tailrace.capture import last_fault;"
+        " from tailrace.errors import StorageFull; from tailrace.faults import fault_of;"
+        f" path = Path({str(full / 'capture-fault.json')!r}); last_fault.reserve(path);"
+        f" filler = open({str(full / 'filler')!r}, 'ab', buffering=0)\n"
+        "try:\n  while True: filler.write(bytes(4096))\nexcept OSError: pass\n"
+        f"last_fault.leave(path, fault_of(StorageFull({words.message!r}, {words.fix!r}), 1.0)); sys.exit(1)"
+    )
+    now = [0.0]
+    (full / "filler").unlink()
+    command = [sys.executable, "-c", program, "tailrace.capture.process", str(full)]
+    capture = CaptureProcess(command, full, lambda: False, lambda: now[0])
+    capture.start()
+    for count in (1, 2, 3):
+        child = capture._child
+        assert child is not None and child.wait(60) == 1
+        capture.check()
+        fault = capture.fault
+        assert fault is not None and (fault.name, fault.fix, fault.count) == ("StorageFull", MAKE_ROOM, count)
+        now[0] += 60
+        capture.check()
+    capture.stop()

@@ -22,6 +22,7 @@ from support.ddl.nursery import GATE, LOOKS, Nursery
 from support.pipeline import Driver
 from support.postgres import PostgresServer
 from tailrace import sources
+from tailrace.capture import last_fault
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import Replicator
@@ -226,11 +227,10 @@ class Quick:
     def _alive(self) -> None:
         if self.pid is not None and (code := self.nursery.ended(self.pid)) is not None:
             self.pid = None
-            fault = self.folder / "run" / "capture-fault.json"
-            told = json.loads(fault.read_text()) if fault.exists() else {"name": ""}
-            if code in REFUSALS or told["name"] in ("CorruptLog", "UnknownMessage"):
-                raise Refused(f"{told['name']}: {told['message']} {told['fix']}")
-            if code == 1 and told["name"] == Retry.__name__:
+            told = last_fault.read(last_fault.of(self.folder / "run"))
+            if told is not None and (code in REFUSALS or told.name in ("CorruptLog", "UnknownMessage")):
+                raise Refused(f"{told.name}: {told.message} {told.fix}")
+            if code == 1 and told is not None and told.name == Retry.__name__:
                 self._start_capture()  # as the driver does
                 return
             raise Broken(f"capture ended with {code}\n{self.tail()}")
