@@ -8,21 +8,24 @@ import pytest
 
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path, rollup_path
-from tailrace.changelog.records import Record
+from tailrace.changelog.records import Position, Record
 from tailrace.changelog.rollup import Rollups
-from tailrace.changelog.state import LogState, fold
+from tailrace.changelog.state import HANDLERS, LogState, fold
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
+from tailrace.sources.mysql.state import SourceState, Witness
 from tailrace.storage.store import Storage
 
 SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "journal-4"
-"""302 records, two roll-ups with their parts, and what all records mean."""
+"""302 records, two roll-ups with their parts, and what all records mean. `further.jsonl`: what came to the format
+later, behind them, with what MySQL keeps."""
 ROLLUP = 250
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def records() -> list[Record]:
-    return [Record.model_validate_json(line) for line in (SAMPLE / "records.jsonl").read_text().splitlines()]
+def records(file: str = "records.jsonl") -> list[Record]:
+    return [Record.model_validate_json(line) for line in (SAMPLE / file).read_text().splitlines()]
 
 
 def summary(state: LogState) -> dict[str, Any]:
@@ -64,6 +67,33 @@ def test_a_roll_up_is_read_and_goes_on() -> None:
     for record in records()[ROLLUP + 1 :]:
         state = fold(state, record)
     assert summary(state) == json.loads((SAMPLE / "expected.json").read_text())
+
+
+def test_every_kind_of_event_is_in_a_sample() -> None:
+    found = {type(event) for file in ("records.jsonl", "further.jsonl") for r in records(file) for event in r.events}
+    assert found == set(HANDLERS)
+
+
+def test_events_that_came_later_mean_what_they_meant() -> None:
+    state = LogState()
+    for record in records():
+        state = fold(state, record)
+    marked, stopped, paused, moved, owned, renewed, forgotten = records("further.jsonl")
+    state = fold(fold(state, marked), stopped)
+    fingerprint, stop = state.tables[1].fingerprint, state.tables[1].stopped
+    assert fingerprint == {"columns": {"id": "bigint", "c1": "text"}, "partitions": {"p1": "4711", "p2": "written"}}
+    assert stop is not None and (stop.error, stop.where) == ("NoKey", "source")
+    state = fold(state, paused)
+    assert state.snapshots["k"].suspended
+    state = fold(fold(state, moved), owned)
+    assert state.origin is not None
+    assert (state.origin.identity["files before"], state.owner) == ("7", "team/shop@1f0c")
+    known = SourceState.read(state.source_state)
+    assert known == SourceState(f"{SERVER}:1-9", Witness(Position(4294968500), "0123456789abcdef"))
+    state = fold(state, renewed)
+    assert state.renewal is not None and state.renewal.request == "after-loss"
+    assert all(table.removed for table in state.tables.values())
+    assert fold(state, forgotten).tables.keys() == {1, 2}
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
