@@ -58,7 +58,7 @@ class FinalDrop:
         """Order it, and say how far it is. The first order counts."""
         with self._lock:
             if self._asked is None:
-                log.info("dropping slot and publication%s, as requested", " and the data" if data else "")
+                log.info("dropping what was created in the source%s, as requested", " and the data" if data else "")
                 self._asked = data
                 self._ending.set()
         report = self._report
@@ -75,7 +75,7 @@ class FinalDrop:
         """Nothing, unless it was asked for or the namespace ends. Dying anywhere: the Job does the rest, or nobody can,
         and the operator says so."""
         if self._asked is None and self.namespace_ends:
-            log.warning("the namespace is being deleted: slot and publication are dropped now")
+            log.warning("the namespace is being deleted: what was created in the source is dropped now")
             self._asked = self._data_too()
         if self._asked is None:
             return

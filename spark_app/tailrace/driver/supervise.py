@@ -90,7 +90,7 @@ class CaptureProcess:
             log.info("capture is already running, adopted (pid %d)", pid)
         else:
             if pid is not None and self._is_ours(pid):
-                end(pid, 5.0, self._run_dir)  # it holds the slot and does not answer
+                end(pid, 5.0, self._run_dir)  # it holds the source's log and does not answer
             self._spawn()
 
     def check(self) -> None:
