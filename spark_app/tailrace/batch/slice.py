@@ -135,14 +135,19 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
         repair=_under_repair(log, table, applied),
     )
     result = _kept(log, table, result)
-    first = min(_needed(result))
-    segments = tuple(
-        s.segment
-        for s in takewhile(lambda s: s.record <= through_record, table.segments.ending_from(first))
-        if s.segment.first_seq <= through_seq
-    )
+    segments = _segments(table, result)
     brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
     return replace(result, segments=segments) if brings else None
+
+
+def _segments(table: TableLog, cut: TableSlice) -> tuple[Segment, ...]:
+    """All that the rows, the chunks and the snapshots' ends of the batch are made of."""
+    first = min(_needed(cut))
+    return tuple(
+        s.segment
+        for s in takewhile(lambda s: s.record <= cut.through_record, table.segments.ending_from(first))
+        if s.segment.first_seq <= cut.through_seq
+    )
 
 
 def last_record(table: TableLog) -> RecordNumber:

@@ -148,35 +148,39 @@ class ChunkRequests:
             waiting.looked = self._stream.look_for(table_id)
             return False
         key = (chunk.snapshot_id, table_id, chunk.chunk)
-        state = self._recorder.journal.state
-        if chunk.high < state.source_since:  # it may have seen what the other server has never had
-            raise ChunkTooOld(f"chunk {chunk.chunk} of {name} is of another server", "The chunk is read again.")
-        snapshot = state.snapshots.get(chunk.snapshot_id)
-        planned = RecordNumber(0) if snapshot is None else snapshot.record
-        if snapshot is not None and not snapshot.reads(state.tables[table_id]):
-            raise ChunkTooOld(
-                f"table {table_id} was added again since the snapshot was planned", "The table has a new snapshot."
-            )
-        seen = seen_through(state.tables[table_id], request.columns, planned)
-        visible = self._visibility(request.snapshot)
-        if not visible.past(state.tables[table_id].edge):
-            raise ChunkTooOld(
-                f"chunk {chunk.chunk} of {name} does not see all that came before the log has the table's changes",
-                "The chunk is read again.",
-            )
-        point = max(self._replay_point(visible), Seq(seen + 1))
-        removed = max(state.tables[table_id].removed_through, state.transactions.removed_through)
+        point, removed = self._checked_point(request, name)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran
         if point <= removed or forgotten:
             raise ChunkTooOld(
-                f"chunk {chunk.chunk} must be replayed from sequence {point}, the log may begin after {removed}",
+                f"chunk {chunk.chunk} of {name} must be replayed from sequence {point}, the log may begin after"
+                f" {removed}",
                 "The chunk is read again.",
             )
         event = chunk.model_copy(update={"replay_point": point, "schema_version": version})
         self._recorder.request(Requested((event,), waiting.reply, replay_point=point))
         self._begun.pop(key, None)
         return True
+
+    def _checked_point(self, request: RegisterChunk, name: str) -> tuple[Seq, Seq]:
+        """The replay point of a chunk that saw all it must see, and up to where the log is removed."""
+        state, chunk = self._recorder.journal.state, request.chunk
+        table = state.tables[chunk.table_id]
+        if chunk.high < state.source_since:  # it may have seen what the other server has never had
+            raise ChunkTooOld(f"chunk {chunk.chunk} of {name} is of another server", "The chunk is read again.")
+        snapshot = state.snapshots.get(chunk.snapshot_id)
+        planned = RecordNumber(0) if snapshot is None else snapshot.record
+        if snapshot is not None and not snapshot.reads(table):
+            raise ChunkTooOld(f"{name} was added again since the snapshot was planned", "The table has a new snapshot.")
+        seen = seen_through(table, request.columns, planned)
+        visible = self._visibility(request.snapshot)
+        if not visible.past(table.edge):
+            raise ChunkTooOld(
+                f"chunk {chunk.chunk} of {name} does not see all that came before the log has the table's changes",
+                "The chunk is read again.",
+            )
+        point = max(self._replay_point(visible), Seq(seen + 1))
+        return point, max(table.removed_through, state.transactions.removed_through)
 
     def _replay_point(self, snapshot: Visibility) -> Seq:
         """The open transaction, if any, has not committed before the chunk's `high`: it lies at or after the next
