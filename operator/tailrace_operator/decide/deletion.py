@@ -153,7 +153,8 @@ def _release(observed: ObservedReplicator, events: tuple[EmitEvent, ...]) -> Dec
 def _waits(observed: ObservedReplicator, desired: Desired, asking: bool) -> str:
     if asking:
         answer = observed.dropping.answer if observed.dropping is not None else None
-        return "the driver to drop what it created in the source" + (f": {answer.message}" if answer and answer.message else "")
+        said = f": {answer.message}" if answer and answer.message else ""
+        return f"the driver to drop what it created in the source{said}"
     if observed.pods:
         return "the driver to shut down"
     why = desired.blocker.message if desired.blocker is not None else _hindrance(observed)
