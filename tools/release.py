@@ -20,6 +20,7 @@ PLACES = {
     "examples/flux/operator.yaml": (r"tag: v([^}\s]+)",),
     "examples/kubectl/replicator-iceberg-claim.yaml": (r"tailrace-spark:(\S+)$",),
     "docs/kubernetes.md": (r"tailrace-(?:operator|spark):(\d[\w.]*)",),
+    "manifests/install.yaml": (r"app.kubernetes.io/version: (\S+)$", r"tailrace-(?:operator|spark):(\S+)$"),
     "Dockerfile": (r"tailrace-operator:(\S+)", r"tailrace-spark:(\S+)"),
 }
 """Files that have to name the version themselves, with a pattern for each place."""
