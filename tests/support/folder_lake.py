@@ -1,7 +1,6 @@
 """A lake table without a format: Parquet files of a folder and vectors in memory, to test apply against the rule."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,53 +9,23 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from typing_extensions import override
 
+from support.lake import LocalFiles
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
-from tailrace.storage.local import aged
-from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.model import DataFile, TableCommit
 
 
-class FolderAccess:
+class FolderAccess(LocalFiles):
     """`FileAccess` on local files; relative paths are below `root`. Picklable."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
+    @override
     def _file(self, path: str) -> Path:
         return Path(path.removeprefix("file://")) if "://" in path else Path(self.root) / path
-
-    def open_input(self, path: str) -> pa.NativeFile:
-        return pa.memory_map(str(self._file(path)))
-
-    def create(self, path: str, data: bytes) -> None:
-        self._file(path).parent.mkdir(parents=True, exist_ok=True)
-        with self._file(path).open("xb") as file:
-            file.write(data)
-
-    def get(self, path: str) -> bytes:
-        return self._file(path).read_bytes()
-
-    def size(self, path: str) -> int:
-        try:
-            return self._file(path).stat().st_size
-        except FileNotFoundError:
-            raise NotFound(path) from None
-
-    def exists(self, path: str) -> bool:
-        return self._file(path).exists()
-
-    def delete(self, path: str) -> None:
-        self._file(path).unlink(missing_ok=True)
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.delete(path)
-
-    def aged(self, folder: str) -> Iterator[tuple[str, float]]:
-        return ((f"{folder}/{path}", changed) for path, changed in aged(self._file(folder)))
 
 
 class NotedAccess(FolderAccess):

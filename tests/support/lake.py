@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.storage.local import aged
+from tailrace.storage.store import NotFound
 
 
 class LocalFiles:
@@ -26,7 +27,10 @@ class LocalFiles:
         return self._file(path).read_bytes()
 
     def size(self, path: str) -> int:
-        return self._file(path).stat().st_size
+        try:
+            return self._file(path).stat().st_size
+        except FileNotFoundError:
+            raise NotFound(path) from None
 
     def exists(self, path: str) -> bool:
         return self._file(path).exists()
@@ -41,8 +45,7 @@ class LocalFiles:
     def aged(self, folder: str) -> Iterator[tuple[str, float]]:
         return ((f"{folder}/{path}", changed) for path, changed in aged(self._file(folder)))
 
-    @staticmethod
-    def _file(path: str) -> Path:
+    def _file(self, path: str) -> Path:
         return Path(path.removeprefix("file://"))
 
 
