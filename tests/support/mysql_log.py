@@ -6,6 +6,8 @@ restart. `rows` is what the change log makes of a table that was empty when its 
 
 import select
 import time
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +21,9 @@ from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ, open_seg
 from tailrace.changelog.state import TableLog
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import StorageSpec
-from tailrace.contract.resources import Replicator
-from tailrace.sources.api import Wiring
+from tailrace.contract.resources import Replicator, TableOptions
+from tailrace.sources.api import KeyRange, Wiring
+from tailrace.sources.mysql import catalog, chunks
 from tailrace.sources.mysql.connect import MyConfig, connect
 from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log.stream import MysqlStream
@@ -41,8 +44,32 @@ def executed(server: MysqlServer) -> str:
     return "".join(str(server.execute(f"SELECT {asked}")[0][0]).split())
 
 
+def by_chunk(server: MysqlServer, name: str, options: TableOptions | None = None) -> list[dict[str, Any]]:
+    """The rows of a table as a chunk reads them."""
+    with closing(connect(config_of(server))) as connection:
+        schema, _, table_name = name.partition(".")
+        table = catalog.table_by_name(connection, schema, table_name, options)
+    assert table is not None and table.stop is None
+    batches: list[pa.RecordBatch] = []
+    chunks.read_chunk(config_of(server), table, KeyRange(None, None), None, batches.append)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def exactly(rows: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
+    """Tells -0.0 from 0.0, 1.0 from 1 and a decimal's digits."""
+    return [[(name, repr(value)) for name, value in row.items()] for row in rows]
+
+
 class LogRun:
-    def __init__(self, server: MysqlServer, folder: Path, memory: int = 8 << 20, include: str = "d.*") -> None:
+    def __init__(
+        self,
+        server: MysqlServer,
+        folder: Path,
+        memory: int = 8 << 20,
+        include: str = "d.*",
+        options: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        """`options`: `spec.options` of the manifest."""
         self.server = server
         self._connection = connect(config_of(server))
         storage = Storage.open(StorageSpec(location=(folder / "log").as_uri()))
@@ -50,7 +77,7 @@ class LogRun:
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
         self.storage = storage
         wiring = Wiring(self.recorder, self._settle, "n", folder / "scratch", memory)
-        replicator = _replicator(folder, include)
+        replicator = _replicator(folder, include, options)
         self.stream = MysqlStream(config_of(server), self._connection, replicator, 4_000_001, wiring)
         self.stream.start()
 
@@ -115,11 +142,12 @@ class LogRun:
         return [] if emptied else [found[key] for key in sorted(found)]
 
 
-def _replicator(folder: Path, include: str) -> Replicator:
+def _replicator(folder: Path, include: str, options: Sequence[dict[str, Any]]) -> Replicator:
     source = {"type": "postgresql", "host": "127.0.0.1", "database": "d", "username": "u"}
     spec = {
         "source": source,
         "tables": {"include": [include]},
+        "options": list(options),
         "target": {"type": "delta", "location": (folder / "lake").as_uri()},
         "storage": {"location": (folder / "log").as_uri()},
     }

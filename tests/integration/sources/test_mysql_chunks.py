@@ -15,7 +15,7 @@ from support.mysql import MysqlServer
 from tailrace.changelog import keys
 from tailrace.changelog.keys import Key
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import AuthenticationFailed, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
+from tailrace.errors import AuthenticationFailed, Locked, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of
@@ -286,21 +286,6 @@ def test_text_of_other_character_sets_is_the_same_text(server: MysqlServer, char
     server.execute("INSERT INTO d.t VALUES (1, %s, %s), (2, NULL, ''), (3, 'plain', %s)", (text, text, text * 3))
     rows, _ = read(server, table)
     assert [(row["v"], row["w"]) for row in rows] == [(text, text), (None, ""), ("plain", text * 3)]
-
-
-def test_a_date_that_does_not_exist_stops_the_table_and_is_text_if_asked_for(server: MysqlServer) -> None:
-    values = ["(1, '0000-00-00', '2024-02-31 01:02:03')", "(2, '2024-00-00', NULL)"]
-    table = made(server, "id int PRIMARY KEY, d date, m datetime(2)", *values)
-    with pytest.raises(ValueUnsupported, match="asText"):
-        read(server, table)
-    as_text = made(
-        server,
-        "id int PRIMARY KEY, d date, m datetime(2)",
-        *values,
-        options=TableOptions(match="d.t", as_text=("d", "m")),
-    )
-    rows, _ = read(server, as_text)
-    assert [(row["d"], row["m"]) for row in rows] == [("0000-00-00", "2024-02-31 01:02:03.00"), ("2024-00-00", None)]
 
 
 def test_a_condition_narrows_a_chunk_and_cannot_reach_beyond_it(server: MysqlServer) -> None:

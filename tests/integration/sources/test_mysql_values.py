@@ -11,17 +11,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
-from support.mysql_log import LogRun, config_of
-from tailrace.sources.api import KeyRange
-from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import connect
+from support.mysql_log import LogRun, by_chunk, exactly
 
 QUICK = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 LATIN = st.text(st.characters(codec="cp1252"), max_size=20)
@@ -96,21 +92,6 @@ def run(server: MysqlServer, tmp_path: Path) -> Iterator[LogRun]:
     server.script("TRUNCATE d.t")
     with LogRun(server, tmp_path) as begun:
         yield begun
-
-
-def by_chunk(server: MysqlServer, name: str) -> list[dict[str, Any]]:
-    with closing(connect(config_of(server))) as connection:
-        schema, _, table_name = name.partition(".")
-        table = catalog.table_by_name(connection, schema, table_name, None)
-    assert table is not None and table.stop is None
-    batches: list[pa.RecordBatch] = []
-    chunks.read_chunk(config_of(server), table, KeyRange(None, None), None, batches.append)
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
-def exactly(rows: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
-    """Tells -0.0 from 0.0, 1.0 from 1 and a decimal's digits."""
-    return [[(name, repr(value)) for name, value in row.items()] for row in rows]
 
 
 def written(server: MysqlServer, rows: list[tuple[Any, ...]], table: str = "d.t") -> None:
