@@ -58,9 +58,10 @@ node: $(READY)
 release: kubernetes ## Check that all versions agree, and build the wheel and the chart into dist/
 	@PYTHONPATH=spark_app:tools $(VENV)/python tools/release.py
 
-crds: $(READY) ## Write the CRDs from the models, the reference, and Argo CD's settings
+crds: $(READY) ## Write the CRDs from the models, the reference, the page of types, and Argo CD's settings
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_reference.py
+	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_types.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_argocd.py
 
 manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain manifests

@@ -14,7 +14,6 @@ from mysql_packages import RELEASES
 from support.mysql import MysqlServer
 from tailrace.changelog import keys
 from tailrace.changelog.keys import Key
-from tailrace.contract.resources import TableOptions
 from tailrace.errors import AuthenticationFailed, Locked, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
@@ -37,7 +36,7 @@ def config(server: MysqlServer, user: str = "root", **options: Any) -> MyConfig:
     return MyConfig(server.host, server.port, None, user, "test", **options)
 
 
-def made(server: MysqlServer, columns: str, *values: str, options: TableOptions | None = None) -> MysqlTable:
+def made(server: MysqlServer, columns: str, *values: str) -> MysqlTable:
     """The table d.t with these columns and rows."""
     server.script(
         "SET NAMES utf8mb4",
@@ -48,7 +47,7 @@ def made(server: MysqlServer, columns: str, *values: str, options: TableOptions 
         *(f"INSERT INTO d.t VALUES {v}" for v in values),
     )
     with closing(connect(config(server))) as connection:
-        found = catalog.table_by_name(connection, "d", "t", options)
+        found = catalog.table_by_name(connection, "d", "t", None)
     assert found is not None
     return found
 

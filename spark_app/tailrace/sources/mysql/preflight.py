@@ -7,7 +7,7 @@ names what is missing and the statement that fixes it.
 from collections.abc import Callable, Collection, Iterator
 
 from tailrace.sources.api import ColumnSupport, Finding, Level
-from tailrace.sources.mysql import filters
+from tailrace.sources.mysql import filters, types
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.facts import Facts
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
@@ -221,9 +221,6 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     filtered,
 )
 
-_DATES = "dates that do not exist (0000-00-00) stop the table"
-_LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
-
 
 def columns(table: MysqlTable) -> tuple[ColumnSupport, ...]:
     """Per column YES, PARTIAL or NO, with what to do about it."""
@@ -232,7 +229,7 @@ def columns(table: MysqlTable) -> tuple[ColumnSupport, ...]:
 
 def _support(table: str, column: MysqlColumn) -> ColumnSupport:
     kind = column.type.text
-    limit = _LIMITS.get(column.form.logical)
+    limit = types.LIMITS.get(column.form.logical)
     if limit is not None:
         hint = f"{limit}; where such values occur, copy it as text: options[].asText: [{column.name}]"
         return ColumnSupport(table, column.name, kind, "PARTIAL", hint)

@@ -31,6 +31,11 @@ GEOMETRY = frozenset(("geometry", *_SHAPES, "geomcollection", "geometrycollectio
 """Values: the SRID in four bytes, little endian, then WKB, as the server stores them."""
 _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector")) | GEOMETRY
 _LABELLED = ("enum", "set")
+NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
+"""DATA_TYPEs that have a logical type."""
+_DATES = "dates that do not exist (0000-00-00) stop the table"
+LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
+"""What a logical type cannot hold."""
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 

@@ -14,12 +14,11 @@ from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.patterns import options_of, selected
-from tailrace.sources.postgresql import unreadable
+from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
-from tailrace.types import MAX_PRECISION
 
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
@@ -71,19 +70,6 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
  WHERE a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attrelid, a.attnum
 """
-
-_LOGICAL = {
-    "bool": "bool",
-    "int2": "int32",
-    "int4": "int32",
-    "int8": "int64",
-    "float4": "float32",
-    "float8": "float64",
-    "bytea": "binary",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamptz": "timestamptz",
-}
 
 
 def discover(
@@ -198,7 +184,7 @@ def _record(column: CatalogColumn) -> Column:
 
 
 def _column(row: DictRow, as_text: bool) -> CatalogColumn:
-    native = _logical(row["base_schema"], row["base_name"], row["typmod"])
+    native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
         attnum=row["attnum"],
@@ -224,22 +210,6 @@ def _operators(found: dict[str, list[str]] | None) -> Operators | None:
         return None
     pairs = {int(strategy): (pair[0], pair[1]) for strategy, pair in found.items()}
     return Operators(pairs[1], pairs[2], pairs[3], pairs[4], pairs[5])
-
-
-def _logical(schema: str, name: str, typmod: int) -> str:
-    if schema != "pg_catalog":
-        return "string"
-    return _numeric(typmod) if name == "numeric" else _LOGICAL.get(name, "string")
-
-
-def _numeric(typmod: int) -> str:
-    """numeric(p,s) is a decimal where the lake formats have one; all else is exact text."""
-    if typmod < 4:
-        return "string"
-    precision, scale = (typmod - 4) >> 16 & 0xFFFF, (typmod - 4) & 0x7FF
-    signed = scale - 0x800 if scale >= 0x400 else scale
-    fits = 0 <= signed <= precision <= MAX_PRECISION
-    return f"decimal({precision},{signed})" if fits else "string"
 
 
 def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOptions | None) -> TableStop | None:

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from tailrace.sources.api import ColumnSupport, Finding, Level
 from tailrace.sources.findings import refuse
+from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
@@ -279,12 +280,6 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 )
 
 _PLAIN_TEXT = {"text", "varchar", "bpchar", "name", "uuid", "citext"}
-_LIMITS = {
-    "date": "infinity, BC and years after 9999 stop the table",
-    "timestamp": "infinity, BC and years after 9999 stop the table",
-    "timestamptz": "infinity, BC and years after 9999 stop the table",
-    "decimal": "NaN stops the table",
-}
 
 
 def columns(table: PgTable) -> tuple[ColumnSupport, ...]:
@@ -295,7 +290,7 @@ def columns(table: PgTable) -> tuple[ColumnSupport, ...]:
 
 
 def _support(table: str, column: CatalogColumn) -> ColumnSupport:
-    limit = _LIMITS.get(column.logical.partition("(")[0])
+    limit = types.LIMITS.get(column.logical.partition("(")[0])
     if limit:
         hint = f"{limit}; where such values occur, copy it as text: options[].asText: [{column.name}]"
         return ColumnSupport(table, column.name, column.source_type, "PARTIAL", hint)

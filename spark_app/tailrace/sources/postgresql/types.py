@@ -1,0 +1,38 @@
+"""The types of PostgreSQL's columns: the logical type that log and target have for each. Called by the catalog."""
+
+from tailrace.types import MAX_PRECISION
+
+LOGICAL = {
+    "bool": "bool",
+    "int2": "int32",
+    "int4": "int32",
+    "int8": "int64",
+    "float4": "float32",
+    "float8": "float64",
+    "bytea": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+}
+"""Of the types in pg_catalog. `numeric` goes by its digits; all others are the text of their output function."""
+_YEARS = "infinity, BC and years after 9999 stop the table"
+LIMITS = {"date": _YEARS, "timestamp": _YEARS, "timestamptz": _YEARS, "decimal": "NaN stops the table"}
+"""What a logical type cannot hold; of decimals without their digits."""
+
+
+def logical(schema: str, name: str, typmod: int) -> str:
+    """The logical type that holds every value exactly, but for `LIMITS`. `schema`, `name`: of the type behind any
+    domains."""
+    if schema != "pg_catalog":
+        return "string"
+    return _numeric(typmod) if name == "numeric" else LOGICAL.get(name, "string")
+
+
+def _numeric(typmod: int) -> str:
+    """numeric(p,s) is a decimal where the lake formats have one; all else is exact text."""
+    if typmod < 4:
+        return "string"
+    precision, scale = (typmod - 4) >> 16 & 0xFFFF, (typmod - 4) & 0x7FF
+    signed = scale - 0x800 if scale >= 0x400 else scale
+    fits = 0 <= signed <= precision <= MAX_PRECISION
+    return f"decimal({precision},{signed})" if fits else "string"

@@ -1,0 +1,171 @@
+"""Writes `docs/types.md`: what each type of PostgreSQL, MySQL and MariaDB is in the change log and in the targets.
+
+Called by `make crds`; a unit test compares, and misses no type that the sources know. Types and limits are asked of the
+code; only the remarks are written here.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from make_crds import ROOT
+from tailrace.sources.mysql import types as mysql
+from tailrace.sources.postgresql import types as postgresql
+from tailrace.targets.lake.delta.schema import delta_type
+from tailrace.targets.lake.iceberg.schema import iceberg_type
+from tailrace.types import arrow_type
+
+PAGE = ROOT / "docs" / "types.md"
+HEADER = """\
+# Types
+
+<!-- Generated from the code by `make crds`; do not edit. -->
+
+What the values of a column become in the target. A value is identical, bit for bit, whether it comes from the log or
+from a chunk. One that the target's type cannot hold exactly stops its table with `ValueUnsupported`. Then, or to have
+it so from the start, copy the column as its exact text (`string`): `options: [{match: shop.events, asText: [column]}]`.
+"""
+LOGICAL = (
+    *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
+    *("date", "timestamp", "timestamptz"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Types of a source that become the same."""
+
+    types: tuple[str, ...]
+    remark: str = ""
+    more: str = ""
+    """Of the same kind, in words."""
+
+
+POSTGRESQL = (
+    Line(("bool",)),
+    Line(("int2", "int4")),
+    Line(("int8",)),
+    Line(("float4",), "NaN, infinities and -0 as they are"),
+    Line(("float8",), "NaN, infinities and -0 as they are"),
+    Line(("numeric(38,10)",), "", "`numeric(p,s)`, 0 ≤ s ≤ p ≤ 38"),
+    Line(("numeric",), "exact text", "other `numeric`"),
+    Line(("bytea",)),
+    Line(("date",)),
+    Line(("timestamp",), "without a zone"),
+    Line(("timestamptz",), "the moment, in UTC"),
+    Line(
+        ("text", "varchar", "bpchar", "uuid", "citext", "json", "jsonb"),
+        "`char(n)` with its padding; text that is not UTF-8 (`SQL_ASCII` databases) stops the table",
+        "`text`, `varchar`, `char`, `uuid`, `citext`, `json`, `jsonb`, enums",
+    ),
+    Line(
+        ("time", "interval", "_int4", "int4range", "inet", "point"),
+        "exact text of the server's output function",
+        "all others: `time`, `interval`, arrays, ranges, network, geometric, composite …",
+    ),
+)
+"""Domains are like their base type."""
+MYSQL = (
+    Line(("tinyint", "smallint", "mediumint", "int", "year"), "`tinyint(1)` is a number, too"),
+    Line(("tinyint unsigned", "smallint unsigned", "mediumint unsigned")),
+    Line(("int unsigned", "bigint")),
+    Line(("bigint unsigned",)),
+    Line(("float",)),
+    Line(("double",)),
+    Line(("decimal(38,10)",), "", "`decimal(p,s)`, p ≤ 38"),
+    Line(("decimal(65,30)",), "the server's exact text", "larger `decimal`"),
+    Line(("bit(1)",)),
+    Line(("bit(2)", "bit(63)"), "", "`bit(2)` … `bit(63)`"),
+    Line(("bit(64)",)),
+    Line(("date",)),
+    Line(("datetime", "datetime(6)"), "without a zone"),
+    Line(("timestamp", "timestamp(6)"), "the moment, in UTC"),
+    Line(("time", "time(6)"), "a length of time, beyond a day: `-838:59:59.000000`"),
+    Line(
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"),
+        "a byte that is not valid in the column's character set stops the table",
+    ),
+    Line(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "`binary(n)` with its zero bytes"),
+    Line(("enum", "set"), "labels; `set`: with commas"),
+    Line(
+        ("json",),
+        "the server's own text: MySQL sorts keys by length; in MariaDB the text as the application wrote it",
+    ),
+    Line(
+        tuple(sorted(mysql.GEOMETRY)),
+        "as stored: SRID (4 bytes, little endian), then WKB",
+        "`geometry` and its kinds",
+    ),
+    Line(("vector",), "4 bytes per number, little endian"),
+    Line(("uuid", "inet4", "inet6"), "", "`uuid`, `inet4`, `inet6` (MariaDB)"),
+)
+"""Generated columns are like others."""
+
+
+def _digits(kind: str) -> list[int]:
+    return [int(found) for found in re.findall(r"\d+", kind.partition("(")[2])]
+
+
+def base(kind: str) -> str:
+    """`int` of `int unsigned`, `decimal` of `decimal(65,30)`."""
+    return re.split(r"[ (]", kind)[0]
+
+
+def of_postgresql(kind: str) -> str:
+    digits = _digits(kind)
+    return postgresql.logical("pg_catalog", base(kind), (digits[0] << 16 | digits[1]) + 4 if digits else -1)
+
+
+def of_mysql(kind: str) -> str:
+    precision, scale, *_ = *_digits(kind), None, None
+    found = mysql.logical(mysql.ColumnType(base(kind), kind, precision, scale))
+    assert found is not None, kind
+    return found
+
+
+def row(line: Line, logical: Callable[[str], str], limits: dict[str, str]) -> str:
+    (found,) = {logical(kind) for kind in line.types}
+    name = re.sub(r"\(38,10\)", "(p,s)", found)
+    names = line.more or ", ".join(f"`{kind}`" for kind in line.types)
+    remark = "; ".join(filter(None, (line.remark, limits.get(base(found), ""))))
+    return f"| {names} | `{name}` | {remark} |"
+
+
+def source_table(title: str, lines: Iterable[Line], logical: Callable[[str], str], limits: dict[str, str]) -> str:
+    rows = [row(line, logical, limits) for line in lines]
+    return "\n".join([f"## {title}\n", "| source type | becomes | |", "|---|---|---|", *rows]) + "\n"
+
+
+def target_table() -> str:
+    rows = []
+    for logical in LOGICAL:
+        found = [logical, str(arrow_type(logical)), delta_type(logical), iceberg_type(logical)]
+        named = [re.sub(r"\(38, ?10\)", "(p,s)", name) for name in found]
+        rows.append("| " + " | ".join(f"`{name}`" for name in named) + " |")
+    head = ["## In change log and targets\n", "| type | Arrow (change log) | Delta | Iceberg |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def text() -> str:
+    notes = (
+        "Domains are like their base type. Generated columns are left out: the log does not carry them.\n",
+        "Generated columns are like others. A column with any other type is left out with `options[].columns`, else its"
+        " table\nstops with `ReadRefused`. Which character sets there are, and what a key may consist of, says"
+        " [mysql.md](mysql.md#values).\n",
+    )
+    sources = (
+        source_table("PostgreSQL", POSTGRESQL, of_postgresql, postgresql.LIMITS),
+        source_table("MySQL and MariaDB", MYSQL, of_mysql, mysql.LIMITS),
+    )
+    return "\n".join([HEADER, sources[0], notes[0], sources[1], notes[1], target_table()])
+
+
+def main() -> int:
+    PAGE.write_text(text(), encoding="utf-8")
+    print(f"types: wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
