@@ -259,6 +259,29 @@ def test_a_new_partition_is_read_again_only_if_it_brought_rows(capture: CaptureR
     eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
 
 
+@pytest.mark.postgres(14)
+def test_what_is_attached_between_a_killed_first_start_and_the_next_is_captured(capture: CaptureRun) -> None:
+    capture.include = ("public.p",)
+    capture.server.execute(
+        "CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);"
+        " CREATE TABLE x (id int PRIMARY KEY, v text)"
+    )
+    capture.start("capture.after-origin=kill", wait=False)
+    capture.wait()
+    capture.server.execute("INSERT INTO x VALUES (1, 'a')")
+    capture.server.execute("ALTER TABLE p ATTACH PARTITION x FOR VALUES FROM (0) TO (10)")
+    capture.start()
+    eventually(lambda: capture.events("table-added"), "the table is captured")
+    capture.server.execute("INSERT INTO p VALUES (2, 'b')")
+    # Only later rows: until it is asked anew, the server may keep this one back, which a chunk then brings.
+    eventually(
+        lambda: (2,) in capture.fold("public.p") or any(e["reread"] for e in capture.events("schema-changed")),
+        "the row comes, or is to be read",
+    )
+    capture.server.execute("INSERT INTO p VALUES (3, 'c')")
+    eventually(lambda: (3,) in capture.fold("public.p"), "later rows come", timeout=15)
+
+
 def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureRun) -> None:
     server = started(capture, TABLE)
     server.execute("INSERT INTO t VALUES (1, 'a'); TRUNCATE t")

@@ -109,8 +109,10 @@ def _become_capture(folder: Path, arguments: list[str]) -> None:
 
 def _capture(folder: Path, arguments: list[str]) -> int:
     from tailrace.capture import loop, process
+    from tailrace.sources.postgresql.log import routes
     from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll
 
+    routes.__dict__["SHORTEST_PAUSE"] = POLL_SECONDS
     timing = loop.Timing
 
     def quicker(**given: Any) -> loop.Timing:

@@ -113,13 +113,29 @@ def empty(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
     return frozenset(row[0] for row in rows)
 
 
-def never_written(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
-    """Of these tables, which are empty, those that nobody ever wrote to: a file that was filled has a page until VACUUM
-    or TRUNCATE takes it, and those leave a trace. (ANALYZE leaves one, too.)"""
+def unwritten(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
+    """Those of these tables that are empty, and have been since the transaction that made them: a file that was filled
+    has a page until VACUUM or TRUNCATE takes it, and those leave a trace, but for a TRUNCATE by that very transaction.
+    (ANALYZE leaves one, too.)"""
     statement = (
         "SELECT oid::int8 FROM pg_catalog.pg_class WHERE oid = ANY(%s::oid[]) AND reltuples = -1 AND relfilenode = oid"
     )
-    return frozenset(row[0] for row in connection.execute(statement, (list(oids),)).fetchall())
+    now_empty = empty(connection, oids) if oids else ()
+    return frozenset(row[0] for row in connection.execute(statement, (list(now_empty),)).fetchall())
+
+
+def settled(connection: Connection, oids: Sequence[int], since: str | None) -> frozenset[int]:
+    """Those of these tables for which it is proven that nobody has attached them to a table, or detached them, since
+    transaction `since`, or ever. ATTACH and DETACH write the catalog's rows of all columns: one that is older proves
+    it, and so does one that still is as CREATE TABLE wrote it, by the same command as that of the table's type (a row
+    that another transaction tried to write, and was rolled back, no longer tells the command)."""
+    statement = """
+    SELECT c.oid::int8 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_type t ON t.oid = c.reltype
+     WHERE c.oid = ANY(%s::oid[]) AND EXISTS (
+           SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+              AND (pg_catalog.age(a.xmin) > pg_catalog.age(%s::xid)
+                OR (a.xmin = t.xmin AND a.cmin = t.cmin AND a.xmax = '0'::xid AND t.xmax = '0'::xid)))"""
+    return frozenset(row[0] for row in connection.execute(statement, (list(oids), since)).fetchall())
 
 
 def _with_columns(

@@ -73,6 +73,16 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
     return Slot(row[0] or "", row[1] or "", lsn_value(row[2]) if row[2] else None, row[3])
 
 
+def oldest_undecided(connection: Connection, name: str) -> str | None:
+    """A transaction id (32 bits): older ones that wrote the catalog had ended before the place from which the slot
+    sends. None: the slot does not say."""
+    with source_errors(f"looking at slot {name!r}"):
+        row = connection.execute(
+            "SELECT catalog_xmin::text FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", (name,)
+        ).fetchone()
+    return None if row is None else row[0]
+
+
 class SlotExists(Exception):
     """Somebody made a slot of this name since we looked; `log.start` says what that means."""
 

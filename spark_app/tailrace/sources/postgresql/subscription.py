@@ -33,8 +33,6 @@ class PgSubscription:
         self._connection = connection
         self._replicator = replicator
         self._root = root
-        self._begins = False
-        """The log begins in this process, at a slot that it made."""
         self._to_publish: list[PgTable] = []
         """What `prepare` found fit."""
 
@@ -60,7 +58,6 @@ class PgSubscription:
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
         names = Names.of(self._replicator, origin.log_id)
         making = start.Making(self._config, self._connection, names, self._root, patience)
-        self._begins = names.slot_is_ours
         return ResumePoint(making.begin(self._to_publish))
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
@@ -68,7 +65,6 @@ class PgSubscription:
         fit = start.fit_tables(self._connection, self._replicator, names, renewing=True)
         tables = start.publishable(self._connection, names, fit, inside=False)
         making = start.Making(self._config, self._connection, names, self._root, patience)
-        self._begins = names.slot_is_ours
         return admission.identity(server, names), ResumePoint(making.renew(tables))
 
     def moved(self, origin: Origin, point: ResumePoint) -> None:
@@ -82,7 +78,7 @@ class PgSubscription:
     def stream(self, origin: Origin, wiring: Wiring) -> PgStream:
         names = Names.of_log(self._replicator, origin)
         config = self._config.named(names.application).bound_to(*admission.bound(origin))
-        return PgStream(config, self._connection, self._replicator, names, wiring, begins=self._begins)
+        return PgStream(config, self._connection, self._replicator, names, wiring)
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec, names = self._replicator.spec, Names.of_log(self._replicator, origin)

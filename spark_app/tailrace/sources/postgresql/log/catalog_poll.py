@@ -26,13 +26,13 @@ from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import Wiring
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
-from tailrace.sources.postgresql.catalog import empty, never_written, table_by_oid
+from tailrace.sources.postgresql.catalog import empty, settled, table_by_oid, unwritten
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
 from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins
-from tailrace.sources.postgresql.log.routes import Routes
+from tailrace.sources.postgresql.log.routes import Moved, Pauses, Routes
 from tailrace.sources.postgresql.log.tables import CapturedTables, ColumnChanges, compare
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
@@ -59,8 +59,6 @@ class PollContext:
     replicator: Replicator
     connection: Connection
     names: Names
-    begins: bool = False
-    """The log begins in this process, at a slot that it made."""
 
 
 class CatalogPoll:
@@ -74,14 +72,15 @@ class CatalogPoll:
         self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
         state = wiring.sink.state
-        self._routes = Routes(
-            place.connection.info.server_version,
-            {i: log.fingerprint for i, log in state.tables.items()},
-            begins=place.begins,
-            ours=place.names.publication_is_ours,
-        )
+        fingerprints = {i: log.fingerprint for i, log in state.tables.items() if not log.removed}
+        self._routes = Routes(place.connection.info.server_version, fingerprints)
+        self._decides_since = slots.oldest_undecided(place.connection, place.names.slot) if self._routes.kept else None
+        """Older transactions had ended before the position at which the log connection begins."""
+        self._pauses = Pauses()
+        self.held: frozenset[int] = frozenset()
+        """Tables that the last look was not acted upon for: they wait for a new log connection."""
         self.sent_wrongly = False
-        """The server must be asked in a new log connection; whoever makes one sets it back."""
+        """The server must be asked in a new log connection (`connected`)."""
         self._locked: frozenset[int] = frozenset()
         self.took = 0.0
         """Seconds of the last look, mostly the server's."""
@@ -91,7 +90,6 @@ class CatalogPoll:
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
         found, publication = self._look()
-        self._routes.begin(found)
         due = rejoins(self._sink.state, self._tables.known, found)
         fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
         # A table that lost its key and stayed published could not be updated at the source any more.
@@ -102,7 +100,8 @@ class CatalogPoll:
         if fresh or begins or (self._place.names.publication_is_ours and (wrong or joins)):
             found, locked = self._add(fresh, due, found)
             due = {i: rejoin for i, rejoin in due.items() if i in found and i not in locked}
-        if always_mark or (not self._looks and self._differs(found)):
+        placed = self._settled(found)
+        if always_mark or (not self._looks and self._differs(found, placed)):
             self._tokens += 1
             content = f"{self._nonce}:{self._tokens}"
             # Without a version the table is left to the next look.
@@ -111,19 +110,26 @@ class CatalogPoll:
             new = [int(item) for i, table in found.items() for item in self._new_files(i, table)]
             still_empty = frozenset(map(str, empty(self._place.connection, new))) if new else frozenset[str]()
             edge = slots.edge(self._place.connection)
-            untouched = self._untouched(still_empty)
             self._looks[content] = PendingLook(
-                self._tokens, found, edge, still_empty, untouched, versions, self._brought(), due
+                self._tokens, time.monotonic(), found, edge, still_empty, placed, versions, self._brought(), due
             )
         return self._tokens
 
     def _brought(self) -> frozenset[tuple[int, str]]:
         return frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))
 
-    def _untouched(self, files: Collection[str]) -> frozenset[str]:
-        if not self._routes.kept or not files:
-            return frozenset()
-        return frozenset(map(str, never_written(self._place.connection, [int(file) for file in files])))
+    def _settled(self, found: Mapping[int, PgTable]) -> frozenset[str]:
+        new = [int(item) for item in self._routes.new(found)]
+        return frozenset(map(str, settled(self._place.connection, new, self._decides_since))) if new else frozenset()
+
+    def _moved(self, look: PendingLook) -> Moved:
+        """All that the log connection has sent is settled. What has no row now can have none in there."""
+        moved = self._routes.moved(look.found, look.written, look.settled)
+        if not moved.tables:
+            return moved
+        files = [int(file) for file in self._routes.new_files(look.found)]
+        without = frozenset(map(str, unwritten(self._place.connection, files)))
+        return self._routes.moved(look.found, look.written, look.settled, without)
 
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
         """The tables selected; what is not published, or not whole, carries that as its `stop`."""
@@ -148,9 +154,11 @@ class CatalogPoll:
         if look is None:
             return  # of an earlier process
         self._settle()
-        moved = self._routes.moved(look.found, look.written, look.untouched)
-        self._routes.follow(look.found)
-        self.sent_wrongly |= bool(moved)
+        self._pauses.arrived(look.sent, time.monotonic())
+        moved = self._moved(look)
+        self.held = frozenset() if self._pauses.over(time.monotonic()) else moved.anew
+        self._routes.follow(look.found, self.held)
+        self.sent_wrongly |= bool(moved.anew - self.held)
         if self.sent_wrongly:
             # What this connection sent until now may be wrong, or be missing.
             look = replace(look, edge=slots.edge(self._place.connection))
@@ -159,8 +167,10 @@ class CatalogPoll:
         leaving: list[int] = []
         asked = resyncs(self._sink.state)
         for table_id, known in list(self._tables.known.items()):
+            if table_id in self.held:
+                continue
             if known.schema.version != look.versions.get(table_id):
-                if table_id in moved and not known.stopped:
+                if table_id in moved.tables and not known.stopped:
                     events.append(self._read_again(table_id, look))
                 continue
             if table_id in look.rejoins:
@@ -168,12 +178,17 @@ class CatalogPoll:
                 if look.rejoins[table_id].resync in (None, asked.get(table_id)):
                     leaving.append(table_id)
             else:
-                events += self._events(table_id, look, table_id in moved)
+                events += self._events(table_id, look, table_id in moved.tables)
         events += self._rejoin(leaving, look)
         if events:
             self._sink.add(*events)
             self._settle()
         self.acted_on = look.token
+
+    def connected(self) -> None:
+        """There is a new log connection."""
+        self.sent_wrongly = False
+        self._pauses.begin(time.monotonic())
 
     def _is_fresh(self, table: PgTable) -> bool:
         known = self._sink.state.tables.get(table.oid)
@@ -273,10 +288,10 @@ class CatalogPoll:
                 events += self._added(now, look.edge, former, resync)
         return events
 
-    def _differs(self, found: dict[int, PgTable]) -> bool:
+    def _differs(self, found: dict[int, PgTable], placed: Collection[str]) -> bool:
         if rejoins(self._sink.state, self._tables.known, found):
             return True
-        if self._routes.kept and self._routes.moved(found, self._brought()):
+        if self._routes.kept and self._routes.moved(found, self._brought(), placed).anew:
             return True
         for table_id, known in self._tables.known.items():
             now = found.get(table_id)
@@ -286,6 +301,7 @@ class CatalogPoll:
                 continue
             if compare(known.schema, now) != ColumnChanges() or self._log_of(table_id).fingerprint != now.parts:
                 return True
+        self._routes.follow(found)
         return False
 
     def _new_files(self, table_id: int, table: PgTable) -> list[str]:

@@ -20,13 +20,15 @@ class PendingLook:
     """One look at the catalog that waits for its marker."""
 
     token: int
+    sent: float
+    """When its marker was written, by a monotonic clock."""
     found: dict[int, PgTable]
     edge: str
     """An xid from after the marker: a snapshot that sees everything below it sees all that came before the marker."""
     empty: frozenset[str]
     """Files that are new since the last look and had no page: all that they ever hold comes by the stream."""
-    untouched: frozenset[str]
-    """Those of them that nobody had ever written to; asked only where `routes.Routes` keeps watch."""
+    settled: frozenset[str]
+    """Those of the new tables and members about which the log connection has decided right (`routes.Routes`)."""
     versions: dict[int, int]
     """Schema versions in force at the look. A table that the stream has taken further since is left to the next look:
     this one may be older than the change."""

@@ -3,8 +3,9 @@
 PostgreSQL 14 decides that at a table's first row in a log connection, and stays with it until a publication is altered:
 what is attached after that goes on as a table by itself (not at all, if it is not published), what is detached goes on
 as a partition. From 15 on the server decides again. So the catalog poll holds what each look showed against what the
-connection can have decided. Where that may be another table, the tables are read again behind the look's marker, by
-chunks that see all that the connection can have sent wrongly, and the stream goes on in a new connection.
+connection can have decided. Where that may be another table, the stream goes on in a new connection, and the tables are
+read again behind the look's marker, by chunks that see all that the connection can have sent wrongly. What has never
+had a row by then needs no chunk: the new connection brings them all.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,6 +16,12 @@ from tailrace.sources.postgresql.model import PgTable
 
 DECIDES_AGAIN = 150000
 """server_version_num."""
+SHORTEST_PAUSE = 3.0
+"""Seconds from one new connection to the next, at least. Tables may be attached one after the other, and for each
+connection the server decodes once more all that came since the oldest open transaction began."""
+LONGEST_PAUSE = 120.0
+PAUSES_PER_WAY = 4
+"""A pause is so many times as long as markers take since the last new connection."""
 Item = tuple[int, str]
 """A table, and the oid of one of its files as the fingerprint has it."""
 
@@ -31,49 +38,91 @@ class _Tree:
         return cls(parts.get("partition", {}), frozenset(parts.get("file", {})))
 
 
+@dataclass(frozen=True)
+class Moved:
+    """What the connection can have decided wrongly."""
+
+    anew: frozenset[int] = frozenset()
+    """Another connection must decide about these tables."""
+    tables: frozenset[int] = frozenset()
+    """Of these it can have sent rows wrongly, or kept them back."""
+
+
 class Routes:
     """Of one stream. `kept`: the server is one that stays with what it decided; for others nothing ever differs."""
 
-    def __init__(
-        self, server_version: int, fingerprints: Mapping[int, Parts | None], *, begins: bool, ours: bool
-    ) -> None:
-        """`fingerprints`: of the tables that the log has had. `begins`: the log begins in this process, so nothing was
-        decided before the first look. `ours`: the publication; that a table is put into it has the server decide
-        again."""
+    def __init__(self, server_version: int, fingerprints: Mapping[int, Parts | None]) -> None:
+        """`fingerprints`: of the tables that the log has had."""
         self.kept = server_version < DECIDES_AGAIN
-        self._begins = begins
-        self._ours = ours
         self._known = {i: _Tree.of(parts) for i, parts in fingerprints.items() if parts is not None}
 
-    def begin(self, found: Mapping[int, PgTable]) -> None:
-        """The first look."""
-        if self.kept and self._begins:
-            self._known = {table_id: _Tree.of(table.parts) for table_id, table in found.items()}
-        self._begins = False
-
-    def moved(
-        self, found: Mapping[int, PgTable], brought: Collection[Item], untouched: Collection[str] = ()
-    ) -> set[int]:
-        """The tables whose rows may come under another one, of those found. `brought`: partitions that the log had
-        brought rows of before any look saw them; `untouched`: files that nobody had written to, so that nothing was
-        decided about them."""
-        moved = set[int]()
+    def new(self, found: Mapping[int, PgTable]) -> set[str]:
+        """The tables and members that no look has shown before. Of these `moved` wants to know which are settled:
+        neither attached nor detached since anything can have been decided about them."""
+        new = set[str]()
         for table_id, table in found.items() if self.kept else ():
             known, now = self._known.get(table_id), _Tree.of(table.parts)
-            if known is None:
-                if not self._ours and not now.files <= set(untouched):
-                    moved.add(table_id)
-                continue
-            gone = {item for i, item in brought if i == table_id and item not in now.files}
-            members = {*gone, *_changed(known, now)}
-            if members or not now.files - known.files <= set(untouched):
-                moved |= {table_id, *(m for m in map(int, members) if m in found)}
-        return moved
+            new |= {str(table_id), *now.attached_by} if known is None else now.attached_by.keys() - known.attached_by
+        return new
 
-    def follow(self, found: Mapping[int, PgTable]) -> None:
-        """The tables that have moved are read again, and the connection is a new one."""
+    def new_files(self, found: Mapping[int, PgTable]) -> set[str]:
+        """The same of files."""
+        new = set[str]()
+        for table_id, table in found.items() if self.kept else ():
+            known, now = self._known.get(table_id), _Tree.of(table.parts)
+            new |= now.files if known is None else now.files - known.files
+        return new
+
+    def moved(
+        self,
+        found: Mapping[int, PgTable],
+        brought: Collection[Item],
+        settled: Collection[str] = (),
+        unwritten: Collection[str] = (),
+    ) -> Moved:
+        """Of the tables found. `brought`: partitions that the log had brought rows of before any look saw them;
+        `unwritten`: files that hold no row now, and of which no row can have been sent that still counts."""
+        tables, anew = set[int](), set[int]()
+        for table_id, table in found.items() if self.kept else ():
+            known, now = self._known.get(table_id), _Tree.of(table.parts)
+            before = known or _Tree({}, frozenset())
+            gone = {item for i, item in brought if known and i == table_id and item not in now.files}
+            members = {*gone, *_changed(before, now)}
+            unsettled = self.new({table_id: table}) - set(settled)
+            if members or unsettled:
+                anew.add(table_id)
+            if members or (unsettled and not now.files - before.files <= set(unwritten)):
+                tables |= {table_id, *(m for m in map(int, members) if m in found)}
+        return Moved(frozenset(anew | tables), frozenset(tables))
+
+    def follow(self, found: Mapping[int, PgTable], but: Collection[int] = ()) -> None:
+        """Of those that have moved the rows come right from here on, as those of all others. `but`: of these they do
+        not yet. A table that is not found may have become a partition, and is a new one when it comes back."""
         if self.kept:
-            self._known |= {table_id: _Tree.of(table.parts) for table_id, table in found.items()}
+            known = {i: tree for i, tree in self._known.items() if i in but}
+            self._known = known | {i: _Tree.of(table.parts) for i, table in found.items() if i not in but}
+
+
+class Pauses:
+    """Between two new connections. Times are a monotonic clock's."""
+
+    def __init__(self) -> None:
+        self._begun: float | None = None
+        """The last new connection."""
+        self._until = 0.0
+
+    def begin(self, now: float) -> None:
+        """The connection is a new one."""
+        self._begun, self._until = now, now + SHORTEST_PAUSE
+
+    def arrived(self, sent: float, now: float) -> None:
+        """A marker."""
+        if self._begun is not None and sent >= self._begun:
+            pause = min(LONGEST_PAUSE, PAUSES_PER_WAY * (now - sent))
+            self._until = max(self._until, self._begun + pause)
+
+    def over(self, now: float) -> bool:
+        return now >= self._until
 
 
 def _changed(before: _Tree, now: _Tree) -> Iterator[str]:

@@ -39,11 +39,8 @@ class PgStream:
         replicator: Replicator,
         names: Names,
         wiring: Wiring,
-        *,
-        begins: bool,
     ) -> None:
-        """`config`: of the log connection; `connection`: for everything that is asked in SQL. `begins`: this process
-        made the slot."""
+        """`config`: of the log connection; `connection`: for everything that is asked in SQL."""
         self._config = config
         self._connection = connection
         self._names = names
@@ -57,7 +54,7 @@ class PgStream:
         self._wiring = wiring
         self._decoding = Decoding(Decoder(self._tables), wiring.sink)
         self._assembler = self._from_here()
-        self._poll = CatalogPoll(PollContext(replicator, connection, names, begins), self._tables, wiring)
+        self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, wiring)
         self._looks: dict[int, int] = {}
         """Table -> the look that was taken for it."""
         self._log: LogConnection | None = None
@@ -107,7 +104,7 @@ class PgStream:
         self._assembler.observe(position)
         release_slot(self._connection, self._names.slot, self._names.applications, time.sleep)
         self._connect()
-        self._poll.sent_wrongly = False
+        self._poll.connected()
 
     @property
     def position(self) -> Position:
@@ -150,7 +147,7 @@ class PgStream:
         if token is None:
             self._looks[table_id] = self._poll.poll(always_mark=True)
             return False
-        if self._poll.acted_on < token:
+        if self._poll.acted_on < token or table_id in self._poll.held:
             return False
         del self._looks[table_id]
         return True

@@ -7,7 +7,7 @@ import pytest
 from support.catalog import catalog_table
 from support.lake import table_schema
 from tailrace.changelog.records import Parts
-from tailrace.sources.postgresql.log.routes import Routes
+from tailrace.sources.postgresql.log.routes import Moved, Pauses, Routes
 from tailrace.sources.postgresql.model import PgTable
 
 ROOT, LEAF = 10, 11
@@ -27,55 +27,84 @@ def alone(oid: int) -> PgTable:
 
 
 def looked(members: dict[str, str], version: int = 140000) -> Routes:
-    return Routes(version, {ROOT: root(members).parts}, begins=False, ours=False)
+    return Routes(version, {ROOT: root(members).parts})
+
+
+NOTHING = Moved()
+AGAIN = Moved(frozenset({ROOT}), frozenset({ROOT}))
+ANEW = Moved(frozenset({ROOT}))
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "brought", "untouched", "moved"),
+    ("before", "now", "brought", "proven", "moved"),
     [
-        ({"11": "5"}, {"11": "5"}, (), (), False),
-        ({"11": "5"}, {"11": "5", "12": "7"}, (), (), True),
-        ({"11": "5"}, {"11": "5", "12": "7"}, (), ("12",), False),
-        ({"11": "5"}, {"11": "5", "12": "7", "13": "7"}, (), ("12",), True),
-        ({"11": "5"}, {"11": "8"}, (), (), True),
-        ({"11": "5"}, {}, (), (), True),
-        ({"11": "5"}, {"11": "5"}, ((ROOT, "12"),), (), True),
-        ({"11": "5"}, {"11": "5"}, ((ROOT, "11"),), (), False),
+        ({"11": "5"}, {"11": "5"}, (), ((), ()), NOTHING),
+        ({"11": "5"}, {"11": "5", "12": "7"}, (), ((), ()), AGAIN),
+        ({"11": "5"}, {"11": "5", "12": "7"}, (), ((), ("12",)), ANEW),
+        ({"11": "5"}, {"11": "5", "12": "7"}, (), (("12",), ()), NOTHING),
+        ({"11": "5"}, {"11": "5", "12": "7", "13": "7"}, (), ((), ("12",)), AGAIN),
+        ({"11": "5"}, {"11": "5", "12": "7", "13": "7"}, (), (("12",), ("12", "13")), ANEW),
+        ({"11": "5"}, {"11": "8"}, (), ((), ()), AGAIN),
+        ({"11": "5"}, {}, (), ((), ()), AGAIN),
+        ({"11": "5"}, {"11": "5"}, ((ROOT, "12"),), ((), ()), AGAIN),
+        ({"11": "5"}, {"11": "5"}, ((ROOT, "11"),), ((), ()), NOTHING),
     ],
-    ids=["same", "written", "unwritten", "one of two", "attached again", "detached", "came and went", "known"],
-)
+    ids=[
+        "same", "written", "unwritten", "made as a partition", "one of two", "one made, one attached",
+        "attached again", "detached", "came and went", "known",
+    ],
+)  # fmt: skip
 def test_what_was_attached_or_detached_is_followed_once(
     before: dict[str, str],
     now: dict[str, str],
     brought: tuple[tuple[int, str], ...],
-    untouched: tuple[str, ...],
-    moved: bool,
+    proven: tuple[tuple[str, ...], tuple[str, ...]],
+    moved: Moved,
 ) -> None:
+    """`proven`: settled and unwritten."""
     routes, found = looked(before), {ROOT: root(now)}
-    assert routes.moved(found, brought, untouched) == ({ROOT} if moved else set())
+    assert routes.moved(found, brought, *proven) == moved
+    routes.follow(found, moved.anew)
+    assert routes.moved(found, brought, *proven) == moved
     routes.follow(found)
-    assert not routes.moved(found, ())
+    assert routes.moved(found, ()) == NOTHING
 
 
 def test_a_table_that_was_a_partition_moves_with_its_former_root() -> None:
+    both = frozenset({ROOT, LEAF})
     found = {ROOT: root({}), LEAF: alone(LEAF)}
-    assert looked({str(LEAF): "5"}).moved(found, ()) == {ROOT, LEAF}
-    assert looked({"12": "5"}).moved({ROOT: root({"12": "5"}), LEAF: alone(LEAF)}, {(ROOT, str(LEAF))}) == {ROOT, LEAF}
+    assert looked({str(LEAF): "5"}).moved(found, ()).tables == both
+    found = {ROOT: root({"12": "5"}), LEAF: alone(LEAF)}
+    assert looked({"12": "5"}).moved(found, {(ROOT, str(LEAF))}, {str(LEAF)}).tables == both
 
 
-def test_of_a_new_table_nothing_is_decided_if_the_log_begins_or_the_publication_is_ours_or_it_was_never_written() -> (
-    None
-):
-    found = {LEAF: alone(LEAF)}
-    assert looked({}).moved(found, ()) == {LEAF}
-    assert not looked({}).moved(found, (), (str(LEAF),))
-    assert not Routes(140000, {}, begins=False, ours=True).moved(found, ())
-    begun = Routes(140000, {}, begins=True, ours=False)
-    begun.begin(found)
-    assert not begun.moved(found, ())
-    begun.begin({})
-    assert begun.moved({ROOT: root({"12": "5"})}, ()) == {ROOT}
+def test_a_new_table_and_its_partitions_are_asked_for_together_and_again_when_the_table_was_gone() -> None:
+    routes, found = Routes(140000, {}), {ROOT: root({str(LEAF): "5"})}
+    assert routes.new(found) == {str(ROOT), str(LEAF)}
+    assert routes.new_files(found) == {str(LEAF)}
+    assert routes.moved(found, (), {str(ROOT)}) == AGAIN
+    assert routes.moved(found, (), {str(ROOT), str(LEAF)}) == NOTHING
+    routes.follow(found)
+    assert routes.new(found) == routes.new_files(found) == set()
+    routes.follow({}, but={ROOT})
+    assert routes.new(found) == set()
+    routes.follow({})
+    assert routes.new(found) == {str(ROOT), str(LEAF)}
 
 
 def test_servers_that_decide_again_are_never_asked_anew() -> None:
-    assert not looked({"11": "5"}, version=150000).moved({ROOT: root({})}, ())
+    routes, found = looked({"11": "5"}, version=150000), {ROOT: root({})}
+    assert routes.moved(found, ()) == NOTHING
+    assert routes.new({LEAF: alone(LEAF)}) == routes.new_files({LEAF: alone(LEAF)}) == set()
+
+
+@pytest.mark.parametrize(("way", "pause"), [(0.1, 3.0), (5.0, 20.0), (50.0, 120.0)])
+def test_the_pause_grows_with_the_way_of_markers(way: float, pause: float) -> None:
+    pauses = Pauses()
+    pauses.arrived(0.5, 0.9)
+    assert pauses.over(1.0)
+    pauses.begin(1000.0)
+    pauses.arrived(999.0, 1100.0)  # it was sent before
+    pauses.arrived(1001.0, 1001.0 + way)
+    assert not pauses.over(1000.0 + pause - 0.1)
+    assert pauses.over(1000.0 + pause)
