@@ -20,6 +20,7 @@ from tailrace.changelog.records import (
     Origin,
     Position,
     ResumePoint,
+    SchemaChanged,
     Seq,
     TableAdded,
     TableSchema,
@@ -297,9 +298,16 @@ class ScriptedStream:
             events.append(TableAdded(table=now, edge=str(self.position), snapshot=resync is None, resync=resync))
         if state.renewal is not None:
             events.append(renewal_plan(state.renewal, found))
+        events += [self._differs(table_id, state.last_seq) for table_id in self.source.database.differing]
+        self.source.database.differing.clear()
         self.wiring.sink.add(*events)
         self.wiring.settle()
         return 0.0
+
+    def _differs(self, table_id: int, seq: Seq) -> SchemaChanged:
+        before = self._schemas[table_id]
+        now = self._schemas[table_id] = before.model_copy(update={"version": before.version + 1})
+        return SchemaChanged(table=now, seq=seq, reread=True, edge=str(self.position))
 
     def look_for(self, table_id: int) -> bool:
         return True

@@ -68,6 +68,8 @@ class Database:
     """By the id of the change log: the position that it has acknowledged."""
     server: str = "memory"
     """Which server answers at the source's address; another one has another log, whatever it holds."""
+    differing: set[int] = field(default_factory=set)
+    """Tables of which the catalog shows, at the next look, that their rows must be read again."""
     bells: set[int] = field(default_factory=set)
     """Event counters that rise with every commit: who waits for the log reads them."""
 
