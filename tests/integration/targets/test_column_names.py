@@ -15,6 +15,7 @@ from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import SchemaChangeUnsupported
 from tailrace.storage.store import Storage
+from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
@@ -86,6 +87,20 @@ def test_a_column_that_would_be_in_the_way_of_deletion_vectors_is_refused(
     table.ensure(schema, LOG)
     with pytest.raises(SchemaChangeUnsupported, match=f"column '{name}' has a name that Delta reserves"):
         table.commit(TableCommit(state(1), evolve=with_columns(schema, name)))
+
+
+@pytest.mark.parametrize(("format", "name"), [("delta", "_metadata"), ("iceberg", "_pos")])
+def test_a_table_that_has_such_a_column_already_is_refused_when_it_is_opened(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, name: str
+) -> None:
+    schema = with_columns(table_schema([("id", "int64")], ["id"]), name)
+    table, _, _ = made(spark, tmp_path, format)
+    with monkeypatch.context() as former:
+        for module in (delta_schema, iceberg_schema):
+            former.setattr(module, "RESERVED", frozenset())
+        table.ensure(schema, LOG)
+    with pytest.raises(SchemaChangeUnsupported, match=f"column '{name}' has a name that \\w+ reserves"):
+        table.ensure(schema, LOG)
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])

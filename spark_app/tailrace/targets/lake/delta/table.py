@@ -98,6 +98,7 @@ class DeltaTable:
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if not belongs(generation, told, schema, schema.name):
             return self._replace(snapshot, state, schema, generation.begin(schema, log_id))
+        delta_schema.check_names(schema)  # a table of a former version may have a column that Spark refuses
         stored = delta_state.decode(text, self._holes, self.location)
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored, state)

@@ -86,6 +86,7 @@ class IcebergTable:
                 OTHERS,
             )
         if belongs(generation, applied, schema, self.name):
+            iceberg_schema.check_names(schema)  # a table of a former version may have a column that Spark refuses
             return applied
         self._replace(schema, generation.begin(schema, log_id))  # it was put back to a version of a former generation
         return self.refresh()
