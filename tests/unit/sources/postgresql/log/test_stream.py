@@ -18,7 +18,7 @@ def test_the_catalog_is_not_looked_at_while_a_transaction_is_divided() -> None:
     assembler = SimpleNamespace(divided=True)
     stream = cast(
         PgStream,
-        SimpleNamespace(_assembler=assembler, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0)),
+        SimpleNamespace(_assembler=assembler, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0, held={7})),
     )
     assert not PgStream.look_for(stream, 7)
     assert polls == []
@@ -26,4 +26,6 @@ def test_the_catalog_is_not_looked_at_while_a_transaction_is_divided() -> None:
     assert not PgStream.look_for(stream, 7)
     assert polls == [True]
     stream._poll.acted_on = 4
+    assert not PgStream.look_for(stream, 7), "what was seen of the table waits for a new connection"
+    stream._poll.held = frozenset()
     assert PgStream.look_for(stream, 7)
