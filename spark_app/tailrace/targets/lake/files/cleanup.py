@@ -53,7 +53,8 @@ def remove(access: FileAccess, paths: Iterable[str], location: str) -> bool:
     so a storage that refuses is no reason to stop it."""
     below = sorted(path for path in paths if path.startswith(f"{location}/"))
     if location.startswith("file:"):
-        below += [f"{folder}/.{name}.crc" for folder, _, name in (path.rpartition("/") for path in below)]
+        # First: a checksum that outlived its file would speak against a later one of its name.
+        below = [f"{folder}/.{name}.crc" for folder, _, name in (path.rpartition("/") for path in below)] + below
     try:
         access.delete_many(below)
     except TailraceError as error:

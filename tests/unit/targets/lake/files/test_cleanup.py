@@ -143,6 +143,34 @@ def test_nothing_outside_the_table_is_deleted_and_a_storage_that_refuses_stops_n
     assert not cleanup.remove(Refusing(), [f"file://{inside}"], f"file://{tmp_path}/t")
 
 
+@pytest.mark.parametrize("deletions", range(5))
+def test_whoever_dies_while_files_are_deleted_leaves_no_checksum_without_its_file(
+    tmp_path: Path, deletions: int
+) -> None:
+    names = [f"_delta_log/{number:020d}.checkpoint.parquet" for number in (100, 200)]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        for path in (tmp_path / name, (tmp_path / name).with_name(f".{name.partition('/')[2]}.crc")):
+            path.touch()
+    left = deletions
+
+    class Dying(LocalFiles):
+        @override
+        def delete(self, path: str) -> None:
+            nonlocal left
+            if left == 0:
+                raise StorageRefused("dead")
+            left -= 1
+            super().delete(path)
+
+    assert cleanup.remove(Dying(), [f"file://{tmp_path}/{name}" for name in names], f"file://{tmp_path}") == (
+        deletions == 4
+    )
+    found = {path.name for path in (tmp_path / "_delta_log").iterdir()}
+    assert len(found) == 4 - deletions
+    assert {name[1:-4] for name in found if name.endswith(".crc")} <= found
+
+
 UUID = "1cd9cb2a-bd22-4f6c-b5e4-b8e2f0ba7e5c"
 KILLED = (
     f"_delta_log/.{7:020d}.json.{UUID}.tmp",
