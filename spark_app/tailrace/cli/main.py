@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         if options.command == "run" and not options.once:  # it has no other end
+            print("tailrace: interrupted; the next start continues", file=sys.stderr)
             return 0
         print("tailrace: interrupted before it was done", file=sys.stderr)
         return 1

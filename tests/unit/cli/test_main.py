@@ -96,7 +96,8 @@ def test_a_command_that_is_interrupted_does_not_pass_for_done(
 
     monkeypatch.setattr(commands, command[0], interrupted)
     assert main.main([*command, "-f", "x.yaml"]) == code
-    assert capsys.readouterr().err == ("tailrace: interrupted before it was done\n" if code else "")
+    told = "interrupted before it was done" if code else "interrupted; the next start continues"
+    assert capsys.readouterr().err == f"tailrace: {told}\n"
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
