@@ -6,9 +6,11 @@ import select
 import time
 from contextlib import closing
 
+from pymysql.err import MySQLError
+
 from tailrace.changelog.records import Position
 from tailrace.errors import PositionLost, Retry
-from tailrace.sources.mysql import sql
+from tailrace.sources.mysql import faults, sql
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
@@ -17,6 +19,8 @@ from tailrace.sources.mysql.position import Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import Witness
 
 _ENDS = ("Stop", "Rotate")
+_TORN = 1220
+"""The server's error for a file that ends inside an event."""
 _NEAR = 1000
 """Events."""
 FIRST = 4
@@ -52,7 +56,12 @@ def ended(connection: Connection, file: str, at: Position) -> bool:
     many follow, the answer is no."""
     offset = offset_of(at)
     with source_errors("looking at the end of a binary log"):
-        rest = execute(connection, f"SHOW BINLOG EVENTS IN {sql.text(file)} FROM {offset} LIMIT {_NEAR}")
+        try:
+            rest = execute(connection, f"SHOW BINLOG EVENTS IN {sql.text(file)} FROM {offset} LIMIT {_NEAR}")
+        except MySQLError as error:
+            if faults.number(error) != _TORN:
+                raise
+            return False
     return bool(rest) and rest[-1][2] in _ENDS
 
 
