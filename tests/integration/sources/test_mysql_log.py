@@ -206,13 +206,39 @@ def test_a_new_column_begins_with_the_first_row_that_has_it(server: MysqlServer,
     table = run.table("d.t")
     assert [(s.table.version, s.after_seq) for s in table.schemas] == [(1, 0), (2, 1)]
     assert (table.stopped, run.rows("d.t")[1]) == (None, {"id": 2, "v": "b", "n": 5})
+    assert table.reread_record < 0
 
 
 def test_a_default_that_fills_old_rows_has_them_read_again(server: MysqlServer, run: LogRun) -> None:
     server.script("INSERT INTO d.t VALUES (1, 'a')", "ALTER TABLE d.t ADD COLUMN n int NOT NULL DEFAULT 7")
     run.catch_up()
     table = run.table("d.t")
-    assert (table.schema.version, table.stopped, table.reread_record is not None) == (2, None, True)
+    assert (table.schema.version, table.stopped, table.reread_record > 0) == (2, None, True)
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_a_column_that_options_left_out_before_has_old_rows_read_again(
+    server: MysqlServer, tmp_path: Path, with_rows: bool
+) -> None:
+    with LogRun(server, tmp_path, options=[{"match": "d.t", "columns": ["id"]}]) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a')")
+        run.catch_up()
+    if with_rows:
+        server.script("INSERT INTO d.t VALUES (2, 'b')")
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        table = run.table("d.t")
+        assert [c.name for c in table.schema.columns] == ["id", "v"]
+        assert table.stopped is None and table.reread_record > 0
+
+
+def test_a_new_column_that_the_log_does_not_tell_of_has_old_rows_read_again(server: MysqlServer, run: LogRun) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a')")
+    run.catch_up()
+    server.script("SET SESSION sql_log_bin = 0", "ALTER TABLE d.t ADD COLUMN n int NOT NULL DEFAULT 7")
+    run.catch_up()
+    table = run.table("d.t")
+    assert (table.schema.version, table.stopped, table.reread_record > 0) == (2, None, True)
 
 
 @pytest.mark.parametrize(

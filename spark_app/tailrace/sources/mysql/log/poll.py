@@ -166,7 +166,7 @@ class CatalogPoll:
             return self._stopped(table_id, stop)
         if evolved is None:
             evolved = known.schema.model_copy(update={"version": known.schema.version + 1})
-        reread = known.reread
+        reread = known.reads_again(evolved)
         log.info("%s has schema version %d%s", evolved.name, evolved.version, "; it is read again" if reread else "")
         self._tables.evolve(evolved, now)
         return [self._version_of(evolved, reread)]

@@ -160,6 +160,13 @@ def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
     return found
 
 
+def added_columns(text: str) -> set[str]:
+    """Of a harmless statement."""
+    parsed = parsed_surely(bare(text))
+    actions = parsed.args.get("actions", ()) if isinstance(parsed, exp.Alter) else ()
+    return {action.name for action in actions if isinstance(action, exp.ColumnDef)}
+
+
 def bare(text: str) -> str:
     """Without plain comments and settings before the statement."""
     head = _without_lead(text)

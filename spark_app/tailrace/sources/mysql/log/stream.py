@@ -27,7 +27,7 @@ from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
-from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, effects
+from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, added_columns, effects
 from tailrace.sources.mysql.log.table_map import head_of
 from tailrace.sources.mysql.log.tables import Tables, is_marked
 from tailrace.sources.mysql.log.temporary import TemporaryTables
@@ -137,6 +137,8 @@ class MysqlStream:
         for name, effect in found.items():
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
+            if effect is Effect.HARMLESS:
+                self._tables.known[names[name]].announced |= added_columns(query.text)
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
         return [head_of(*name) for name in emptied if not self._tables.known[names[name]].stopped]
 

@@ -37,6 +37,14 @@ class Captured:
     reread: bool = False
     """A statement in the log may have changed rows. They are read again for it already; if it brought columns, too,
     the version with these has them read again as well."""
+    announced: set[str] = field(default_factory=set)
+    """Columns that a statement in the log added, NULL in every row there was."""
+
+    def reads_again(self, evolved: TableSchema) -> bool:
+        """Whether old rows may have values in the version's new columns. One that no statement added was there before:
+        `options[].columns` left it out, or it was added by a session that wrote no log."""
+        there = {c.id for c in self.schema.columns}
+        return self.reread or any(c.id not in there and c.name not in self.announced for c in evolved.columns)
 
 
 class Tables(Forms):
@@ -121,7 +129,7 @@ class Tables(Forms):
         known.table = now
         if evolved is None:
             return form
-        reread = known.reread
+        reread = known.reads_again(evolved)
         self.evolve(evolved, now)
         return Evolved(form, reread)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tailrace.sources.mysql.log.events import Query
-from tailrace.sources.mysql.log.statements import Effect, KnownTables, Name, effects
+from tailrace.sources.mysql.log.statements import Effect, KnownTables, Name, added_columns, effects
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 
 EMPTIED, HARMLESS, REREAD, REPLACED, WRITTEN = Effect
@@ -96,6 +96,11 @@ def test_a_new_column_that_may_have_values_in_old_rows_has_the_table_read_again(
 def test_a_new_column_that_is_null_in_old_rows_is_harmless() -> None:
     for column in ("int", "varchar(9) NULL", "datetime(6) COMMENT 'x'", "json", "decimal(9,2)", "enum('a')"):
         assert effect(f"ALTER TABLE t ADD COLUMN c {column}") is HARMLESS, column
+
+
+def test_the_columns_that_a_harmless_statement_adds() -> None:
+    assert added_columns("-- why\nALTER TABLE t ADD COLUMN `a b` int, ADD c text NULL, ADD INDEX i (c)") == {"a b", "c"}
+    assert added_columns("CREATE TABLE IF NOT EXISTS t (a int)") == set()
 
 
 @pytest.mark.parametrize("depth", [60, 3000])
