@@ -10,13 +10,16 @@ import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
+from support.resources import replicator
 from tailrace.changelog.records import Origin, Position
-from tailrace.errors import PositionLost, Retry
+from tailrace.contract.resources import Replicator
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.mysql import beginning
 from tailrace.sources.mysql.connect import connect, server_of
 from tailrace.sources.mysql.log import witness
 from tailrace.sources.mysql.position import OWN, file_of, offset_of
 from tailrace.sources.mysql.state import SourceState, Witness
+from tailrace.sources.mysql.subscription import MysqlSubscription
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
 
@@ -87,6 +90,17 @@ def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(
     check(server, run)
     server.restart()
     check(server, run)
+
+
+def test_a_log_that_leaves_databases_out_by_now_is_not_continued(server: MysqlServer, tmp_path: Path) -> None:
+    """Nothing in the log tells of it."""
+    run = captured(server, tmp_path)
+    server.restart(binlog_ignore_db="d")
+    server.script("INSERT INTO d.t VALUES (3, 3)")
+    with closing(connect(config_of(server))) as connection:
+        subscription = MysqlSubscription(config_of(server), connection, Replicator.model_validate(replicator()))
+        with pytest.raises(SourceRefused, match=r"leaves out databases.*restart the server\. .*resync"):
+            subscription.resume(of(server), run.journal.state.resume_point)
 
 
 def test_a_beginning_has_a_witness_that_is_found_again(server: MysqlServer) -> None:

@@ -7,6 +7,7 @@ On capture's SQL connection, and on those of `tailrace doctor` and `tailrace dro
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
@@ -21,6 +22,10 @@ from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
 
 log = logging.getLogger(__name__)
+_LEFT_OUT = (
+    "Changes that were kept out of the log are lost to it: if there may be any, afterwards resync the tables concerned"
+    " (`tailrace resync -f <manifest> --tables <pattern>`, or a SnapshotRequest with resync: true)."
+)
 
 
 class MysqlSubscription:
@@ -62,6 +67,8 @@ class MysqlSubscription:
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         """A predecessor that is still connected reads on for nobody; the server ends it when it cannot write to it."""
         beginning.check_point(self._config, self._connection, origin, point)
+        # Unlike other settings, what keeps changes out of the log shows in no event of it.
+        refuse(replace(f, fix=f"{f.fix} {_LEFT_OUT}") for f in preflight.binary_log(observe(self._connection, ())))
 
     def stream(self, origin: Origin, wiring: Wiring) -> MysqlStream:
         config = beginning.bound(self._config, origin)
