@@ -34,8 +34,8 @@ PATIENCE = 60.0
 """Seconds."""
 
 
-def config_of(server: MysqlServer) -> MyConfig:
-    return MyConfig(server.host, server.port, None, server.user, "tailrace-tests", tls_mode="disable")
+def config_of(server: MysqlServer, user: str | None = None) -> MyConfig:
+    return MyConfig(server.host, server.port, None, user or server.user, "tailrace-tests", tls_mode="disable")
 
 
 def executed(server: MysqlServer) -> str:
@@ -67,18 +67,20 @@ class LogRun:
         folder: Path,
         memory: int = 8 << 20,
         include: str = "d.*",
+        *,
         options: Sequence[dict[str, Any]] = (),
+        user: str | None = None,
     ) -> None:
-        """`options`: `spec.options` of the manifest."""
+        """`options`: `spec.options` of the manifest. `user`: None: the server's own."""
         self.server = server
-        self._connection = connect(config_of(server))
+        self._connection = connect(config_of(server, user))
         storage = Storage.open(StorageSpec(location=(folder / "log").as_uri()))
         self.journal = self._opened(storage)
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
         self.storage = storage
         wiring = Wiring(self.recorder, self._settle, "n", folder / "scratch", memory)
         replicator = _replicator(folder, include, options)
-        self.stream = MysqlStream(config_of(server), self._connection, replicator, 4_000_001, wiring)
+        self.stream = MysqlStream(config_of(server, user), self._connection, replicator, 4_000_001, wiring)
         self.stream.start()
 
     def _opened(self, storage: Storage) -> JournalWriter:

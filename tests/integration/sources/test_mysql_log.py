@@ -295,6 +295,24 @@ def test_a_table_that_comes_later_begins_where_the_look_found_it(server: MysqlSe
     assert added.edge and [row["id"] for row in run.changes("d.late")] == [2]
 
 
+def test_a_table_on_which_the_user_lost_its_right_is_not_taken_for_dropped(server: MysqlServer, tmp_path: Path) -> None:
+    server.script("CREATE USER reader", "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reader")
+    server.execute("GRANT SELECT ON d.* TO reader")
+    with LogRun(server, tmp_path, user="reader") as run:
+        server.execute("INSERT INTO d.t VALUES (1, 'a')")
+        run.catch_up()
+        server.script("REVOKE SELECT ON d.* FROM reader", "INSERT INTO d.t VALUES (2, 'b')")
+        run.catch_up()
+        stopped = run.table("d.t").stopped
+        assert not run.table("d.t").removed and stopped is not None and stopped.error == "ReadRefused"
+        server.execute("GRANT SELECT ON d.* TO reader")
+        run.catch_up()
+        assert run.table("d.t").stopped is None and run.table("d.t").initial_snapshot
+        server.execute("DROP TABLE d.t")
+        run.catch_up()
+        assert run.table("d.t").removed
+
+
 def test_changes_that_are_logged_as_statements_stop_the_table(server: MysqlServer, run: LogRun) -> None:
     server.script("SET SESSION binlog_format = STATEMENT", "INSERT INTO d.t VALUES (1, 'a')")
     run.catch_up()

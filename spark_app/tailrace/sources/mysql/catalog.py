@@ -7,12 +7,14 @@ by preflight. MySQL's tables and columns are known by their names (`model.number
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pymysql
+
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources.mysql import charsets, sql, types
-from tailrace.sources.mysql.connect import Connection, rows
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
+from tailrace.sources.mysql import charsets, faults, sql, types
+from tailrace.sources.mysql.connect import Connection, execute, rows
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of, quoted
 from tailrace.sources.mysql.types import ColumnType, Form
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.stops import reserved
@@ -56,6 +58,17 @@ def table_by_name(connection: Connection, schema: str, table: str, options: Tabl
     """The same by its name, with these very options."""
     found = [r for r in rows(connection, _TABLES.format(_where([schema], [table]))) if _name(r) == f"{schema}.{table}"]
     return next(iter(_with_columns(connection, found, (), options)), None)
+
+
+def hidden(connection: Connection, schema: str, table: str) -> bool:
+    """Whether we have no right on the table, which the server then leaves out of its catalog as if it were gone."""
+    try:
+        execute(connection, f"SELECT 1 FROM {quoted(schema)}.{quoted(table)} LIMIT 0")
+    except pymysql.MySQLError as error:
+        if faults.kind(error) not in ("right", "gone"):
+            raise
+        return faults.kind(error) == "right"
+    return False
 
 
 def _tables(connection: Connection) -> list[Row]:

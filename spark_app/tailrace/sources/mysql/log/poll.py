@@ -22,11 +22,12 @@ from tailrace.changelog.records import (
 from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import Wiring
-from tailrace.sources.mysql.catalog import TRANSACTIONAL, discover
+from tailrace.sources.mysql.catalog import TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
-from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.model import MysqlTable, quoted
+from tailrace.sources.patterns import selected
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 from tailrace.sources.stops import stopped
 
@@ -159,7 +160,7 @@ class CatalogPoll:
         del self._since[table_id]
         known = self._tables.known[table_id]
         if now is None:
-            return [self._removed(table_id, "it was dropped, or tables.include no longer selects it")]
+            return self._missing(known.schema)
         try:
             evolved = followed(known.schema, now)
         except TableStop as stop:
@@ -170,6 +171,15 @@ class CatalogPoll:
         log.info("%s has schema version %d%s", evolved.name, evolved.version, "; it is read again" if reread else "")
         self._tables.evolve(evolved, now)
         return [self._version_of(evolved, reread)]
+
+    def _missing(self, schema: TableSchema) -> list[Event]:
+        name = schema.schema_name, schema.table_name
+        with source_errors("looking at the catalog"):
+            if selected(self._replicator.spec.tables, *name) and hidden(self._connection, *name):
+                what = f"the user no longer has a right on {schema.name}"
+                fix = f"Run `GRANT SELECT ON {quoted(name[0])}.{quoted(name[1])} TO …`; the table is read again then."
+                return self._stopped(schema.table_id, ReadRefused(schema.name, what, fix))
+        return [self._removed(schema.table_id, "it was dropped, or tables.include no longer selects it")]
 
     def _version_of(self, schema: TableSchema, reread: bool) -> SchemaChanged:
         edge = self._progress.edge() if reread else None
