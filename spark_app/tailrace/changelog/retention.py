@@ -105,7 +105,11 @@ def removable_through(table: TableLog, below: Seq, ages: Ages) -> Seq | None:
     ends = merge(table.segments.ends(), ((t.seq, t.written_at) for t in table.truncates))
     going = None
     for seq, written_at in ends:
-        if seq >= below or ages.now - written_at <= ages.retention:
+        if seq >= below:
+            break
+        if written_at > ages.now:
+            continue  # the clock was ahead then: it is as old as what was written after it
+        if ages.now - written_at <= ages.retention:
             break
         going = seq
     return going

@@ -37,7 +37,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.retention import Ages, Pins, floor, removal
 from tailrace.changelog.rollup import Rollups
-from tailrace.changelog.state import LogState, fold
+from tailrace.changelog.state import LogState, SegmentList, fold
 from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation
@@ -122,6 +122,18 @@ CASES: dict[str, tuple[LogState, Pins, Ages, tuple[str, ...]]] = {
 def test_segments_go_when_they_are_old_and_below_the_floor(case: str) -> None:
     state, pins, ages, paths = CASES[case]
     assert removal(state, pins, ages).paths == paths
+
+
+@pytest.mark.parametrize(("later", "paths"), [(2 * HOUR, ALL), (10 * HOUR, ("1",)), (98 * HOUR, ("1",))])
+def test_what_was_written_while_the_clock_was_ahead_is_as_old_as_what_follows(
+    later: int, paths: tuple[str, ...]
+) -> None:
+    state = log(applied(30))
+    times = (HOUR, 99 * HOUR, later)
+    segments = (s.model_copy(update={"written_at": at}) for s, at in zip(state.tables[1].segments, times, strict=True))
+    table = state.tables[1].model_copy(update={"segments": SegmentList.of(segments)})
+    ahead = state.model_copy(update={"tables": state.tables | {1: table}})
+    assert removal(ahead, Pins(Seq(31)), LATE).paths == paths
 
 
 def test_an_idle_table_pins_nothing_and_a_truncate_goes_like_a_segment() -> None:
