@@ -253,7 +253,7 @@ def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
     whole.start()
     whole.settle()
     stopped = whole.repair(FIX)
-    whole.play(["INSERT INTO s.notes (at) VALUES ('end')"])
+    whole.play(["CREATE TABLE s.ending (id int PRIMARY KEY)", "INSERT INTO s.ending VALUES (1)"])
     whole.settle(stopped=False)
     return stopped
 
