@@ -64,6 +64,8 @@ neither captures a stopped table again nor replaces its target."""
 
 
 MAKE_ROOM = "Make room there; no restart is needed."
+ROOM_FIRST = "Make room there, then start again."
+"""Of a start, which ends: a run that has started continues by itself."""
 
 
 def error_line(name: str, message: str, fix: str) -> str:

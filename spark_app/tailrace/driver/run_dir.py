@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import IO
 
 from tailrace import foreign
-from tailrace.errors import InvalidManifest, StorageFull, TailraceError
+from tailrace.errors import ROOM_FIRST, InvalidManifest, StorageFull, TailraceError
 
 LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 """Seconds between two tries."""
 ONE_EACH = "Stop it first. Only another Replicator needs another --run-dir."
 CHOOSE_ANOTHER = "Choose another --run-dir."
-ROOM_FIRST = "Make room there, then start again."
-"""Of a start, which ends: a run that has started continues by itself."""
 MAX_SOCKET_PATH = 100
 """Unix socket addresses end at 107 bytes."""
 

@@ -3,6 +3,7 @@
 Called once by the driver. Settings are a pure function, so that they can be tested and printed.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -22,10 +23,10 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tailrace import privacy, targets
+from tailrace import foreign, privacy, targets
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull
 from tailrace.spark import artifacts
 
 STOP_SECONDS = 10.0
@@ -186,7 +187,17 @@ def utf8_paths(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
-    """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`."""
+    """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`. Its
+    scratch files are in the run directory: a disk that is too small for them is named (`StorageFull`)."""
+    try:
+        return _start(spec, run_dir, log_file, java_options)
+    except Exception as error:
+        if not foreign.full(error):
+            raise
+        raise StorageFull(f"Spark cannot start in {run_dir}: {os.strerror(errno.ENOSPC)}", ROOM_FIRST) from error
+
+
+def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str) -> SparkSession:
     forget_leftovers(run_dir)
     (run_dir / "pools.xml").write_text(POOLS)
     (run_dir / "log4j2.properties").write_text(LOG4J.format(log_file=log_file))

@@ -22,7 +22,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.cli.doctor import _place
 from tailrace.contract.resources import StorageLocation, StorageSpec
 from tailrace.driver.supervise import CaptureProcess
-from tailrace.errors import MAKE_ROOM, OutcomeUnknown, Retry, StorageFull
+from tailrace.errors import MAKE_ROOM, ROOM_FIRST, OutcomeUnknown, Retry, StorageFull
 from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
 
@@ -38,7 +38,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
             filler.write(bytes((4 << 20) - 2 * os.sysconf("SC_PAGESIZE")))
         yield disk
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)  # a JVM may just be ending
 
 
 def test_a_write_without_room_is_named_with_its_place_and_leaves_nothing(full: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_run_directory_without_room_ends_a_start_by_name(full: Path) -> None:
         run = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(path), "--run-dir", str(full / "run")]
         ended = subprocess.run([*run, "--once"], capture_output=True, text=True, timeout=60, check=False)
         assert "Traceback" not in ended.stderr, ended.stderr
-        named = f"StorageFull: {full}/run" in ended.stderr and "Make room there, then start again." in ended.stderr
+        named = f"StorageFull: {full}/run" in ended.stderr and ROOM_FIRST in ended.stderr
         if not named:
             break
         assert ended.returncode == 1
@@ -139,3 +139,17 @@ def test_capture_is_started_again_while_the_run_directory_is_full_and_says_why_i
         now[0] += 60
         capture.check()
     capture.stop()
+
+
+def test_spark_that_finds_no_room_for_its_scratch_files_is_told_as_a_full_disk(full: Path) -> None:
+    """It copies its jars there."""
+    (full / "filler").write_bytes(bytes(2 << 20))
+    path = manifest(full.parent, {"host": "127.0.0.1"})
+    program = (
+        "from pathlib import Path; from tailrace.contract import manifest; from tailrace.spark import session;"
+        f" run = Path({str(full)!r});"
+        f" session.start(manifest.load(Path({str(path)!r})).replicator(None).spec, run, run / 'spark.log')"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    *_, last = ended.stderr.splitlines()
+    assert f"StorageFull: Spark cannot start in {full}: No space left on device. Fix: {ROOM_FIRST}" in last
