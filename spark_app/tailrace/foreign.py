@@ -100,7 +100,7 @@ def _of_python(error: BaseException) -> Cause:
 
 
 def _of_java(name: str, text: str, _: list[str]) -> Iterator[Cause]:
-    yield Cause(name, text, _HARMLESS.fullmatch(name) is not None)
+    yield Cause(name, text, (_HARMLESS.fullmatch(name) or _FULL_TEXT.fullmatch(text)) is not None)
     if name.endswith(PYTHON_WORKER):
         lines = [line for line in text.splitlines() if line and not line.startswith((" ", "Traceback"))]
         last = next((f for line in reversed(lines) if (f := _WORKER_CLASS.fullmatch(line)) is not None), None)

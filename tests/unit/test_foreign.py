@@ -174,6 +174,14 @@ def test_a_text_about_hosts_files_and_rights_is_told(edge: str) -> None:
         assert CANARY not in text
 
 
+@pytest.mark.parametrize("text", ["No space left on device", "Disk quota exceeded"])
+def test_that_a_disk_is_full_is_told_whatever_class_says_it(text: str) -> None:
+    error = Raised(Java("org.apache.spark.SparkException", CANARY, Java("java.io.IOException", text)))
+    assert f"java.io.IOException: {text}" in privacy.error_text(error)
+    mixed = Raised(Java("java.io.IOException", f"{CANARY}: {text}"))
+    assert CANARY not in privacy.error_text(mixed)
+
+
 def test_whoever_asks_for_values_gets_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(privacy.VARIABLE, "1")
     error = Raised(Java("a.B", CANARY, Java("c.D", "more\nlines")))
