@@ -128,7 +128,14 @@ class Driver:
             ask = PositionQuestion(lambda state: self._position_now(source, state))
             once = OnceCheck(ask) if self._settings.once else None
             progress = self._control.progress
-            parts = launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal)
+            # A catalog may hang as well.
+            made = Question(
+                lambda: launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal),
+                "target",
+            )
+            if not self._answered(made, capture, view):
+                return self._stopped_early()
+            parts = made.answer()
             self._control.runner = parts.runner
             try:
                 return self._loop(parts, view, once)

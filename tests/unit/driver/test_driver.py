@@ -267,8 +267,8 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
     assert done.count("capture check") - calls[1] > 10
 
 
-@pytest.mark.parametrize("hanging", ["source", "storage"])
-def test_a_signal_ends_a_start_whose_source_or_storage_hangs(
+@pytest.mark.parametrize("hanging", ["source", "storage", "target"])
+def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: str
 ) -> None:
     wait = Driver._journal
@@ -277,6 +277,8 @@ def test_a_signal_ends_a_start_whose_source_or_storage_hangs(
     if hanging == "source":
         monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=True))
         monkeypatch.setattr(driver, "position_at_start", lambda *_: hangs.wait(60))
+    elif hanging == "target":
+        monkeypatch.setattr(launch, "parts", lambda *_, **__: hangs.wait(60))
     else:
         place = {"location": f"file://{tmp_path}/log"}
         made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
@@ -288,7 +290,7 @@ def test_a_signal_ends_a_start_whose_source_or_storage_hangs(
     assert time.monotonic() - begun < 20
     hangs.set()
     assert done.count("view show") >= 1
-    assert ("spark stop" in done) == (hanging == "storage")
+    assert ("spark stop" in done) == (hanging != "source")
 
 
 def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
