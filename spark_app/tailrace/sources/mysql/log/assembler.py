@@ -3,28 +3,22 @@
     idle --GTID--> begun --table maps, rows--> … --XID, COMMIT, or a statement of its own--> idle
     begun --XA START, rows, XA PREPARE--> idle, rows held by xid --XA COMMIT--> replayed;  --XA ROLLBACK--> forgotten
 
-Rows end up in an `EventBlock`; when it is full, or a record is due, `Blocks` takes it. The log holds only what is
-committed, so a transaction larger than the memory goes to segments piece by piece. Rows of XA transactions are held
-whole, also of tables that are not captured: they may be by the time of the commit.
+Rows end up in the block that is being filled (`filling`); when it is full, or a record is due, `Blocks` takes it. Rows
+of XA transactions are held whole, also of tables that are not captured: they may be by the time of the commit.
 """
-
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from tailrace.changelog.records import Position
 from tailrace.sources.mysql.log import events, plain
-from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock, RowEvent
+from tailrace.sources.mysql.log.blocks import TRUNCATE, RowEvent
 from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
+from tailrace.sources.mysql.log.filling import Blocks, Filling
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.log.reached import Reached, StartingPoint
 from tailrace.sources.mysql.log.rows import ROWS
-from tailrace.sources.mysql.position import Numbering
-from tailrace.sources.mysql.state import Witness
 
 _PASSED_OVER = frozenset(
     (
@@ -49,55 +43,7 @@ _QUERIES = frozenset(
 _TABLE_MAP, _XID, _QUERY, _PAYLOAD = map(int, (Kind.TABLE_MAP, Kind.XID, Kind.QUERY, Kind.TRANSACTION_PAYLOAD))
 MANY_FORMS = 10_000
 """Table maps that are remembered before they are forgotten together."""
-_WRAP = 1 << 32
-"""Ends in event headers have 32 bits; files can be larger."""
-_MOST_WITNESSED = 1 << 16
-"""Bytes."""
 _NO_EVENT: Event = (0, 0, 0, 0, 0, b"")
-
-
-class Blocks(Protocol):
-    """What becomes of the blocks, and of statements; `stream.MysqlStream`."""
-
-    def wants(self, form: bytes) -> bool:
-        """Whether rows with this table map are of a captured table."""
-
-    def rows(self, block: EventBlock) -> None:
-        """Decode the block's rows; they belong to the record being built."""
-
-    def cut(self, rows: bool | None = None) -> None:
-        """Make a record up to the assembler's position. `rows`: as in `tailrace.sources.api.Sink.cut`."""
-
-    def statement(self, query: events.Query) -> list[bytes]:
-        """A statement in the log as text, inside its transaction: the tables that it empties. `TableStop`s are the
-        stream's own affair."""
-
-    def undone(self, forms: Iterable[bytes]) -> None:
-        """Rows with these table maps were rolled back, or those of some statements."""
-
-    @property
-    def touched(self) -> bool:
-        """Statements of the open transaction concern captured tables."""
-
-    def ended(self) -> None:
-        """The transaction with the statement is finished. What the statement means goes into the sink before the record
-        that moves the position past it: that record is made next."""
-
-    def rotated(self) -> None:
-        """Another file of the log begins."""
-
-    def crashed(self) -> None:
-        """The server crashed before the file that begins: statements on tables without transactions may have changed
-        rows that the log does not have. Those tables count as touched."""
-
-
-@dataclass(frozen=True)
-class StartingPoint:
-    position: Position
-    """What ends at or before it is recorded already."""
-    numbering: Numbering
-    unended: Position | None = None
-    """Beginning of the file in which the reading goes on, unless it has come to its end; None: it has."""
 
 
 class Assembler:
@@ -108,15 +54,9 @@ class Assembler:
         self._sink = sink
         self.executed = executed
         self._held = held
-        self._limit = limit
+        self._filling = Filling(sink, limit)
         self._start = start.position
-        self._numbering = start.numbering
-        self._file = -1
-        """Position of the beginning of the file; negative: none was named yet."""
-        self._unended = start.unended
-        """Beginning of a file without an end so far (STOP, ROTATE): a server that crashed begins another one."""
-        self._end = 0
-        """Of the last event, in its file."""
+        self.reached = Reached(start)
         self._maps: dict[bytes, bytes] = {}
         """Table id -> the form in force."""
         self._wanted: dict[bytes, tuple[bytes, bool]] = {}
@@ -128,37 +68,17 @@ class Assembler:
         """The open transaction ends with an event of its own, not with its statement."""
         self._xid: str | None = None
         """Of the XA transaction that is open."""
-        self._block = EventBlock()
-        self._boundary = 0
-        """Events of the block that belong to finished transactions."""
-        self._open_in_segments = False
-        self._given: set[bytes] = set()
-        """Forms of the open transaction's rows in segments."""
         self._now: Event = _NO_EVENT
-        self._last: tuple[Position, Event] | None = None
-        """The last event that ended a transaction, or began a file, and where it begins."""
-        self.position = start.position
-
-    @property
-    def witness(self) -> Witness | None:
-        """An event at or before the position; None: none was read yet."""
-        return None if self._last is None else Witness.of(*self._last)
-
-    def _remember(self) -> None:
-        """A large event would be kept in memory for it; a place beyond 4 GiB could not be asked for."""
-        size, end = self._now[3:5]
-        if end and size <= _MOST_WITNESSED and self._end - size < _WRAP:
-            self._last = Position(self._file + self._end - size), self._now
 
     @property
     def pending(self) -> bool:
         """Finished transactions wait for a record."""
-        return self._boundary > 0 or (self._open is None and self._open_in_segments)
+        return self._filling.has_finished or (self._open is None and self._filling.divided)
 
     @property
     def divided(self) -> bool:
         """Rows of the open transaction are in segments already."""
-        return self._open_in_segments
+        return self._filling.divided
 
     @property
     def inside(self) -> bool:
@@ -173,7 +93,7 @@ class Assembler:
         kind, timestamp, server, size, end, body = event
         self._now = event
         if end:
-            self._advance(end)
+            self.reached.advance(end)
         if kind in _BEGINS:
             self._begin(kind, timestamp, server, body, size)
         elif kind == _PAYLOAD:
@@ -182,7 +102,7 @@ class Assembler:
         else:
             self._event(kind, body)
         if self._open is None:
-            self._arrive()
+            self.reached.arrive()
 
     def feed_many(self, batch: EventBatch) -> None:
         """The same as `feed` with each, for less."""
@@ -210,49 +130,34 @@ class Assembler:
 
     def _may_take(self, run: plain.Run) -> bool:
         """Between transactions, in a file whose offsets go on from here; nothing that is recorded already."""
-        ends = run.events.end[run.opens[0] : run.behind[-1]]
-        if self._open is not None or self._open_in_segments or self._file < 0 or not ends.all():
+        if self._open is not None or self._filling.divided:
             return False
-        if ends[0] < self._end % _WRAP or (ends[1:] < ends[:-1]).any():
+        ends, opens = run.events.end, run.opens[0]
+        if not self.reached.goes_on(ends[opens : run.behind[-1]]):
             return False
-        begins = self._file + self._end // _WRAP * _WRAP + int(ends[0] - run.events.size[run.opens[0]])
-        return not run.mariadb or begins >= self._start
+        return not run.mariadb or self.reached.origin + int(ends[opens] - run.events.size[opens]) >= self._start
 
     def _take(self, run: plain.Run) -> int:
         """How many transactions the block has room for: they are in it then, and finished."""
         forms = [self._known(form) for form in run.forms()]
         captured = np.fromiter((wanted for _, wanted in forms), np.bool_, len(forms))
-        filling = self._block.size + run.filling(captured)
-        fit = int(np.searchsorted(filling, self._limit))
+        filling = run.filling(captured)
+        fit = int(np.searchsorted(filling, self._filling.room))
         if not fit:
             return 0
         taken = run.part(0, fit)
         captured = captured[: len(taken.rows)]
-        begins = self._end // _WRAP * _WRAP
-        self._block.marks += taken.marks(captured, len(self._block.events), self._file + begins)
-        self._block.events += taken.row_events([form for form, _ in forms[: len(captured)]], captured)
-        self._block.size = int(filling[fit - 1])
+        marks = taken.marks(captured, self._filling.events, self.reached.origin)
+        rows = taken.row_events([form for form, _ in forms[: len(captured)]], captured)
+        self._filling.add_finished(rows, marks, int(filling[fit - 1]))
         self.executed.add_run(taken)
         last = int(taken.behind[-1]) - 1
-        self._end = begins + int(run.events.end[last])
+        self.reached.take(int(run.events.end[last]))
         self._now = next(run.events.each(last, last + 1))
-        self._remember()
+        self.reached.remember(self._now)
         self._maps.clear()
-        self._boundary = len(self._block.events)
-        self._arrive()
+        self.reached.arrive()
         return fit
-
-    def _arrive(self) -> None:
-        """Between transactions: all that the server has sent is taken."""
-        if self._file >= 0:
-            self.position = max(self.position, Position(self._file + self._end))
-
-    def _advance(self, end: int) -> None:
-        """The end has 32 bits only: what would go far back has gone round."""
-        now = self._end // _WRAP * _WRAP + end
-        if self._end - now > _WRAP // 2:
-            now += _WRAP
-        self._end = max(self._end, now)
 
     def _event(self, kind: int, body: bytes) -> None:
         if kind in _ROWS:
@@ -274,11 +179,11 @@ class Assembler:
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return
         elif kind == Kind.STOP:
-            self._unended = None
+            self.reached.close_file()
         elif kind == Kind.FORMAT_DESCRIPTION:
             if self._open is not None:
                 self._abandon()
-            self._remember()
+            self.reached.remember(self._now)
         elif kind in _COMPRESSED:
             plain = _COMPRESSED[Kind(kind)]
             self._rows(plain, events.uncompressed_rows(body, images=2 if plain == Kind.UPDATE_ROWS_V1 else 1))
@@ -298,15 +203,13 @@ class Assembler:
     def _rotated(self, body: bytes) -> None:
         """Told before a file's first event: by the file before, and by the server, whose own words have no place."""
         if self._now[4]:
-            self._unended = None
-        file, self._end = events.rotated(body)
-        self._file = self._numbering.of(file, 0)
+            self.reached.close_file()
+        crashed = self.reached.open_file(*events.rotated(body))
         self._sink.rotated()
-        if self._unended is not None and self._file > self._unended:  # what is sent again may begin before it
+        if crashed:
             self._sink.crashed()
-        self._unended = Position(self._file)
         if self._open is None and self._sink.touched:
-            self._arrive()
+            self.reached.arrive()
             self._tell()
             self.cut()
 
@@ -315,7 +218,7 @@ class Assembler:
             raise UnknownEvent("a transaction begins inside another one")
         self._maps.clear()  # each statement maps its tables anew, and numbers change with each reopening
         if kind == Kind.MARIADB_GTID:
-            place = self._file + self._end - size
+            place = self.reached.place(size)
             self._open = events.mariadb_gtid(body, server, place)
             self._skip = place < self._start
         else:
@@ -323,7 +226,7 @@ class Assembler:
         self._began = kind == Kind.MARIADB_GTID and not self._open.standalone
         if self._open.prepares is not None:
             self._start_xa(self._open.prepares)
-        self._block.begin(self._open.prefix, self._open.number, self._open.commit_ts or timestamp * 1_000_000)
+        self._filling.begin(self._open, timestamp)
 
     def _map(self, body: bytes) -> None:
         self._maps[body[:6]] = self._known(body[8:])[0]
@@ -346,7 +249,7 @@ class Assembler:
         if self._xid is not None:
             self._held.add(self._xid, event)
         elif not self._skip and self._captured(form):
-            self._add(event)
+            self._filling.add(event)
 
     def _captured(self, form: bytes) -> bool:
         """Asked again: it may be forgotten since its table map."""
@@ -379,7 +282,7 @@ class Assembler:
     def _statement(self, query: events.Query) -> None:
         if not self._skip:
             for form in self._sink.statement(query):
-                self._add(RowEvent(TRUNCATE, form, b""))
+                self._filling.add(RowEvent(TRUNCATE, form, b""))
             self.tables_changed()
         if not self._began:
             self._finish()
@@ -390,9 +293,9 @@ class Assembler:
         if self._xid is not None:
             self._xa_rolled_back(self._xid, wholly)
             return
-        self._sink.undone(self._given | {event.form for event in self._block.events[self._boundary :]})
+        self._sink.undone(self._filling.open_forms())
         if wholly:
-            self._block.drop_from(self._boundary)
+            self._filling.drop_open()
             self._finish()
 
     def _xa_rolled_back(self, xid: str, wholly: bool) -> None:
@@ -419,8 +322,8 @@ class Assembler:
         self._held.prepared(xid, self._open)
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
-        self._remember()
-        self._drop_mark()
+        self.reached.remember(self._now)
+        self._filling.drop_mark()
 
     def _decided(self, xid: str, commit: bool) -> None:
         prepared = self._held.transaction(xid)
@@ -438,36 +341,13 @@ class Assembler:
             self._sink.undone(filter(self._captured, self._held.undone(xid)))
         for event in self._held.rows(xid):
             if not self._skip and self._captured(event.form):
-                self._add(event)
-
-    def _add(self, event: RowEvent) -> None:
-        self._block.add(event)
-        if self._block.size >= self._limit:
-            self._overflow()
-
-    def _overflow(self) -> None:
-        """The block is full inside a transaction. What is finished gets its record; then the open one gives its
-        rows."""
-        self._record_finished()
-        if self._block.size >= self._limit:
-            full, self._block = self._block, self._block.continuation()
-            self._open_in_segments = True
-            self._given |= {event.form for event in full.events}
-            self._sink.rows(full)
-
-    def _record_finished(self) -> None:
-        """What was finished before the open transaction gets its record."""
-        if self._boundary:
-            finished, self._block = self._block.split(self._boundary)
-            self._boundary = 0
-            self._sink.rows(finished)
-            self._sink.cut(rows=True)
+                self._filling.add(event)
 
     def _finish(self) -> None:
         if self._open is None:
             raise UnknownEvent("a transaction ends that never began")
         if self._sink.touched:
-            self._record_finished()
+            self._filling.record_finished()
         self.executed.add(self._open)
         self._close()
 
@@ -477,49 +357,35 @@ class Assembler:
         and is read over."""
         if self._xid is not None:
             self._held.forget(self._xid)
-        self._block.drop_from(self._boundary)
-        self._sink.undone(self._given)
+        self._sink.undone(self._filling.drop_open())
         if self._sink.touched:
-            self._record_finished()
+            self._filling.record_finished()
         self._close()
 
     def _close(self) -> None:
         touched = self._sink.touched
         self._open, self._xid, self._skip = None, None, False
-        self._given.clear()
-        self._remember()
-        self._arrive()
-        if self._block.marks and self._block.marks[-1].at == len(self._block.events) and not self._open_in_segments:
-            self._drop_mark()
-        self._boundary = len(self._block.events)
+        self.reached.remember(self._now)
+        self.reached.arrive()
+        self._filling.close()
         if touched:
             self._tell()
-        if touched or self._open_in_segments or self._block.size >= self._limit:
+        if touched or self._filling.divided or self._filling.full:
             self.cut()
 
     def _tell(self) -> None:
         """What tables were touched, behind what came before."""
-        self._give_finished()
+        self._filling.give_finished()
         self._sink.ended()
-
-    def _drop_mark(self) -> None:
-        """The transaction changed nothing that we carry."""
-        self._block.marks.pop()
 
     def cut(self) -> None:
         """Make a record of all finished transactions (of none: the sink decides whether there is anything to say)."""
-        if self._open_in_segments and self._open is not None:
+        if self._filling.divided and self._open is not None:
             self._sink.cut(rows=False)
             return
-        self._give_finished()
-        self._open_in_segments = False
+        self._filling.give_finished()
+        self._filling.divided = False
         self._sink.cut(rows=True)
-
-    def _give_finished(self) -> None:
-        finished, self._block = self._block.split(self._boundary)
-        self._boundary = 0
-        if finished.events:
-            self._sink.rows(finished)
 
 
 def _anonymous() -> UnknownEvent:

@@ -18,7 +18,7 @@ from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
 from tailrace.sources.mysql.ends import log_end, seen
 from tailrace.sources.mysql.log import events
-from tailrace.sources.mysql.log.assembler import Assembler, StartingPoint
+from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.collations import charsets
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
@@ -27,6 +27,7 @@ from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
+from tailrace.sources.mysql.log.reached import StartingPoint
 from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, added_columns, effects
 from tailrace.sources.mysql.log.table_map import head_of
 from tailrace.sources.mysql.log.tables import Tables, is_marked
@@ -168,7 +169,7 @@ class MysqlStream:
 
     @property
     def position(self) -> Position:
-        return self._assembler.position
+        return self._assembler.reached.position
 
     @property
     def pending(self) -> bool:
@@ -183,7 +184,7 @@ class MysqlStream:
         if rows is None:
             self._assembler.cut()
         else:
-            witness = self._assembler.witness or self._known.witness
+            witness = self._assembler.reached.witness or self._known.witness
             self._sink.cut(
                 ResumePoint(self.position, str(SourceState(self._executed.state, witness, self._executed.exact))), rows
             )

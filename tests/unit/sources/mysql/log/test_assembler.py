@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tailrace.changelog.records import Position
-from tailrace.sources.mysql.log.assembler import Assembler, StartingPoint
+from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.events import Kind, Query
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.log.reached import StartingPoint
 from tailrace.sources.mysql.position import OWN
 
 FORM = b"captured"
@@ -22,7 +23,7 @@ LIMIT = 2_000
 
 
 class Sink:
-    """`assembler.Blocks` that keeps the rows' first bytes and what was undone."""
+    """`filling.Blocks` that keeps the rows' first bytes and what was undone."""
 
     def __init__(self) -> None:
         self.rows_of: list[bytes] = []
@@ -105,8 +106,8 @@ def test_a_transaction_that_its_file_does_not_end_never_happened(tmp_path: Path,
 def test_its_number_counts_only_if_it_is_given_again(tmp_path: Path) -> None:
     sink, assembler = fed(tmp_path / "held", [*file(3), gtid(1), *row(b"a"), END, gtid(2), *row(b"b"), *file(4)])
     assert (sink.rows_of, assembler.executed.state) == ([b"a"], "0-7-1")
-    assert assembler.position == 4 << 40 | 79
-    assert assembler.witness is not None and assembler.witness.at == 4 << 40
+    assert assembler.reached.position == 4 << 40 | 79
+    assert assembler.reached.witness is not None and assembler.reached.witness.at == 4 << 40
 
 
 @pytest.mark.parametrize("closes", [Kind.STOP, Kind.ROTATE, None])

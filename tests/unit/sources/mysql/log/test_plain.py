@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from tailrace.changelog.records import Position
 from tailrace.errors import TailraceError
 from tailrace.sources.mysql.log import framing, plain
-from tailrace.sources.mysql.log.assembler import Assembler, StartingPoint
+from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.events import HEADER, OF_A_SESSION, Kind, Query
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.log.reached import StartingPoint
 from tailrace.sources.mysql.position import OWN
 
 Sent = tuple[int, bytes]
@@ -29,7 +30,7 @@ LIMIT = 2_000
 
 
 class Sink:
-    """`assembler.Blocks` that writes down what it is told. Tables whose name begins with c are captured."""
+    """`filling.Blocks` that writes down what it is told. Tables whose name begins with c are captured."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -43,7 +44,7 @@ class Sink:
         self.told.append(("rows", list(block.events), list(block.marks)))
 
     def cut(self, rows: bool | None = None) -> None:
-        self.told.append(("cut", rows, self.assembler.position, self.assembler.executed.state))
+        self.told.append(("cut", rows, self.assembler.reached.position, self.assembler.executed.state))
 
     def statement(self, query: Query) -> list[bytes]:
         self.told.append(query.text)
@@ -175,14 +176,14 @@ def outcome(folder: Path, sent: list[bytes], cuts: list[int], many: bool) -> lis
             else:
                 for event in found.each(0, len(found)):
                     assembler.feed(event)
-            sink.told.append((assembler.position, assembler.pending, assembler.divided, assembler.inside))
-            sink.told.append(assembler.witness)
+            sink.told.append((assembler.reached.position, assembler.pending, assembler.divided, assembler.inside))
+            sink.told.append(assembler.reached.witness)
     except TailraceError as error:
         sink.told.append(str(error))
         return sink.told
     if not assembler.inside:
         assembler.cut()
-    return [*sink.told, assembler.position, assembler.executed.state]
+    return [*sink.told, assembler.reached.position, assembler.executed.state]
 
 
 @given(logs(), st.lists(st.integers(0, 500), max_size=3))
