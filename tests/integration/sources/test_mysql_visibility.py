@@ -3,7 +3,6 @@ after it. A window between two positions of the log would take the rows of the c
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from mysql_packages import RELEASES
 from support import mysql_shop
 from support.mysql import MysqlServer
+from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from tailrace.changelog.records import Position
@@ -19,25 +19,9 @@ from tailrace.changelog.records import Position
 @pytest.fixture(params=[name for name in RELEASES if name != "mysql-8.0"])  # that one came without plugins
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
-        if not running.mariadb:
-            running.execute("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
+        make_commits_hang(running)
         mysql_shop.create(running)
         yield running
-
-
-@contextmanager
-def hanging_commits(server: MysqlServer) -> Iterator[None]:
-    """A commit waits, after it is in the log, for a replica that does not exist, until this ends."""
-    who = "master" if server.mariadb else "source"
-    server.script(
-        f"SET GLOBAL rpl_semi_sync_{who}_timeout = 100000",
-        f"SET GLOBAL rpl_semi_sync_{who}_wait_point = AFTER_SYNC",
-        f"SET GLOBAL rpl_semi_sync_{who}_enabled = ON",
-    )
-    try:
-        yield
-    finally:
-        server.execute(f"SET GLOBAL rpl_semi_sync_{who}_enabled = OFF")
 
 
 def test_a_commit_that_hangs_while_a_chunk_is_read_wins_over_the_chunk(server: MysqlServer, tmp_path: Path) -> None:
