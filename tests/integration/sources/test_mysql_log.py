@@ -331,6 +331,17 @@ def test_changes_without_all_columns_stop_the_table(server: MysqlServer, run: Lo
     assert run.rows("d.t") == [{"id": 1, "v": "a"}]
 
 
+def test_rows_without_column_names_stop_the_table(server: MysqlServer, run: LogRun) -> None:
+    server.script("INSERT INTO d.t VALUES (1, 'a')", "SET GLOBAL binlog_row_metadata = MINIMAL")
+    server.script("INSERT INTO d.t VALUES (2, 'b')", "SET GLOBAL binlog_row_metadata = FULL")
+    server.script("INSERT INTO d.t VALUES (3, 'c')")
+    run.catch_up()
+    stopped = run.table("d.t").stopped
+    assert stopped is not None and stopped.error == "LogIncomplete"
+    assert "SET GLOBAL binlog_row_metadata = FULL" in stopped.fix
+    assert [row["id"] for row in run.changes("d.t")] == [1]
+
+
 @pytest.mark.mysql("mariadb-11.8", log_bin_compress=1, log_bin_compress_min_len=10)
 def test_mariadbs_compressed_events_are_rows(mysql: MysqlServer, tmp_path: Path) -> None:
     mysql.script("CREATE DATABASE d", TABLE)
