@@ -212,3 +212,15 @@ def test_a_state_of_an_older_change_log_has_no_witness(server: MysqlServer, tmp_
     point = run.journal.state.resume_point._replace(source_state=state.done)
     with closing(connect(config_of(server))) as connection:
         beginning.check_point(config_of(server), connection, of(server), point)
+
+
+@pytest.mark.parametrize("server", [MARIADB_NEWEST], indirect=True)
+def test_a_server_that_becomes_a_replica_without_logging_what_it_applies_is_refused(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    """`log_slave_updates` is off by default."""
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        server.execute("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'none'")
+        with pytest.raises(SourceRefused, match="a replica that does not log what it applies"):
+            run.catch_up()

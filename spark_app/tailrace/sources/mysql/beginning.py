@@ -19,6 +19,7 @@ from tailrace.sources.mysql.connect import (
     server_of,
     source_errors,
 )
+from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import witness
 from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
@@ -36,10 +37,6 @@ Files = Mapping[int, tuple[str, int]]
 """Of the log, by number: names and sizes."""
 _LONG = 200
 """Characters of a list of transactions in a message."""
-_RESYNC = (
-    "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"
-    " and tables: ['*.*']. Every table is read again."
-)
 
 
 def identity(server: Server, replicator: Replicator, log_id: str) -> dict[str, str]:
@@ -103,7 +100,7 @@ def check_server(origin: Origin, server: Server) -> None:
     if origin.identity[PRODUCT] != server.product:
         raise SourceRefused(
             f"the server is a {server.product}, the change log belongs to a {origin.identity[PRODUCT]}",
-            f"Connect to that server, or give its log up: {_RESYNC}",
+            f"Connect to that server, or give its log up: {START_OVER}",
         )
 
 
@@ -127,7 +124,7 @@ def check_point(
     if point.position > end:
         at, last = map(config.numbering.text, (point.position, end))
         what = f"the binary log ends at {last}, before the change log's {at}"
-        raise PositionLost(f"{what}: the server was restored or its log was reset", _RESYNC)
+        raise PositionLost(f"{what}: the server was restored or its log was reset", START_OVER)
     _check_size(config, files, point.position)
     if state.witness is not None:
         _check_witness(config, files, state.witness)
@@ -159,7 +156,7 @@ def _check_size(config: MyConfig, files: Files, at: Position) -> None:
         raise PositionLost(
             f"the binary log was read up to {config.numbering.text(at)}, and its file has {size} bytes now: the server"
             " has lost the end of it in a crash, or was restored",
-            f"Set sync_binlog = 1, so that this cannot happen again. {_RESYNC}",
+            f"Set sync_binlog = 1, so that this cannot happen again. {START_OVER}",
         )
 
 
@@ -171,7 +168,7 @@ def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
         raise PositionLost(
             f"the binary log has another event at {config.numbering.text(known.at)} than the one that was read there:"
             " another server has the address, or this one was restored or its log was reset",
-            _RESYNC,
+            START_OVER,
         )
 
 
@@ -182,7 +179,7 @@ def _check_successor(log: NewLog, origin: Origin, state: SourceState) -> None:
     if not state.exact:
         raise SourceRefused(
             f"{known}, where XA transactions were prepared and not decided yet",
-            f"Connect to that server, decide them, and move then. If it is gone: {_RESYNC}",
+            f"Connect to that server, decide them, and move then. If it is gone: {START_OVER}",
         )
     lead = _mysql_lead if server.product == "mysql" else _mariadb_lead
     history, now = lead(log, state.done, (known, former))
@@ -191,7 +188,7 @@ def _check_successor(log: NewLog, origin: Origin, state: SourceState) -> None:
         raise SourceRefused(
             f"{known}, and this server's log has transactions that were not read ({_few(found)}) before others that"
             " were: it was written to while it was a replica",
-            f"Connect to a server without them. If there is none: {_RESYNC}",
+            f"Connect to a server without them. If there is none: {START_OVER}",
         )
 
 
@@ -227,7 +224,7 @@ def _lacks(known: str, how: str = "lacks") -> SourceRefused:
     return SourceRefused(
         f"{known}, and this server {how} transactions that were read there",
         "Connect to a server that has them; a replica: wait until it has applied them. If they were lost in a"
-        f" failover: {_RESYNC}",
+        f" failover: {START_OVER}",
     )
 
 
@@ -251,18 +248,20 @@ def _gtids(connection: Connection) -> tuple[GtidSet, GtidSet]:
 
 def _check_purged(purged: GtidSet, ours: GtidSet) -> None:
     if not ours >= purged:
-        raise PositionLost("the server has purged binary logs that are not in the change log", _RESYNC)
+        raise PositionLost("the server has purged binary logs that are not in the change log", START_OVER)
 
 
 def _check_gtids(connection: Connection, ours: GtidSet) -> None:
     purged, executed = _gtids(connection)
     _check_purged(purged, ours)
     if not executed >= ours:
-        raise PositionLost("the server does not know transactions that are in the change log: it was restored", _RESYNC)
+        raise PositionLost(
+            "the server does not know transactions that are in the change log: it was restored", START_OVER
+        )
 
 
 def _check_file(config: MyConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
     if file_of(at) not in files:
-        raise PositionLost(f"the server has purged the binary log {config.numbering.text(at)}", _RESYNC)
+        raise PositionLost(f"the server has purged the binary log {config.numbering.text(at)}", START_OVER)
     if not ours.within(_logged(connection)):
-        raise PositionLost("the server does not know transactions that are in the change log: it was reset", _RESYNC)
+        raise PositionLost("the server does not know transactions that are in the change log: it was reset", START_OVER)

@@ -61,6 +61,11 @@ class Facts:
     def on(self, name: str) -> bool:
         return self.variables.get(name, "OFF").upper() in ("ON", "1")
 
+    @property
+    def logs_what_it_applies(self) -> bool:
+        """As a replica."""
+        return self.on("log_replica_updates") or self.on("log_slave_updates")
+
 
 def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
     with source_errors("looking at the source's settings and rights"):
@@ -72,7 +77,7 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
             user=_user(connection),
             variables=variables,
             rights=rights(connection),
-            replica=_is_replica(connection, server),
+            replica=is_replica(connection, server),
             dropped=_dropped(connection, server),
             tables=tables,
             unreadable=frozenset(t.name for t in tables if not _readable(connection, t)),
@@ -96,7 +101,8 @@ def _user(connection: Connection) -> str:
     return f"{sql.text(name)}@{sql.text(host)}"
 
 
-def _is_replica(connection: Connection, server: Server) -> bool | None:
+def is_replica(connection: Connection, server: Server) -> bool | None:
+    """Whether it applies the log of another server; None: the right to see it is missing."""
     found = _try(connection, replica_status(server))
     return None if found is None else bool(found)
 

@@ -10,6 +10,11 @@ import pymysql
 
 from tailrace import privacy
 
+START_OVER = (
+    "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"
+    " and tables: ['*.*']. Every table is read again."
+)
+"""For fixes: what brings back a copy that the log no longer leads on to."""
 Kind = Literal["authentication", "refused", "right", "gone", "locked", "statement", "passing"]
 
 _OF_ROWS = (1062, 1292, 1366, 1367, 1411, 1525, 1690, 3140, 3141)

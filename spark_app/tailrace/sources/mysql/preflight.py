@@ -55,7 +55,7 @@ def binary_log(facts: Facts) -> Iterator[Finding]:
     if not facts.on("log_bin"):
         fix = "Set `log_bin` in the server's configuration and restart it."
         yield Finding("log_bin", "fail", "the server writes no binary log", fix)
-    elif facts.replica is not False and not any(map(facts.on, _UPDATES)):
+    elif facts.replica is not False and not facts.logs_what_it_applies:
         yield _unlogged(facts)
     elif facts.dropped:
         what = f"the binary log leaves out databases ({facts.dropped})"
@@ -64,14 +64,14 @@ def binary_log(facts: Facts) -> Iterator[Finding]:
         yield Finding("log_bin", "ok", "the server writes a binary log")
 
 
-_UPDATES = ("log_replica_updates", "log_slave_updates")
+UNLOGGED = "the server is a replica that does not log what it applies"
 
 
 def _unlogged(facts: Facts) -> Finding:
-    name = next(name for name in _UPDATES if name in facts.variables)
+    name = next(name for name in ("log_replica_updates", "log_slave_updates") if name in facts.variables)
     if facts.replica:
         fix = f"Set `{name}` in the server's configuration and restart it."
-        return Finding("log_bin", "fail", "the server is a replica that does not log what it applies", fix)
+        return Finding("log_bin", "fail", UNLOGGED, fix)
     what = f"{name} is OFF, and {facts.user} may not see whether the server is a replica: its log would lack changes"
     return Finding("log_bin", "fail", what, _see(facts))
 

@@ -18,6 +18,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from tailrace.errors import PositionLost, Retry, SourceRefused
+from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.gtid import GtidSet
 from tailrace.sources.mysql.log.events import (
     CHECKSUM_BYTES,
@@ -252,8 +253,4 @@ def _broken(error: MySQLError) -> Exception:
 
 def lost(seen: str) -> PositionLost:
     """With the guided way back."""
-    return PositionLost(
-        f"{seen.rstrip('.')}; the changes in between can no longer be recovered",
-        "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
-        " resync: true and tables: ['*.*'].",
-    )
+    return PositionLost(f"{seen.rstrip('.')}; the changes in between can no longer be recovered", START_OVER)

@@ -13,10 +13,13 @@ from collections.abc import Iterable
 
 from tailrace.changelog.records import Position, ResumePoint
 from tailrace.contract.resources import Replicator
+from tailrace.errors import SourceRefused
 from tailrace.sources.api import Distance, Wiring
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
 from tailrace.sources.mysql.ends import log_end, seen
+from tailrace.sources.mysql.facts import is_replica, observe
+from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.log import events
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
@@ -35,6 +38,7 @@ from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.log.witness import FIRST, ended, files
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
+from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import seen_on
 
@@ -71,6 +75,8 @@ class MysqlStream:
         """Table -> where the log ended when a chunk asked for a look."""
         self._owes_look = False
         """A look was due inside a transaction."""
+        self._hides = not observe(connection, ()).logs_what_it_applies
+        """As a replica the server would not log what it applies."""
         self._log: BinlogConnection | None = None
 
     def _take_over(self) -> None:
@@ -152,6 +158,9 @@ class MysqlStream:
 
     def crashed(self) -> None:
         for table_id in self._poll.without_transactions():
+            log.warning(
+                "the server crashed: %s may have rows that its log lacks", self._tables.known[table_id].schema.name
+            )
             self._touch(table_id, Effect.REREAD)
 
     @property
@@ -208,9 +217,16 @@ class MysqlStream:
         if self._owes_look:
             return 0.0
         begun = time.monotonic()
+        self._require_whole_log()
         self._poll.poll()
         self._assembler.tables_changed()
         return time.monotonic() - begun
+
+    def _require_whole_log(self) -> None:
+        """A server can become a replica at any time."""
+        if self._hides and is_replica(self._connection, server_of(self._connection)):
+            fix = f"Connect to the server that it replicates. Changes may be missing by now. {START_OVER}"
+            raise SourceRefused(UNLOGGED, fix)
 
     def look_for(self, table_id: int) -> bool:
         if self._assembler.inside:
