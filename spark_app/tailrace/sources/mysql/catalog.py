@@ -14,7 +14,7 @@ from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.mysql import charsets, faults, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of, quoted
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of, quoted
 from tailrace.sources.mysql.types import ColumnType, Form
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.stops import reserved
@@ -50,13 +50,14 @@ def discover(
 
 def table_by_id(connection: Connection, table_id: int, options: Sequence[TableOptions] = ()) -> MysqlTable | None:
     """The table with this number; None: there is none (any more)."""
-    found = [r for r in _tables(connection) if number_of(_name(r)) == table_id]
+    found = [r for r in _tables(connection) if number_of(_identity(r)) == table_id]
     return next(iter(_with_columns(connection, found, options)), None)
 
 
 def table_by_name(connection: Connection, schema: str, table: str, options: TableOptions | None) -> MysqlTable | None:
     """The same by its name, with these very options."""
-    found = [r for r in rows(connection, _TABLES.format(_where([schema], [table]))) if _name(r) == f"{schema}.{table}"]
+    wanted = identity(schema, table)
+    found = [r for r in rows(connection, _TABLES.format(_where([schema], [table]))) if _identity(r) == wanted]
     return next(iter(_with_columns(connection, found, (), options)), None)
 
 
@@ -81,8 +82,8 @@ def _where(schemas: list[str], names: list[str]) -> str:
     return f"{condition} AND table_name IN {sql.listed(names)}" if len(names) <= 100 else condition
 
 
-def _name(row: Row) -> str:
-    return f"{row['table_schema']}.{row['table_name']}"
+def _identity(row: Row) -> str:
+    return identity(row["table_schema"], row["table_name"])
 
 
 def _with_columns(
@@ -96,8 +97,8 @@ def _with_columns(
     return tuple(
         _table(
             row,
-            columns.get(_name(row), []),
-            indexes.get(_name(row), []),
+            columns.get(_identity(row), []),
+            indexes.get(_identity(row), []),
             given or options_of(options, row["table_schema"], row["table_name"]),
         )
         for row in found
@@ -107,16 +108,16 @@ def _with_columns(
 def _by_table(found: Iterable[Row]) -> dict[str, list[Row]]:
     tables: dict[str, list[Row]] = {}
     for row in found:
-        tables.setdefault(_name(row), []).append(row)
+        tables.setdefault(_identity(row), []).append(row)
     return tables
 
 
 def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions | None) -> MysqlTable:
-    name = _name(row)
+    name = f"{row['table_schema']}.{row['table_name']}"
     index, key = _key(found, indexes)
     columns = tuple(_column(c, key, options) for c in found)
     schema = TableSchema(
-        table_id=number_of(name),
+        table_id=number_of(_identity(row)),
         schema_name=row["table_schema"],
         table_name=row["table_name"],
         version=0,

@@ -10,9 +10,15 @@ from tailrace.sources.mysql.types import ColumnType, Form
 
 
 def number_of(name: str) -> int:
-    """The number of a table or a column: MySQL has none that survives everything that a name survives (an online schema
-    change replaces a table by another one, TRUNCATE gives it another id), so the name is the identity."""
+    """The number of a table, by its `identity`, or of a column: MySQL has none that survives everything that a name
+    survives (an online schema change replaces a table by another one, TRUNCATE gives it another id)."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) >> 1
+
+
+def identity(schema: str, table: str) -> str:
+    """What tells tables apart: table `c` of schema `a.b` is not table `b.c` of schema `a`."""
+    between = "\0" if "." in schema else "."
+    return f"{schema}{between}{table}"
 
 
 @dataclass(frozen=True)

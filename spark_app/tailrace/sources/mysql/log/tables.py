@@ -17,7 +17,7 @@ from tailrace.sources.mysql.log.decode import Evolved, Forms
 from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
 from tailrace.sources.stops import STOP_FIX
 
 Lookup = Callable[[int], MysqlTable | None]
@@ -78,7 +78,7 @@ class Tables(Forms):
     @override
     def number(self, form: bytes) -> int:
         schema, table = name_of(form)
-        return number_of(f"{schema.decode()}.{table.decode()}")
+        return number_of(identity(schema.decode(), table.decode()))
 
     def evolve(self, schema: TableSchema, table: MysqlTable | None) -> None:
         """A new version is in force."""
