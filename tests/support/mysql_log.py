@@ -6,7 +6,7 @@ restart. `rows` is what the change log makes of a table that was empty when its 
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
@@ -116,14 +116,13 @@ class LogRun:
 
     def changes(self, name: str) -> list[dict[str, Any]]:
         """All rows of the table's segments, in sequence order."""
-        return [row for table in self._segments(name) for row in table.to_pylist()]
+        return [row for table in self.segments(name) for row in table.to_pylist()]
 
-    def _segments(self, name: str) -> list[pa.Table]:
-        found = []
+    def segments(self, name: str) -> Iterator[pa.Table]:
+        """Of the table, in sequence order."""
         for logged in self.table(name).segments:
             with open_segment(self.storage.open_input, logged.segment) as file:
-                found.append(file.read())
-        return found
+                yield file.read()
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The table by its changes and TRUNCATEs, ordered by key."""
