@@ -127,14 +127,16 @@ def unwritten(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
 def settled(connection: Connection, oids: Sequence[int], since: str | None) -> frozenset[int]:
     """Those of these tables for which it is proven that nobody has attached them to a table, or detached them, since
     transaction `since`, or ever. ATTACH and DETACH write the catalog's rows of all columns: one that is older proves
-    it, and so does one that still is as CREATE TABLE wrote it, by the same command as that of the table's type (a row
-    that another transaction tried to write, and was rolled back, no longer tells the command)."""
+    it, and so does one that still is as CREATE TABLE wrote it, by the same command as that of the table's type. A row
+    that another transaction tried to write, and was rolled back, no longer tells the command; OWNER TO writes the
+    type's row and, in the same command, those of columns that have rights of their own."""
     statement = """
     SELECT c.oid::int8 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_type t ON t.oid = c.reltype
      WHERE c.oid = ANY(%s::oid[]) AND EXISTS (
            SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
               AND (pg_catalog.age(a.xmin) > pg_catalog.age(%s::xid)
-                OR (a.xmin = t.xmin AND a.cmin = t.cmin AND a.xmax = '0'::xid AND t.xmax = '0'::xid)))"""
+                OR (a.xmin = t.xmin AND a.cmin = t.cmin AND a.xmax = '0'::xid AND t.xmax = '0'::xid
+                    AND a.attacl IS NULL)))"""
     return frozenset(row[0] for row in connection.execute(statement, (list(oids), since)).fetchall())
 
 
