@@ -51,28 +51,6 @@ def test_a_row_that_the_server_cannot_send_is_told_with_the_way_out(
     assert [row["id"] for row in capture.rows("public.u")] == [1]
 
 
-@pytest.mark.postgres(14, logical_decoding_work_mem="64kB")
-def test_such_a_row_of_a_transaction_that_is_sent_before_its_end_is_lost_once_that_has_committed(
-    capture: CaptureRun,
-) -> None:
-    server = capture.server
-    server.execute("CREATE TABLE t (id int PRIMARY KEY, a bytea, b bytea)")
-    capture.start()
-    capture.catch_up()
-    capture.stop()
-    with server.connect() as writer:
-        writer.execute("BEGIN")
-        writer.execute("INSERT INTO t SELECT g, 'a' FROM generate_series(10, 3000) g")
-        writer.execute(ROW.encode())
-        capture.start(wait=False)
-        assert capture.wait(120) == 1, "it may still be rolled back"
-        assert capture.fault()["fix"].startswith("Capture continues by itself if the transaction is rolled back")
-        writer.execute("COMMIT")
-    capture.start(wait=False)
-    assert capture.wait(120) == 12, capture.tail()
-    assert capture.fault()["name"] == "PositionLost"
-
-
 def unreadable(server: PostgresServer) -> None:
     """A chunk stops this table alone."""
     config = config_of(server)

@@ -19,7 +19,6 @@ from tailrace.sources.postgresql.log.replication import lsn_value
 from tailrace.sources.postgresql.log.transactions import MARKER_PREFIX
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import grant
-from tailrace.sources.postgresql.visibility import parse_snapshot
 
 PLUGIN = "pgoutput"
 LOCK_WAIT, AUTOVACUUM_WAIT, LONGEST_WAIT = 100, 1300, 1.0
@@ -262,18 +261,6 @@ def edge(connection: Connection) -> str:
         row = connection.execute("SELECT pg_catalog.pg_current_xact_id()::text").fetchone()
     assert row is not None
     return str(row[0])
-
-
-def ended(connection: Connection, patience: float) -> Position:
-    """A position before which all that the log holds is of transactions that have ended; 0: not within so many
-    seconds, for some still run."""
-    until, end = time.monotonic() + patience, distance(connection, "", Position(0)).end
-    newer = edge(connection)
-    while not parse_snapshot(snapshot(connection)).past(newer):
-        if time.monotonic() > until:
-            return Position(0)
-        time.sleep(0.05)
-    return end
 
 
 def later_edge(one: str, other: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from tailrace.errors import PositionLost, Retry
-from tailrace.sources.postgresql.log.replication import lsn_value, unsendable
+from tailrace.sources.postgresql.log.replication import unsendable
 from tailrace.sources.postgresql.too_large import too_large
 
 
@@ -35,10 +35,3 @@ def test_a_transaction_that_may_still_be_rolled_back_does_not_lose_the_position(
     passing = unsendable("XX000", "invalid memory alloc request size 1200000003, in the stream_change callback", "shop")
     assert isinstance(lasting, PositionLost) and type(passing) is Retry
     assert passing.fix == f"Capture continues by itself if the transaction is rolled back. Else: {lasting.fix}"
-
-
-@pytest.mark.parametrize(("ended", "lost"), [("0/0", False), ("16/B374D848", False), ("16/B374D849", True)])
-def test_one_that_had_ended_before_the_connection_began_loses_it(ended: str, lost: bool) -> None:
-    where = "in the stream_change callback, associated LSN 16/B374D848"
-    error = unsendable("XX000", f"invalid memory alloc request size 1200000003 {where}", "shop", lsn_value(ended))
-    assert isinstance(error, PositionLost) is lost

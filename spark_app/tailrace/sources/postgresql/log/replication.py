@@ -43,8 +43,6 @@ _CHANGE = re.compile(r"\bchange\b")
 """Callback of the output plugin that sends a row; the server's context names it untranslated."""
 _STREAMED = "stream_change"
 """The callback that an error comes from whose transaction is sent before it has ended (never translated)."""
-_PLACE = re.compile(r"\bLSN ([0-9A-F]+/[0-9A-F]+)")
-"""Of the change, in the same context."""
 UNDEFINED_OBJECT, INSUFFICIENT_PRIVILEGE = "42704", "42501"
 """SQLSTATEs."""
 CREATE_SLOT = "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')"
@@ -55,12 +53,8 @@ _STATUS = struct.Struct(">BQQQqB")
 class LogConnection:
     """One replication connection in streaming mode."""
 
-    def __init__(
-        self, config: PgConfig, slot: str, publication: str, position: Position, ended: Position = Position(0)
-    ) -> None:
-        """`position`: the journal's; the server sends every commit that ends behind it. `ended`: what the log holds
-        before it is of transactions that have ended."""
-        self._ended_before = ended
+    def __init__(self, config: PgConfig, slot: str, publication: str, position: Position) -> None:
+        """`position`: the journal's; the server sends every commit that ends behind it."""
         self.durable = position
         """What status updates acknowledge; raised by capture after each durable record."""
         self._slot = slot
@@ -146,7 +140,7 @@ class LogConnection:
         message = " ".join((result.get_error_message() if result is not None else "").split())
         state = ((result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None) or b"").decode()
         if too_large(state, message):
-            raise unsendable(state, message, self._slot, self._ended_before)
+            raise unsendable(state, message, self._slot)
         if "publication" in message and "does not exist" in message:
             raise lost(f"the log stream ended: {message}")
         if _UNDECODABLE in message:
@@ -188,20 +182,17 @@ def _broken(error: psycopg.Error) -> Retry:
     return Retry(f"the log connection broke: {error_text(error)}")
 
 
-def unsendable(state: str, message: str, slot: str, ended: Position = Position(0)) -> Exception:
+def unsendable(state: str, message: str, slot: str) -> Exception:
     """A row of the log that the server cannot send, now or later. One of a transaction that has not ended is met, too,
-    and never again once that is rolled back; before `ended` all had ended when the connection began. What asks for so
-    much memory elsewhere than at a change is no row: some versions do after very much DDL, and an upgrade heals it."""
+    and never again once that is rolled back. What asks for so much memory elsewhere than at a change is no row: some
+    versions do after very much DDL, and an upgrade heals it."""
     seen = f"a row cannot be read from the log: {LIMIT} ({message})"
-    place = _PLACE.search(message)
-    never = lost(seen, slot, SHORTEN)
     if _STREAMED in message:
-        if place is not None and lsn_value(place[1]) < ended:
-            return never
-        return Retry(seen, f"Capture continues by itself if the transaction is rolled back. Else: {never.fix}")
+        never = lost(seen, slot, SHORTEN).fix
+        return Retry(seen, f"Capture continues by itself if the transaction is rolled back. Else: {never}")
     if state != PROGRAM_LIMIT_EXCEEDED and not _CHANGE.search(message):
         return Retry(f"the server ended the log stream: {message}", "Upgrade the server to its newest minor version.")
-    return never
+    return lost(seen, slot, SHORTEN)
 
 
 def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLost:

@@ -29,8 +29,6 @@ from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 
 log = logging.getLogger(__name__)
-ENDED_PATIENCE = 0.5
-"""Seconds that a start waits for the transactions that run: without them it knows of none that they have ended."""
 
 
 class PgStream:
@@ -60,12 +58,9 @@ class PgStream:
         self._looks: dict[int, int] = {}
         """Table -> the look that was taken for it."""
         self._log: LogConnection | None = None
-        self._ended = Position(0)
-        """What the log holds before it is of transactions that have ended."""
 
     def start(self) -> None:
         self._poll.poll()
-        self._ended = slots.ended(self._connection, ENDED_PATIENCE)
         self._connect()
 
     def _from_here(self) -> Assembler:
@@ -74,7 +69,7 @@ class PgStream:
 
     def _connect(self) -> None:
         slot, position = self._names.slot, self._sink.state.position
-        self._log = LogConnection(self._config, slot, self._names.publication, position, self._ended)
+        self._log = LogConnection(self._config, slot, self._names.publication, position)
         # Again, now that nobody else can move it: what the slot has confirmed, the server passes over silently.
         check_slot(slots.find_slot(self._connection, slot), slot, self._config.database, position)
         log.info("reading the log of %s", self._config.place)
