@@ -219,7 +219,8 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
         return ReadRefused(name, what, "Convert the table to InnoDB, or exclude it.")
     if not any(c.key is not None for c in columns):
         what = f"{name} has no primary key and no unique index over NOT NULL columns"
-        return NoKey(name, what, "Run `ALTER TABLE … ADD PRIMARY KEY (…)`.")
+        table = f"{quoted(row['table_schema'])}.{quoted(row['table_name'])}"
+        return NoKey(name, what, f"Run ALTER TABLE {table} ADD PRIMARY KEY (…).")
     unknown = [c for c in columns if c.copied and c.native is None]
     if unknown:
         what = f"column {unknown[0].name!r} of {name} has the type {unknown[0].type.text}, which is not supported"

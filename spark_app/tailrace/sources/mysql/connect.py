@@ -209,7 +209,8 @@ def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
         case "refused":
             return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
         case _:
-            return Retry(f"cannot connect to {what}")
+            fix = "Check source.host, source.port, and that the server runs and can be reached from here."
+            return Retry(f"cannot connect to {what}", fix)
 
 
 @contextmanager
