@@ -5,6 +5,7 @@ something), `capture.sock`, `spark.log`, Spark's checkpoint and scratch. Nothing
 continue: the journal and the targets are the state.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -23,6 +24,8 @@ LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 """Seconds between two tries."""
 ONE_EACH = "Stop it first. Only another Replicator needs another --run-dir."
 CHOOSE_ANOTHER = "Choose another --run-dir."
+UNFIT = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG)
+"""What another start in the same place would only meet again. Anything else may pass: memory, open files, a disk."""
 MAX_SOCKET_PATH = 100
 """Unix socket addresses end at 107 bytes."""
 
@@ -43,9 +46,12 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not foreign.full(error):
-            raise InvalidManifest(f"{error.filename or place}: {error.strerror}", CHOOSE_ANOTHER) from error
-        raise StorageFull(f"{error.filename or place}: {error.strerror}", ROOM_FIRST) from error
+        message = f"{error.filename or place}: {error.strerror}"
+        if foreign.full(error):
+            raise StorageFull(message, ROOM_FIRST) from error
+        if error.errno in UNFIT:
+            raise InvalidManifest(message, CHOOSE_ANOTHER) from error
+        raise
 
 
 class RunFolder:

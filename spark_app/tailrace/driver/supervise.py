@@ -27,6 +27,7 @@ from tailrace.errors import (
     SourceRefused,
     Stop,
     StorageFull,
+    TailraceError,
 )
 
 log = logging.getLogger(__name__)
@@ -116,8 +117,8 @@ class CaptureProcess:
         self._due = None
         try:
             self._spawn()
-        except StorageFull as error:
-            log.warning("capture is not started: %s; trying again in %.1f s", error.message, self._pause)
+        except (OSError, TailraceError) as error:  # no room, memory, process ids, open files: each may come back
+            log.warning("capture could not be started: %s; trying again in %.1f s", error, self._pause)
             self._due = self._clock() + self._pause
 
     def works(self, position: Position) -> None:
@@ -159,8 +160,9 @@ class CaptureProcess:
             write_in_place(self._pid_file, b"")
         last_fault.reserve(self.fault_file)
         # A session of its own: Ctrl-C is for the driver, which ends capture in order.
-        with writing(self._run_dir), contextlib.ExitStack() as stack:
-            sink = stack.enter_context(self._output.open("ab")) if self._output is not None else None
+        with contextlib.ExitStack() as stack:
+            with writing(self._run_dir):
+                sink = stack.enter_context(self._output.open("ab")) if self._output is not None else None
             self._child = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
             )

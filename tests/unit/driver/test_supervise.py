@@ -201,3 +201,25 @@ def test_a_full_disk_is_told_by_its_own_name_and_with_its_fix(tmp_path: Path) ->
     assert (capture.fault.name, capture.fault.fix) == ("StorageFull", MAKE_ROOM)
     assert "file:///log" in capture.fault.message
     capture.stop()
+
+
+def test_a_restart_that_the_system_refuses_is_tried_again(tmp_path: Path) -> None:
+    """No memory, no process ids, no open files: whatever it is, nobody has to change a manifest for it."""
+    now, program = [0.0], tmp_path / "program"
+    program.symlink_to(sys.executable)
+    command = [str(program), "-c", "raise SystemExit(1)", MARK, str(tmp_path)]
+    capture = CaptureProcess(command, tmp_path, lambda: False, lambda: now[0])
+    capture.start()
+    before = capture.pid
+    until(lambda: ended(capture))
+    capture.check()
+    program.unlink()
+    for _ in range(3):
+        now[0] += 60
+        capture.check()
+        assert capture.pid is None and ends(capture) == 1
+    program.symlink_to(sys.executable)
+    now[0] += 60
+    capture.check()
+    assert capture.pid not in (None, before)
+    capture.stop()
