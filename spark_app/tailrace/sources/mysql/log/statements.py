@@ -56,8 +56,10 @@ _MOST_PARSED = 100_000
 """Characters: a longer text would hold up capture."""
 _DOUBTFUL = re.compile(r'/\*M?!|["\\\ufffd]|--\S')
 """Executable comments; characters whose meaning depends on the session's sql_mode, or its character set; `--5`."""
-_LEAD = re.compile(r"(?:\s|/\*(?!M?!).*?\*/|(?:#|--(?=\s|\Z))[^\n]*)+", re.DOTALL)
+_LEAD = re.compile(r"(?:\s|/\*(?!M?!).*?\*/|(?:#|--(?=[\s\x00-\x1f\x7f]|\Z))[^\n]*)+", re.DOTALL)
 """Plain comments of every kind."""
+_OPENING = re.compile(r"[\s(]*(?:/\*M?!\d*)?")
+"""Parentheses, and the beginning of a comment that the server executes."""
 _SET_STATEMENT = re.compile(r"SET\s+STATEMENT\s(?:[^'\"`]|'[^']*'|\"[^\"]*\")*?\bFOR\s+", re.IGNORECASE)
 """MariaDB's settings for one statement, which follows."""
 _QUOTED = r"(?:`[^`]*`|'[^']*'|\"[^\"]*\"|[\w.%$-]+)"
@@ -196,14 +198,16 @@ def _is_foreign(head: str, known: KnownTables) -> bool:
 
 
 def _first_word(head: str) -> str:
-    word = re.match(r"\W*(?:M!)?\d*\s*(\w*)", head)
+    rest = ""
+    while rest != head:
+        rest, head = head, bare(_OPENING.sub("", head, count=1))
+    word = re.match(r"\W*(\w*)", head)
     assert word is not None, "it matches the empty text"
     return word[1].upper()
 
 
 def _changes_rows(head: str, parsed: exp.Expr | None) -> bool:
     word = _first_word(head)
-    # Parentheses and comments can hide the first word.
     if word in _WRITES or isinstance(parsed, exp.DML | exp.Query):
         return True
     if isinstance(parsed, exp.Create):

@@ -116,7 +116,18 @@ def test_a_text_that_the_parser_cannot_finish_counts_by_its_names(depth: int) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["UPDATE v SET a = 1", "INSERT INTO l VALUES (5)", "INSERT INTO s2.l SELECT f(1)", "CREATE TABLE x AS SELECT f()"],
+    [
+        "UPDATE v SET a = 1",
+        "INSERT INTO l VALUES (5)",
+        "INSERT INTO s2.l SELECT f(1)",
+        "CREATE TABLE x AS SELECT f()",
+        "--\x01x\nUPDATE v SET a = 1",
+        "/*!50000 # c\nUPDATE v SET a = 1*/",
+        "/*!50000 /* c */ UPDATE v SET a = 1*/",
+        "/*M!100100 -- c\n(SELECT f()) */",
+        "(/* c */ (/*!80000 SELECT*/ f()))",
+        "/*!80000 SET STATEMENT a = 1 FOR */ UPDATE v SET a = 1",
+    ],
 )
 def test_a_row_change_as_text_may_reach_every_captured_table(text: str) -> None:
     captured = (("s", "a"), ("s2", "b"))
