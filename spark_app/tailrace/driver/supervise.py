@@ -163,12 +163,17 @@ class CaptureProcess:
         with contextlib.ExitStack() as stack:
             with writing(self._run_dir):
                 sink = stack.enter_context(self._output.open("ab")) if self._output is not None else None
-            self._child = subprocess.Popen(
+            child = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
             )
-        self._started = self._clock()
-        write_in_place(self._pid_file, str(self._child.pid).encode())
-        log.info("capture started (pid %d)", self._child.pid)
+        try:
+            write_in_place(self._pid_file, str(child.pid).encode())
+        except OSError:  # a driver that is killed could not find it again
+            child.kill()
+            child.wait()
+            raise
+        self._child, self._started = child, self._clock()
+        log.info("capture started (pid %d)", child.pid)
 
     def _exit_code(self) -> int | None:
         if self._child is not None:

@@ -1,3 +1,4 @@
+import errno
 import json
 import signal
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.changelog.records import Position
+from tailrace.driver import supervise
 from tailrace.driver.supervise import CaptureProcess, is_capture
 from tailrace.errors import MAKE_ROOM, Fenced, PositionLost
 
@@ -222,4 +224,32 @@ def test_a_restart_that_the_system_refuses_is_tried_again(tmp_path: Path) -> Non
     now[0] += 60
     capture.check()
     assert capture.pid not in (None, before)
+    capture.stop()
+
+
+def test_a_capture_whose_pid_cannot_be_recorded_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another would be started beside it."""
+    now = [0.0]
+    capture = process(tmp_path, "raise SystemExit(1)", clock=lambda: now[0])
+    capture.start()
+    until(lambda: ended(capture))
+    capture.check()
+    write, pids = supervise.write_in_place, list[int]()
+
+    def refuse(path: Path, text: bytes) -> None:
+        if text:
+            pids.append(int(text))
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        write(path, text)
+
+    monkeypatch.setattr(supervise, "write_in_place", refuse)
+    for _ in range(3):
+        now[0] += 60
+        capture.check()
+    assert len(pids) == 3 and capture.pid is None
+    assert not any(is_capture(pid, tmp_path) for pid in pids)
+    monkeypatch.undo()
+    now[0] += 60
+    capture.check()
+    assert capture.pid is not None
     capture.stop()
