@@ -246,10 +246,9 @@ def test_a_capture_whose_pid_cannot_be_recorded_does_not_go_on(tmp_path: Path, m
     for _ in range(3):
         now[0] += 60
         capture.check()
-    assert len(pids) == 3 and capture.pid is None
-    assert not any(is_capture(pid, tmp_path) for pid in pids)
+    assert len(pids) == 3 and not any(is_capture(pid, tmp_path) for pid in pids)
     monkeypatch.undo()
     now[0] += 60
     capture.check()
-    assert capture.pid is not None
+    assert capture.pid not in (None, *pids)
     capture.stop()
