@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.capture import last_fault
 from tailrace.changelog.records import Position
 from tailrace.driver import supervise
 from tailrace.driver.supervise import CaptureProcess, is_capture
@@ -234,7 +235,7 @@ def test_a_capture_whose_pid_cannot_be_recorded_does_not_go_on(tmp_path: Path, m
     capture.start()
     until(lambda: ended(capture))
     capture.check()
-    write, pids = supervise.write_in_place, list[int]()
+    write, pids = last_fault.write_in_place, list[int]()
 
     def refuse(path: Path, text: bytes) -> None:
         if text:

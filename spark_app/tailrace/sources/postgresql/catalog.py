@@ -5,6 +5,7 @@ by preflight. Identity is oid and attnum, never a name.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import psycopg
 from psycopg import Cursor, sql
@@ -124,7 +125,20 @@ def unwritten(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
     return frozenset(row[0] for row in connection.execute(statement, (list(now_empty),)).fetchall())
 
 
-def settled(connection: Connection, oids: Sequence[int], since: str | None) -> frozenset[int]:
+COMPARABLE = 1 << 30
+"""Transactions up to which ages, of 32 bits, are compared: twice as many later they begin again."""
+
+
+class Undecided(NamedTuple):
+    """A transaction of the source."""
+
+    xid: str
+    """As the catalog has it: 32 bits."""
+    number: int
+    """Counted through, or a few more."""
+
+
+def settled(connection: Connection, oids: Sequence[int], since: Undecided | None) -> frozenset[int]:
     """Those of these tables for which it is proven that nobody has attached them to a table, or detached them, since
     transaction `since`, or ever. ATTACH and DETACH write the catalog's rows of all columns: one that is older proves
     it, and so does one that still is as CREATE TABLE wrote it, by the same command as that of the table's type. A row
@@ -135,9 +149,12 @@ def settled(connection: Connection, oids: Sequence[int], since: str | None) -> f
      WHERE c.oid = ANY(%s::oid[]) AND EXISTS (
            SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
               AND (pg_catalog.age(a.xmin) > pg_catalog.age(%s::xid)
+                    AND pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()) - %s < %s
                 OR (a.xmin = t.xmin AND a.cmin = t.cmin AND a.xmax = '0'::xid AND t.xmax = '0'::xid
                     AND a.attacl IS NULL)))"""
-    return frozenset(row[0] for row in connection.execute(statement, (list(oids), since)).fetchall())
+    xid, number = since or (None, None)
+    found = connection.execute(statement, (list(oids), xid, number, COMPARABLE)).fetchall()
+    return frozenset(row[0] for row in found)
 
 
 def _with_columns(
