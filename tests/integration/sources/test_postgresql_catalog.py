@@ -39,5 +39,5 @@ def _now(admin: Connection) -> Undecided:
 
 def _settled(admin: Connection, since: Undecided | None) -> set[str]:
     inside = "SELECT oid::int8, relname FROM pg_class WHERE relnamespace = 's'::regnamespace AND relkind = 'r'"
-    names = dict(admin.execute(inside.encode()).fetchall())
+    names = {row[0]: row[1] for row in admin.execute(inside.encode()).fetchall()}
     return {names[oid] for oid in settled(admin, list(names), since)}

@@ -101,7 +101,7 @@ class CatalogPoll:
             found, locked = self._add(fresh, due, found)
             due = {i: rejoin for i, rejoin in due.items() if i in found and i not in locked}
         placed = self._settled(found)
-        if always_mark or (not self._looks and self._differs(found, placed)):
+        if always_mark or (not self._looks and (self.held or self._differs(found, placed))):
             self._tokens += 1
             content = f"{self._nonce}:{self._tokens}"
             # Without a version the table is left to the next look.
