@@ -386,7 +386,6 @@ def test_a_stream_that_begins_anew_has_its_request_wait_for_tables_that_are_lock
 
 def test_a_table_is_no_longer_held_back_when_what_it_was_held_for_has_gone(world: World) -> None:
     """Nothing differs any more, so that no other look would be acted on."""
-    world.marker_returns()
     world.poll.held = frozenset({1})
     world.poll.poll()
     world.marker_returns()
