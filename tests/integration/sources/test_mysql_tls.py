@@ -38,7 +38,7 @@ def open_log(server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def opened(mode: str, authority: str | None) -> LogRun:
         ca = None if authority is None else str(own.parents[1] / authority / "ca.crt")
-        monkeypatch.setattr(mysql_log, "config_of", lambda server: replace(plain(server), tls_mode=mode, ca_file=ca))
+        monkeypatch.setattr(mysql_log, "config_of", lambda *server: replace(plain(*server), tls_mode=mode, ca_file=ca))
         return LogRun(server, tmp_path)
 
     return opened
