@@ -2,7 +2,7 @@
 
 from support.pg_source import config_of
 from support.postgres import PostgresServer
-from tailrace.sources.postgresql.catalog import COMPARABLE, Undecided, settled
+from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, settled
 from tailrace.sources.postgresql.connect import Connection, connect
 
 MADE = "CREATE TABLE s.{0} (id int PRIMARY KEY)"
@@ -28,16 +28,16 @@ def test_ages_are_not_compared_after_a_thousand_million_transactions(postgres: P
             admin.execute(line.encode())
         now = _now(admin)
         assert _settled(admin, now) == {"older"}
-        assert _settled(admin, Undecided(now.xid, now.number - COMPARABLE)) == set()
+        assert _settled(admin, CatalogHorizon(now.xid, now.number - COMPARABLE)) == set()
 
 
-def _now(admin: Connection) -> Undecided:
+def _now(admin: Connection) -> CatalogHorizon:
     row = admin.execute("SELECT txid_current()").fetchone()
     assert row is not None
-    return Undecided(str(row[0] % (1 << 32)), row[0])
+    return CatalogHorizon(str(row[0] % (1 << 32)), row[0])
 
 
-def _settled(admin: Connection, since: Undecided | None) -> set[str]:
+def _settled(admin: Connection, since: CatalogHorizon | None) -> set[str]:
     inside = "SELECT oid::int8, relname FROM pg_class WHERE relnamespace = 's'::regnamespace AND relkind = 'r'"
     names = {row[0]: row[1] for row in admin.execute(inside.encode()).fetchall()}
     return {names[oid] for oid in settled(admin, list(names), since)}

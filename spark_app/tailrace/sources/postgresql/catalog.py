@@ -129,8 +129,8 @@ COMPARABLE = 1 << 30
 """Transactions up to which ages, of 32 bits, are compared: twice as many later they begin again."""
 
 
-class Undecided(NamedTuple):
-    """A transaction of the source."""
+class CatalogHorizon(NamedTuple):
+    """The oldest transaction whose changes of the catalog the slot has not passed."""
 
     xid: str
     """As the catalog has it: 32 bits."""
@@ -138,7 +138,7 @@ class Undecided(NamedTuple):
     """Counted through, or a few more."""
 
 
-def settled(connection: Connection, oids: Sequence[int], since: Undecided | None) -> frozenset[int]:
+def settled(connection: Connection, oids: Sequence[int], since: CatalogHorizon | None) -> frozenset[int]:
     """Those of these tables for which it is proven that nobody has attached them to a table, or detached them, since
     transaction `since`, or ever. ATTACH and DETACH write the catalog's rows of all columns: one that is older proves
     it, and so does one that still is as CREATE TABLE wrote it, by the same command as that of the table's type. A row

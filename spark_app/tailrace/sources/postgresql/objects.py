@@ -14,7 +14,7 @@ from tailrace.changelog.records import Position
 from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.api import Distance
 from tailrace.sources.postgresql import locks
-from tailrace.sources.postgresql.catalog import Undecided
+from tailrace.sources.postgresql.catalog import CatalogHorizon
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.log.replication import lsn_value
 from tailrace.sources.postgresql.log.transactions import MARKER_PREFIX
@@ -74,7 +74,7 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
     return Slot(row[0] or "", row[1] or "", lsn_value(row[2]) if row[2] else None, row[3])
 
 
-def oldest_undecided(connection: Connection, name: str) -> Undecided | None:
+def oldest_undecided(connection: Connection, name: str) -> CatalogHorizon | None:
     """Older transactions that wrote the catalog had ended before the place from which the slot sends. None: the slot
     does not say."""
     with source_errors(f"looking at slot {name!r}"):
@@ -84,7 +84,7 @@ def oldest_undecided(connection: Connection, name: str) -> Undecided | None:
             "  FROM pg_catalog.pg_replication_slots WHERE slot_name = %s AND catalog_xmin IS NOT NULL",
             (name,),
         ).fetchone()
-    return None if row is None else Undecided(*row)
+    return None if row is None else CatalogHorizon(*row)
 
 
 class SlotExists(Exception):
