@@ -1,5 +1,5 @@
-"""SIGKILL at seams between two durable writes, with writers on MySQL or MariaDB: source = target afterwards, bit for
-bit, in Delta and in Iceberg."""
+"""SIGKILL at seams between two durable writes, with writers on MySQL or MariaDB whose commits stall now and then:
+source = target afterwards, bit for bit, in Delta and in Iceberg."""
 
 import time
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import read_delta, read_iceberg
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.mysql_stalls import commits_that_stall
 from support.proof.process import Deployment, Run
 
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
@@ -62,7 +63,7 @@ def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
 def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothing(
     server: MysqlServer, deployment: Deployment
 ) -> None:
-    with mysql_shop.writers(server):
+    with mysql_shop.writers(server), commits_that_stall(server):
         time.sleep(1)
         plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
         plan += ["capture.after-origin=kill", *(f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK))]
