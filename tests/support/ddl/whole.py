@@ -12,11 +12,12 @@ alone. `!stop` and `!gate` cost a start, or need a capture that can be held: the
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import psutil
 import psycopg
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
@@ -117,9 +118,10 @@ class Whole:
 
     def _kill_capture(self) -> None:
         if self.run is not None:
-            found = [p for p in self.run.family() if CAPTURE in " ".join(p.cmdline())]
-            for process in found:
-                process.kill()
+            for process in self.run.family():
+                with suppress(psutil.NoSuchProcess):  # it ends just now
+                    if CAPTURE in " ".join(process.cmdline()):
+                        process.kill()
 
     def _sql(self, statement: str, session: str, strict: bool) -> None:
         connection = self.session(session)
