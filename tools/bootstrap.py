@@ -46,6 +46,8 @@ from tailrace.spark import artifacts  # noqa: E402  # as above
 VENV = ROOT / ".venv"
 STAMP = VENV / ".tailrace-setup"
 """Holds the digest of what the environment was made from."""
+LAST_LINES = 30
+"""Of what a failed command has said."""
 
 
 class SetupFailed(Exception):
@@ -63,6 +65,7 @@ def main() -> int:
             raise SetupFailed(f"unknown part {', '.join(sorted(unknown))}; use {', '.join((*PARTS, *GROUPS))}")
         parts = [part for name in arguments.parts or DEFAULT for part in GROUPS.get(name, (name,))]
         check_tools(parts)
+        announce(parts)
         for _, together in groupby(parts, key=lambda name: "" if name in FETCHED else name):
             with ThreadPoolExecutor() as pool:
                 list(pool.map(make, together))
@@ -79,14 +82,31 @@ def make(name: str) -> None:
     print(f"setup: {name} {outcome} ({time.monotonic() - started:.1f} s)", flush=True)
 
 
+def slow() -> dict[str, tuple[Path, str]]:
+    """Parts that take minutes: their folder, and what is said before they are made. For two cores of their own."""
+    return {
+        "s3": (servers.versitygw_path().parent, "the S3 test server, built from Go: 1 to 2 minutes"),
+        "mysql": (servers.mysql_dir("mysql-9"), "MySQL and MariaDB out of packages: 1 to 2 minutes"),
+        "kubernetes": (
+            places.kubernetes_dir(),
+            "Kubernetes, built from Go: 5 to 9 minutes, 1 if Go has built it before",
+        ),
+        "helm": (places.helm_dir(), "Helm, built from Go: 1 to 2 minutes"),
+        "node": (places.node_tools_dir(), "containerd and buildah out of packages: less than 1 minute"),
+    }
+
+
+def announce(parts: list[str]) -> None:
+    """Say before the first of them is made what is missing, and how long it takes."""
+    for part, (folder, what) in slow().items():
+        if part in parts and not artifacts.is_ready(folder):
+            print(f"setup: {part} is missing: {what}", flush=True)
+
+
 def check_tools(parts: list[str]) -> None:
     """Say at once, and in full, what the machine lacks."""
-    built = {
-        "s3": servers.versitygw_path().parent,
-        "kubernetes": places.kubernetes_dir(),
-        "helm": places.helm_dir(),
-    }
-    go = [toolchain.go_missing(part) for part in parts if part in built and not artifacts.is_ready(built[part])]
+    built = [part for part in parts if part in toolchain.GO and not artifacts.is_ready(slow()[part][0])]
+    go = [toolchain.go_missing(part) for part in built]
     missing = [text for text in (toolchain.java_missing(), *go) if text is not None]
     if missing:
         raise SetupFailed("this machine lacks\n  - " + "\n  - ".join(missing))
@@ -264,8 +284,10 @@ DEFAULT = ("venv", "postgres", "jars", "classes")
 GROUPS = {
     "demo-postgresql": ("venv-demo", "postgres-newest", "jars-lake"),
     "demo-mysql": ("venv-demo-mysql", "mysql-newest", "jars-lake"),
+    "cluster": ("venv-demo", "postgres-newest", "jars", "kubernetes", "helm", "node"),
 }
-"""The demo starts Spark once: to make the archive of classes takes longer than it saves."""
+"""The demo starts Spark once: to make the archive of classes takes longer than it saves. The cluster's images make
+their own."""
 
 
 def install(target: Path, fill: Callable[[Path], None]) -> bool:
@@ -309,9 +331,13 @@ def pyspark_jars() -> Path:
 
 
 def run(command: list[str], environment: dict[str, str] | None = None, folder: Path | None = None) -> None:
-    done = subprocess.run(command, env=environment, cwd=folder, check=False)
+    """Quietly: Go alone names hundreds of modules that it downloads. Of a failure the end is shown."""
+    done = subprocess.run(
+        command, env=environment, cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
-        raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}")
+        said = "\n".join(done.stdout.splitlines()[-LAST_LINES:])
+        raise SetupFailed(f"`{' '.join(command)}` ended with {done.returncode}:\n{said}")
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ REPLICATOR_COLUMNS = [
     column("Ready", condition("Ready", "status"), "Whether it does what it should."),
     column("Lag", ".status.lag", "How far the target is behind the source."),
     column("Tables", ".status.tablesSummary", "Replicating and all tables."),
+    column("Executors", ".status.executorsSummary", "Running executors and those asked for."),
     column("Snapshot", ".status.snapshotSummary", "Part of the rows under way that is read."),
     AGE,
     column("Message", condition("Ready", "message"), "Why, and what to do.", priority=1),
@@ -98,7 +99,8 @@ REQUEST_COLUMNS = [
     column("Rows", ".status.rowsDone", "Rows read.", "integer"),
     AGE,
     column("Message", ".status.message", "Why, and what to do.", priority=1),
-    column("End", ".status.estimatedEnd", "Estimated end at the current speed.", "date", 1),
+    # As text: of a date kubectl shows how long ago it was, and `<invalid>` for one that is still to come.
+    column("End", ".status.estimatedEnd", "Estimated end at the current speed.", priority=1),
 ]
 
 

@@ -100,7 +100,7 @@ MYSQL = (
     Line(("vector",), "4 bytes per number, little endian"),
     Line(("uuid", "inet4", "inet6"), "", "`uuid`, `inet4`, `inet6` (MariaDB)"),
 )
-"""Generated columns are like others."""
+"""MySQL's generated columns are like others."""
 
 
 def _digits(kind: str) -> list[int]:
@@ -150,8 +150,9 @@ def target_table() -> str:
 def text() -> str:
     notes = (
         "Domains are like their base type. Generated columns are left out: the log does not carry them.\n",
-        "Generated columns are like others. A column with any other type is left out with `options[].columns`, else its"
-        " table\nstops with `ReadRefused`. Which character sets there are, and what a key may consist of, says"
+        "MySQL's generated columns are like others; MariaDB's are left out: from 11.8.9 on its log does not carry them"
+        " with updates. A column\nwith any other type is left out with `options[].columns`, else its table stops with"
+        " `ReadRefused`. Which character sets there are, and what a key may consist of, says"
         " [mysql.md](mysql.md#values).\n",
     )
     sources = (

@@ -15,7 +15,7 @@ from cluster import places
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = {
-    "charts/tailrace/Chart.yaml": (r"^version: (\S+)$", r"^appVersion: (\S+)$"),
+    "charts/tailrace/Chart.yaml": (r"^version: (\S+)$", r"^appVersion: (\S+)$", r"image: tailrace-\w+:(\S+)$"),
     "examples/argocd/operator.yaml": (r"targetRevision: v(\S+)$",),
     "examples/flux/operator.yaml": (r"tag: v([^}\s]+)",),
     "examples/kubectl/replicator-iceberg-claim.yaml": (r"tailrace-spark:(\S+)$",),

@@ -34,6 +34,7 @@ _PREFIXES = {
     "StatefulSet": ("apis/apps/v1", "statefulsets"),
     "Job": ("apis/batch/v1", "jobs"),
     "RoleBinding": ("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "Pod": ("api/v1", "pods"),
     "Service": ("api/v1", "services"),
@@ -109,7 +110,7 @@ class Kube:
             raise InvalidManifest(
                 f"no access to a cluster: {error}", "Run in a pod with a service account, or set KUBECONFIG."
             ) from error
-        # No limit: every watch holds a connection, nine in each namespace; the lease must never wait for one.
+        # No limit: every watch holds a connection, a dozen in each namespace; the lease must never wait for one.
         settings.connection_pool_maxsize = 0
         return cls(client.ApiClient(settings))
 

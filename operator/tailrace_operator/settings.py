@@ -1,11 +1,16 @@
 """The operator's command line and environment, as one frozen value."""
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
 
 from tailrace.errors import InvalidManifest
 from tailrace_operator.decide.model import Limits
+from tailrace_operator.resources.defaults import PodDefaults
 from tailrace_operator.resources.names import MANAGER
 
 IMAGE_VARIABLE = "TAILRACE_SPARK_IMAGE"
@@ -46,12 +51,36 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Op
         log_level=options.log_level,
         limits=Limits(
             image=image,
+            pods=_pods(options.pod_defaults),
+            driver_peers=_peers(options.driver_peers),
             lag_seconds=options.lag_objective,
             retained_bytes=options.retained_limit << 30,
+            rollout=options.rollout_limit,
             restart_limit=options.restart_limit,
             cleanup_seconds=options.cleanup_timeout,
         ),
     )
+
+
+def _pods(text: str) -> PodDefaults:
+    try:
+        return PodDefaults.model_validate_json(text)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        raise InvalidManifest(f"--pod-defaults: {faults}", "Correct podDefaults among the chart's values.") from error
+
+
+def _peers(text: str | None) -> tuple[Mapping[str, Any], ...] | None:
+    if text is None:
+        return None
+    wrong = InvalidManifest(f"--driver-peers {text} is no list of peers", 'Write JSON, such as [{"podSelector": {}}].')
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise wrong from error
+    if not isinstance(found, list) or not all(isinstance(peer, dict) for peer in found):
+        raise wrong
+    return tuple(found)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -78,6 +107,19 @@ def parser() -> argparse.ArgumentParser:
         help=f"only one of the operators that share this lease (in the pod's namespace) is active (default: {MANAGER})",
     )
     top.add_argument(
+        "--pod-defaults",
+        default="{}",
+        metavar="JSON",
+        help="defaults for each Replicator's own settings of its pods: fixedUser, imagePullSecrets, labels,"
+        " annotations, nodeSelector, tolerations (default: {})",
+    )
+    top.add_argument(
+        "--driver-peers",
+        metavar="JSON",
+        help="give drivers and executors NetworkPolicies; a list of peers as in NetworkPolicy rules: who may connect to"
+        " drivers over HTTP; []: anyone (default: no NetworkPolicies)",
+    )
+    top.add_argument(
         "--lag-objective",
         type=float,
         default=300.0,
@@ -90,6 +132,13 @@ def parser() -> argparse.ArgumentParser:
         default=10,
         metavar="GIB",
         help="source log kept above which SourceLogAtRisk is set (default: 10)",
+    )
+    top.add_argument(
+        "--rollout-limit",
+        type=int,
+        default=5,
+        metavar="N",
+        help="a new default image restarts at most N drivers at a time (default: 5)",
     )
     top.add_argument(
         "--restart-limit",

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 FIRST_PAUSE = 0.5
 """Seconds after the first failure; doubled with each further one."""
+ROTATION_SECONDS = 60.0
+"""A password that was accepted before may be in the middle of its rotation: changed in the server, not yet in its file.
+For so long a process that runs tries again."""
 
 
 @dataclass

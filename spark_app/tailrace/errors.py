@@ -58,6 +58,8 @@ def where_of(error: BaseException) -> Where | None:
     return None
 
 
+CHANGED = "take it over (`tailrace reload -f <manifest>`; on Kubernetes `kubectl apply`)"
+"""What makes a running driver work by a changed manifest: the end of a sentence."""
 RESYNC = "resync the table (`tailrace resync -f <manifest> --tables <table>`, or a SnapshotRequest with resync: true)"
 """For fixes: what brings a table back that is stopped, or whose target cannot be continued. A snapshot does not: it
 neither captures a stopped table again nor replaces its target."""

@@ -16,6 +16,11 @@ TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
 """Environment variable: path of the container's termination message, in a pod of the operator's."""
 
 
+def in_a_pod() -> bool:
+    """Of the operator's, where a container that ends is started again at once."""
+    return bool(os.environ.get(TERMINATION_VARIABLE))
+
+
 def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault:
     """What the status says of an error. `where`: of one that does not say it itself."""
     place = where_of(error) or where

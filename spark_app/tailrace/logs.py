@@ -86,6 +86,11 @@ class _StandardError(logging.StreamHandler[TextIO]):
         raise AttributeError("the stream follows sys.stderr")
 
 
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """A second Ctrl-C may interrupt a call into the JVM, and py4j logs that with a traceback: nothing is wrong."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+
+
 FILE_BYTES = 32 << 20
 """Of a log file before it is moved aside, to take the place of the one before it: a process runs for years."""
 
@@ -96,6 +101,18 @@ def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
     privacy.guard_tracebacks()
     handler = _StandardError() if file is None else RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(file is None and sys.stderr.isatty()))
+    handler.addFilter(_no_interrupt)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tailrace").setLevel(level.upper())
     logging.getLogger("py4j").setLevel(logging.ERROR)
+
+
+def complain(text: str, error: BaseException | None = None) -> None:
+    """What ends a process, on standard error: in the form of the log, or as it is where the log is text. `error`: one
+    that nobody expected; its traceback, without values, follows."""
+    if any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers):
+        logging.getLogger("tailrace").error(text, exc_info=error)
+        return
+    print(visible(text), file=sys.stderr)
+    if error is not None:
+        print(privacy.traceback_text(error), file=sys.stderr)

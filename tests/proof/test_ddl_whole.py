@@ -29,14 +29,14 @@ SEEDS = (7,)
 
 @pytest.mark.timeout(900)
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize(("format", "policy"), [("delta", "Evolve"), ("iceberg", "EvolveAdditive")])
 def test_source_and_target_are_equal_or_the_table_is_stopped_by_name_and_repaired(
-    postgres: PostgresServer, tmp_path: Path, format: str
+    postgres: PostgresServer, tmp_path: Path, format: str, policy: str
 ) -> None:
     scenarios = [scenario for scenario in read() if scenario.name in NAMES]
     assert len(scenarios) == len(NAMES)
     pack = Pack.of(scenarios)
-    with over(postgres, tmp_path, format, pack) as whole:
+    with over(postgres, tmp_path, format, pack, policy) as whole:
         whole.restarts = 1
         stopped = directed(whole, pack, "killed")
         assert len(stopped) < len(NAMES)

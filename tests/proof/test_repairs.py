@@ -77,7 +77,7 @@ EXECUTED = {
 NOTHING_TO_DO = {"UnknownEvent", "CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkTooOld", "Locked"}
 SAID_BY_COMMANDS = {
     "NotRunning", "AlreadyRunning", "DriverRefused", "DriverSilent", "BeingLookedUp", "Withdrawn", "ArtifactMissing",
-    "ExtraMissing",
+    "ExtraMissing", "DriverMissing", "KubectlFailed", "SnapshotUnfinished",
 }  # fmt: skip
 """They break nothing."""
 

@@ -1,7 +1,7 @@
 """All scenarios of DDL, and random ones, under the whole product: Spark, Delta and Iceberg, SIGKILL and restarts.
 
-`TAILRACE_SOAK_WHOLE_SECONDS` (default 1200) of random rounds for each format, from seed `TAILRACE_SOAK_WHOLE_SEED`
-(default 0) on.
+`TAILRACE_SOAK_WHOLE_SECONDS` (default 1200) of random rounds for each format and policy, from seed
+`TAILRACE_SOAK_WHOLE_SEED` (default 0) on.
 """
 
 import os
@@ -34,11 +34,12 @@ def test_all_scenarios(tmp_path: Path, format: str, timing: str) -> None:
 
 
 @pytest.mark.timeout(SECONDS + 600)
+@pytest.mark.parametrize("policy", ["Evolve", "EvolveAdditive"])
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_random_ddl(tmp_path: Path, format: str) -> None:
+def test_random_ddl(tmp_path: Path, format: str, policy: str) -> None:
     end, seed = time.monotonic() + SECONDS, SEED
     while time.monotonic() < end:
-        with PostgresServer(18) as server, over(server, tmp_path / str(seed), format, Pack.of([])) as whole:
+        with PostgresServer(18) as server, over(server, tmp_path / str(seed), format, Pack.of([]), policy) as whole:
             for _ in range(PER_REPLICATOR):
                 whole.restarts = 1
                 stopped = fuzz(whole, seed, OPERATIONS)

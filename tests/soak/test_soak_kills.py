@@ -9,32 +9,17 @@ import time
 from pathlib import Path
 from random import Random
 
-import psutil
 import pytest
 
 from support.postgres import PostgresServer
 from support.proof.harness import Proof
+from support.proof.kills import live_and_die
 from support.proof.on_s3 import OnS3
 from support.proof.writers import StalledCommits
 from support.s3 import S3Server
 
 ROUNDS = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
 OFTEN: dict[str, object] = {"retention": {"time": "5s"}}
-SEAMS = (
-    "capture.after-segments",
-    "journal.before-create",
-    "journal.after-create",
-    "capture.before-ack",
-    "chunk.before-snapshot",
-    "chunk.after-snapshot",
-    "chunk.after-read",
-    "snapshot.after-plan",
-    "snapshot.before-register",
-    "snapshot.after-register",
-    "apply.before-commit",
-    "apply.after-commit",
-    "compact.before-commit",
-)
 
 
 @pytest.mark.timeout(1800)
@@ -54,7 +39,7 @@ def test_random_kills_leave_no_wrong_row(s3: S3Server, tmp_path: Path, number: i
         stalls.start()
         try:
             for life in range(5):
-                _live_and_die(proof, random, life)
+                live_and_die(proof.deployment, "proof.*", random, life)
             _die_in_retention(proof)
         finally:
             proof.deployment.close()
@@ -63,24 +48,6 @@ def test_random_kills_leave_no_wrong_row(s3: S3Server, tmp_path: Path, number: i
         proof.deployment.once(600)
         proof.assert_equal()
         proof.assert_nothing_acknowledged_early()
-
-
-def _live_and_die(proof: Proof, random: Random, life: int) -> None:
-    """One driver's life: some seams kill, then a process is killed from outside, then all of them."""
-    plan = ",".join(f"{seam}=kill@{random.randint(1, 6)}" for seam in random.sample(SEAMS, 3))
-    request = proof.deployment.request(f"again-{life}", tables=["proof.*"], chunkRows=random.randint(5, 60))
-    run = proof.deployment.start("-f", str(request), seams=plan)
-    print(f"life {life}: {plan}")
-    end = time.monotonic() + random.uniform(15, 40)
-    while time.monotonic() < end and run.process.poll() is None:
-        time.sleep(random.uniform(2, 8))
-        children = run.family()[1:]
-        if children and random.random() < 0.5:
-            try:
-                random.choice(children).kill()
-            except psutil.NoSuchProcess:
-                continue
-    run.kill()
 
 
 def _die_in_retention(proof: Proof) -> None:

@@ -149,7 +149,7 @@ def _refuse(fault: Fault, transport: asyncio.Transport) -> web.Response:
     if fault.code == 0:
         transport.abort()
         return web.Response(status=500)
-    reasons = {409: "Conflict", 422: "Invalid", 429: "TooManyRequests"}
+    reasons = {403: "Forbidden", 409: "Conflict", 422: "Invalid", 429: "TooManyRequests"}
     body = {
         "kind": "Status",
         "apiVersion": "v1",

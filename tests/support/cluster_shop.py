@@ -272,4 +272,6 @@ def open_shop(cluster: Cluster, space: str) -> Iterator[Shop]:
             yield shop
         finally:
             shop.writers.stop()
+            # While their source lives: a driver whose namespace ends tries to drop its slot for as long as it may.
+            shop.cluster.kubectl("-n", space, "delete", "replicators", "--all", "--timeout=170s", check=False)
     cluster.forget(space)

@@ -37,6 +37,10 @@ def drop(path: Path, *more: str) -> int:
     return main(["drop", "-f", str(path), "--run-dir", str(path.parent / "run"), *more])
 
 
+def release(path: Path, *more: str) -> int:
+    return main(["release", "-f", str(path), "--run-dir", str(path.parent / "run"), *more])
+
+
 def storage_of(folder: Path) -> Storage:
     return Storage.open(StorageSpec(location=f"file://{folder}"))
 

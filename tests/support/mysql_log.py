@@ -70,8 +70,10 @@ class LogRun:
         *,
         options: Sequence[dict[str, Any]] = (),
         user: str | None = None,
+        initial: bool = True,
     ) -> None:
-        """`options`: `spec.options` of the manifest. `user`: None: the server's own."""
+        """`options`, `initial`: `spec.options` and `spec.snapshot.initial` of the manifest. `user`: None: the server's
+        own."""
         self.server = server
         self._connection = connect(config_of(server, user))
         storage = Storage.open(StorageSpec(location=(folder / "log").as_uri()))
@@ -79,7 +81,7 @@ class LogRun:
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
         self.storage = storage
         wiring = Wiring(self.recorder, self._settle, "n", folder / "scratch", memory)
-        replicator = _replicator(folder, include, options)
+        replicator = _replicator(folder, include, options, initial)
         self.stream = MysqlStream(config_of(server, user), self._connection, replicator, 4_000_001, wiring)
         self.stream.start()
 
@@ -102,13 +104,18 @@ class LogRun:
 
     def catch_up(self) -> None:
         """Read up to the end of the server's log; all of it is in records then."""
+        self.read()
+        self.stream.look()
+        self.stream.look()
+        self.stream.cut()
+
+    def read(self) -> None:
+        """The same without a look at the catalog."""
         end, until = log_end(self._connection, OWN), time.monotonic() + PATIENCE
         while self.stream.position < end:
             assert time.monotonic() < until, f"the stream is at {self.stream.position}, the log ends at {end}"
             select.select([self.stream.fileno()], [], [], 0.2)
             self.stream.read(1 << 24, 1.0)
-        self.stream.look()
-        self.stream.look()
         self.stream.cut()
 
     def table(self, name: str) -> TableLog:
@@ -143,12 +150,13 @@ class LogRun:
         return [] if emptied else [found[key] for key in sorted(found)]
 
 
-def _replicator(folder: Path, include: str, options: Sequence[dict[str, Any]]) -> Replicator:
+def _replicator(folder: Path, include: str, options: Sequence[dict[str, Any]], initial: bool) -> Replicator:
     source = {"type": "postgresql", "host": "127.0.0.1", "database": "d", "username": "u"}
     spec = {
         "source": source,
         "tables": {"include": [include]},
         "options": list(options),
+        "snapshot": {"initial": initial},
         "target": {"type": "delta", "location": (folder / "lake").as_uri()},
         "storage": {"location": (folder / "log").as_uri()},
     }

@@ -45,12 +45,17 @@ def copy_of(server: MysqlServer, folder: Path) -> Pipeline:
     return Pipeline(document, mysql_shop.source(server), folder)
 
 
-def level(server: MysqlServer, copy: Pipeline) -> None:
-    """Source and target are equal."""
+def read_all(copy: Pipeline) -> None:
+    """To where the source's log ends now."""
     origin = copy.state.origin
     assert origin is not None
     with copy.source.bound_to(origin).session() as session:
         end = session.log_end()
     copy.settle(Position(end))
     assert copy.driver.faults() == {}
+
+
+def level(server: MysqlServer, copy: Pipeline) -> None:
+    """Source and target are equal."""
+    read_all(copy)
     assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())

@@ -2,22 +2,24 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
+
+import pymysql
 
 from support.mysql import MysqlServer
 
 
 def make_commits_hang(server: MysqlServer) -> None:
-    """From `hanging_commits` on. MySQL 8.0 of the tests came without plugins."""
+    """From `hanging_commits` on, also after a restart of the server. MySQL 8.0 of the tests came without plugins."""
     who = "source"
     if server.mariadb:
         who = "master"
     else:
         server.execute("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
-    server.script(
-        f"SET GLOBAL rpl_semi_sync_{who}_timeout = 100000", f"SET GLOBAL rpl_semi_sync_{who}_wait_point = AFTER_SYNC"
-    )
+    for name, value in (("timeout", "100000"), ("wait_point", "AFTER_SYNC")):
+        server.execute(f"SET GLOBAL rpl_semi_sync_{who}_{name} = {value}")
+        server.variables[f"rpl_semi_sync_{who}_{name}"] = value
 
 
 @contextmanager
@@ -33,13 +35,13 @@ def hanging_commits(server: MysqlServer) -> Iterator[None]:
 
 @contextmanager
 def commits_that_stall(server: MysqlServer, seed: int = 0) -> Iterator[None]:
-    """Again and again, for up to half a second."""
+    """Again and again, for up to half a second; while the server is down, none do."""
     random, stopping, errors = Random(seed), threading.Event(), list[BaseException]()
 
     def stall() -> None:
         try:
             while not stopping.wait(random.random() * 0.5):
-                with hanging_commits(server):
+                with suppress(pymysql.err.OperationalError), hanging_commits(server):
                     stopping.wait(random.random() * 0.5)
         except BaseException as error:
             errors.append(error)

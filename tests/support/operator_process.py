@@ -23,7 +23,8 @@ from kubernetes import client
 
 from support.kube import KubeApi
 from support.seam_names import checked
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
+from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest
@@ -58,6 +59,8 @@ class OperatorProcess:
         self._seams = seams
         self.identity = "operator"
         """A container that is restarted keeps its pod's name, and with it the lease."""
+        self.image = IMAGE
+        """Of drivers and executors, unless a spec names one."""
         self.process: subprocess.Popen[bytes] | None = None
         self.home: str | None = None
         """The operator's own namespace; None: the one that it watches."""
@@ -80,7 +83,7 @@ class OperatorProcess:
             "PYTHONPATH": f"{ROOT}/spark_app:{ROOT}/operator",
             "POD_NAME": self.identity,
             "POD_NAMESPACE": self.home or self._namespace,
-            "TAILRACE_SPARK_IMAGE": IMAGE,
+            "TAILRACE_SPARK_IMAGE": self.image,
             "TAILRACE_SEAMS": checked(self._seams if seams is None else seams),
         }
         command = [sys.executable, "-m", "tailrace_operator", "--namespace", self._namespace]
@@ -135,6 +138,7 @@ class DriverDouble:
         self.document = Status(
             name=name, state="Running", started_at=now, updated_at=now, tables_total=2, tables_replicating=2
         )
+        self.specs: list[SpecBody] = []
         self.bodies: dict[str, SnapshotBody] = {}
         self.snapshots: dict[str, SnapshotStatus] = {}
         self.asked: list[str] = []
@@ -144,6 +148,11 @@ class DriverDouble:
 
     def close(self) -> None:
         self._server.close()
+
+    def change_spec(self, body: SpecBody) -> SpecAnswer:
+        self.specs.append(body)
+        self.document = self.document.model_copy(update={"generation": body.generation})
+        return SpecAnswer(changed=())
 
     def status(self) -> Status:
         return self.document.model_copy(update={"snapshots": tuple(self.snapshots.values()), "updated_at": time.time()})
@@ -177,9 +186,9 @@ class DriverDouble:
         self.asked.append(f"suspend {snapshot_id} {suspend}")
         self.let(snapshot_id, state="Paused" if suspend else "Running")
 
-    def drop(self, data: bool) -> DropAnswer:
+    def drop(self, policy: DeletionPolicy) -> DropAnswer:
         """Done when the test says so."""
-        self.asked.append(f"drop {data}")
+        self.asked.append(f"drop {policy}")
         return self.dropped
 
     def let(self, snapshot_id: str, **update: Any) -> None:
@@ -220,6 +229,31 @@ class Node:
         template["spec"]["nodeName"] = "node"
         pod = {"apiVersion": "v1", "kind": "Pod", **template}
         return str(self._core.create_namespaced_pod(self._namespace, pod).metadata.uid)
+
+    def make_executor(self, name: str, why: str) -> None:
+        """As Spark makes it; no node takes it, in the words of the scheduler."""
+        labels = {
+            "app.kubernetes.io/managed-by": "tailrace-operator",
+            "app.kubernetes.io/component": "executor",
+            "tailrace.dev/replicator": name,
+        }
+        containers = [{"name": "spark-kubernetes-executor", "image": IMAGE}]
+        metadata = {"name": f"{name}-exec-1", "labels": labels}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+        self._core.create_namespaced_pod(self._namespace, pod)
+        conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}]
+        status = {"phase": "Pending", "conditions": conditions}
+        self._core.patch_namespaced_pod_status(f"{name}-exec-1", self._namespace, {"status": status})
+
+    def run_executor(self, name: str) -> None:
+        state = {"running": {"startedAt": _now()}}
+        container = {"name": "spark-kubernetes-executor", "image": IMAGE, "imageID": "", "ready": True}
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [{**container, "restartCount": 0, "state": state, "lastState": {}}],
+        }
+        self._core.patch_namespaced_pod_status(f"{name}-exec-1", self._namespace, {"status": status})
 
     def run_pod(self, name: str, ip: str, restarts: int = 0, ended: Json | None = None) -> None:
         state = {"running": {"startedAt": _now()}}

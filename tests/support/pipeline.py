@@ -100,7 +100,7 @@ class Driver:
         def worker(table: TableLog) -> TableWorker:
             return TableWorker(table.table_id, tables(table), progress, table.generation)
 
-        applier = Applier(journal, progress, worker, lambda: None, retry_seconds=RETRY_SECONDS, threads=2)
+        applier = Applier(journal, progress, worker, lambda: None, retry_seconds=lambda: RETRY_SECONDS, threads=2)
 
         def writers(table_id: int, schema: TableSchema) -> ChunkWriter | None:
             known = applier.worker(table_id)
@@ -108,7 +108,7 @@ class Driver:
 
         tools = Tools(
             anywhere=source,
-            options=spec.options,
+            options=lambda: spec.options,
             socket=socket,
             spark=cast(Any, HereSpark()),
             journal=journal,
@@ -116,7 +116,7 @@ class Driver:
             opened=lambda table_id: (known := applier.worker(table_id)) is not None and known.opened,
             lost=applier.lost_chunks,
         )
-        runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=RETRY_SECONDS)
+        runner = SnapshotRunner(tools, progress, lambda: spec.snapshot, retry_seconds=lambda: RETRY_SECONDS)
         control = DriverControl(replicator.metadata.name)
         client = CaptureClient(socket, timeout=patience)
         control.journal, control.client, control.runner, control.progress = journal, client, runner, progress

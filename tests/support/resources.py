@@ -53,6 +53,10 @@ def _pod(**pod: object) -> Json:
     return replicator(driver=pod)
 
 
+def _settings(*names: str) -> list[Json]:
+    return [{"name": name, "value": "300s"} for name in names]
+
+
 def _volume(**volume: object) -> Json:
     return _pod(volumes=[{"name": "data", "mountPath": "/data"} | volume])
 
@@ -94,17 +98,43 @@ WRONG = (
             "give exactly one of secretName and file"),
     Refused("two-certificates", replicator(source=SOURCE | {"tls": {"caSecretName": "a", "caFile": "/b"}}),
             "give caSecretName or caFile, not both"),
+    *(Refused(name, replicator(source=SOURCE | {"tls": {"mode": "require", **tls}}), words)
+      for name, tls, words in (
+          ("client-certificate-without-key", {"clientCertFile": "/c"}, "clientCertFile and clientKeyFile go together"),
+          ("client-key-without-certificate", {"clientKeyFile": "/k"}, "clientCertFile and clientKeyFile go together"),
+          ("two-client-certificates", {"clientSecretName": "a", "clientCertFile": "/c", "clientKeyFile": "/k"},
+           "give clientSecretName, or clientCertFile and clientKeyFile, not both"),
+          ("client-certificate-in-clear", {"mode": "prefer", "clientSecretName": "a"},
+           "a client certificate needs mode require, verify-ca or verify-full"),
+      )),
     Refused("not-a-duration", replicator(retry={"time": "soon"}), "retry.time", "should match"),
     Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),
     Refused("no-time-for-a-chunk", replicator(snapshot={"chunkSeconds": 0}), "greater than 0",
             "should be greater than 0"),
     Refused("reserved-label", _pod(labels={"tailrace.dev/replicator": "other"}), "are reserved"),
     Refused("sparks-label", _pod(labels={"spark-app-selector": "x"}), "are reserved"),
+    Refused("cpu-limit-below-cores", _pod(cores=2, cpuLimit="1500m"), "cpuLimit must not be less than cpuRequest"),
+    Refused("cpu-limit-below-request", _pod(cpuRequest="3", cpuLimit="2"), "cpuLimit must not be less than cpuRequest"),
+    Refused("memory-of-the-driver", _pod(memory="256Mi"), "memory", "at least 512Mi"),
     Refused("memory-without-unit", _pod(memory="2048"), "memory", "should match"),
     Refused("env-without-value", _pod(env=[{"name": "A"}]), "give exactly one of value and valueFrom"),
     Refused("env-with-two-values",
             _pod(env=[{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
             "give exactly one of value and valueFrom"),
+    Refused("env-of-the-operator", _pod(env=[{"name": "TAILRACE_SPARK_CONF_spark_authenticate", "value": "false"}]),
+            "Spark's settings go to sparkConf"),
+    *(Refused(key, replicator(sparkConf=_settings("spark.network.timeout", key)), f"{key} cannot be set: {words}")
+      for key, words in {
+          "spark.authenticate": "it could expose rows or credentials. Remove it: ",
+          "spark.plugins": "it loads other code into the driver and the executors. Remove it; ",
+          "spark.executor.extraJavaOptions": "Tailrace sets the class path and the options of its JVMs. Set options",
+          "spark.executor.memory": "other fields of the spec decide it. Use driver, executors, image",
+          "spark.hadoop.fs.s3a.secret.key": "Tailrace does not reach its storage through Hadoop alone. Use",
+          "spark.sql.ansi.enabled": "the correctness of what Tailrace writes depends on its own value. Remove it",
+      }.items()),
+    Refused("not-of-spark", replicator(sparkConf=_settings("network.timeout")), "should match"),
+    Refused("spark-setting-twice", replicator(sparkConf=_settings("spark.a", "spark.a")), "is listed twice",
+            "Duplicate value"),
     Refused("env-twice", _pod(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]), "is listed twice",
             "Duplicate value"),
     Refused("volume-without-kind", _volume(), "give exactly one of persistentVolumeClaim, configMap, secret"),
@@ -178,8 +208,9 @@ RIGHT = (
         options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"]}],
         snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
         apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
-        driver=POD, executors=POD | {"count": 3},
+        driver=POD, executors=POD | {"count": 3}, sparkConf=_settings("spark.network.timeout"),
     ),
+    replicator("many-spark-settings", sparkConf=_settings(*(f"spark.rpc.{'x' * 110}{n}" for n in range(50)))),
     request("whole-table"),
     request("filtered", where="region = 'eu'", chunkRows=1000, parallelism=4, suspend=True),
     request("some-keys", keys=[["1", "a"], ["2", ""]]),

@@ -1,7 +1,7 @@
 """The snapshot runner over a real journal: what its tests share. What source, capture and executors do is replaced."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,7 +98,7 @@ class World:
 
 
 def runner_over(
-    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, defaults: SnapshotSpec | None = None
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, defaults: Callable[[], SnapshotSpec] | None = None
 ) -> SnapshotRunner:
     monkeypatch.setattr(steps, "find_cut", lambda tools, table, work, rows: None)
     for name in REPLACEABLE:
@@ -106,5 +106,7 @@ def runner_over(
             monkeypatch.setattr(steps, name, getattr(world, name))
     monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
     monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
-    tools = cast(Any, Tools)(None, (), folder, None, world, lambda *_: None, lambda table_id: True, lambda: ())
-    return SnapshotRunner(tools, Progress(), defaults or SnapshotSpec(parallelism=2), retry_seconds=60)
+    tools = cast(Any, Tools)(None, tuple, folder, None, world, lambda *_: None, lambda table_id: True, lambda: ())
+    return SnapshotRunner(
+        tools, Progress(), defaults or (lambda: SnapshotSpec(parallelism=2)), retry_seconds=lambda: 60
+    )

@@ -1,5 +1,6 @@
 """Where log lines go."""
 
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -69,3 +70,37 @@ def test_a_name_neither_steers_the_terminal_nor_forges_a_line(
     logging.getLogger("tailrace.test").info("table %s", name, extra={"table": name})
     (line,) = file.read_text().splitlines()
     assert line.endswith(f"table {written} [table={written}]")
+
+
+def test_an_interrupted_call_into_the_jvm_is_no_error(tmp_path: Path, root: None) -> None:
+    """py4j logged a traceback of every second Ctrl-C that met a call of the main thread."""
+    file = tmp_path / "log"
+    logs.configure("text", "info", file)
+    for error in (KeyboardInterrupt(), OSError(5, "what is an error")):
+        try:
+            raise error
+        except BaseException:
+            logging.getLogger("py4j.java_gateway").exception("%s while sending command.", type(error).__name__)
+    text = file.read_text()
+    assert "OSError while sending command" in text and "what is an error" in text
+    assert "KeyboardInterrupt" not in text
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("form", logs.FORMS)
+def test_what_ends_a_process_is_said_in_the_form_of_the_log(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(form)
+    value = "of a row"
+    try:
+        raise KeyError(value)
+    except KeyError as error:
+        logs.complain("tailrace: an unexpected error", error)
+    logs.complain("tailrace: PositionLost: the slot is gone")
+    said = capsys.readouterr().err
+    assert value not in said
+    if form == "text":
+        assert "Traceback" in said and said.endswith("tailrace: PositionLost: the slot is gone\n")
+        return
+    first, second = (json.loads(line) for line in said.splitlines())
+    assert first["message"] == "tailrace: an unexpected error" and "KeyError" in first["exception"]
+    assert (second["level"], second["message"]) == ("error", "tailrace: PositionLost: the slot is gone")

@@ -4,6 +4,7 @@ Pure but for the certificates. The tests' API server (`tests/support/kube.py`) r
 loopback, `node.py` all of them in the cluster's network namespace.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,17 @@ from .pki import Authority
 SERVICE_RANGE = "10.96.0.0/16"
 SERVICE_ADDRESS = "10.96.0.1"
 """The address of the Service `kubernetes`: the first of the range."""
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}
+"""Of the pods that are not the cluster's own, without contents."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +88,22 @@ class ControlPlane:
             *(self._with_kubelets() if self.kubelets else self._alone()),
         ]
 
+    @property
+    def audit_log(self) -> Path:
+        """What pods asked of the API server: a line of JSON for each answer. Only with kubelets."""
+        return self.folder / "audit.log"
+
+    def write_audit_policy(self) -> None:
+        self._audit_policy.write_text(json.dumps(AUDIT_POLICY))
+
+    @property
+    def _audit_policy(self) -> Path:
+        return self.folder / "audit.json"
+
     def _with_kubelets(self) -> list[str]:
         pki = self.pki
         return [
+            *("--audit-policy-file", str(self._audit_policy), "--audit-log-path", str(self.audit_log)),
             *("--advertise-address", self.address, "--authorization-mode", "Node,RBAC"),
             *("--enable-admission-plugins", "NodeRestriction"),
             # Without this the API server asks for a node by its name, which nothing here resolves: no `kubectl logs`.

@@ -71,9 +71,12 @@ class Cluster:
         if self.node is None:
             self.kubectl("get", "--raw", "/readyz")
             return
-        for name in images.NAMES:
-            if images.build(name):
-                say(f"image {images.NAMES[name]} built")
+        missing = [name for name in images.NAMES if images.is_missing(name)]
+        if missing:
+            say(f"building images: {', '.join(missing)} (up to 5 minutes on two cores)")
+        for name in missing:
+            images.build(name)
+            say(f"image {images.NAMES[name]} built")
         self.node.up(say)
         images.load(self.node, ("operator", "spark"))
         say("images loaded")

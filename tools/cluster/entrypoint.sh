@@ -4,11 +4,13 @@
 set -eu
 [ "${1:-}" = executor ] || exec tini -s -- "$@"
 
-# SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …: one option of the JVM each, in this order.
+# SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …: one option of the JVM each, in this order. An incubator module, which only
+# Spark's machine learning uses, is left out: the JVM warns of it in a line that is no JSON.
 set --
 number=0
 while eval "[ -n \"\${SPARK_JAVA_OPT_$number+given}\" ]"; do
-  eval "set -- \"\$@\" \"\$SPARK_JAVA_OPT_$number\""
+  eval "option=\$SPARK_JAVA_OPT_$number"
+  [ "$option" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$option"
   number=$((number + 1))
 done
 # An executor asks the driver for its settings, its master among them, over a connection that is authenticated; a secret

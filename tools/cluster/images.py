@@ -35,12 +35,15 @@ NAMES = {
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
-def build(name: str) -> bool:
-    """Make the archive of one of NAMES. False: it was there."""
-    archive, stamp = archive_of(name), archive_of(name).with_suffix(".stamp")
-    wanted = _digest(name)
-    if archive.exists() and stamp.exists() and stamp.read_text() == wanted:
-        return False
+def is_missing(name: str) -> bool:
+    """There is no archive of one of NAMES that was built from the present sources."""
+    archive, stamp = archive_of(name), _stamp_of(name)
+    return not (archive.exists() and stamp.exists() and stamp.read_text() == _digest(name))
+
+
+def build(name: str) -> None:
+    """Make the archive of one of NAMES."""
+    archive, stamp, wanted = archive_of(name), _stamp_of(name), _digest(name)
     archive.parent.mkdir(parents=True, exist_ok=True)
     if name in ("pause", "coredns"):
         _from_program(name)
@@ -53,11 +56,15 @@ def build(name: str) -> bool:
     _buildah("push", "-q", "-D", NAMES[name], f"oci-archive:{archive}:{NAMES[name]}")
     stamp.write_text(wanted)
     _buildah("rmi", "--prune")  # layers of former sources, 100 MB and more each time
-    return True
 
 
 def archive_of(name: str) -> Path:
     return places.images_dir() / f"{name}.tar"
+
+
+def _stamp_of(name: str) -> Path:
+    """Holds the digest of what the archive was built from."""
+    return archive_of(name).with_suffix(".stamp")
 
 
 def load(node: "Node", names: Sequence[str]) -> None:
@@ -122,8 +129,10 @@ def _mirror() -> list[str]:
 
 def _from_dockerfile(target: str) -> None:
     with _jars() as jars, tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "pip.conf").write_text(_pip_settings())
-        mounts = [f"{scratch}/pip.conf:/etc/pip.conf:ro"]
+        wheels = sorted(artifacts.cache_dir().glob("wheel-pyspark-*"))
+        (Path(scratch) / "pip.conf").write_text(_pip_settings(wheels))
+        mounts = [f"{folder}:{folder}:ro" for folder in wheels]
+        mounts += [f"{scratch}/pip.conf:/etc/pip.conf:ro"]
         mounts += [f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
         volumes = [part for mount in mounts for part in ("-v", mount)]
         # No container runtime is needed to build: a changed root is enough. The network is the machine's.
@@ -146,8 +155,9 @@ def _jars() -> Iterator[Path]:
         yield Path(scratch)
 
 
-def _pip_settings() -> str:
-    """This machine's settings of pip that say where packages come from, for the pip inside."""
+def _pip_settings(wheels: Sequence[Path]) -> str:
+    """This machine's settings of pip that say where packages come from, for the pip inside. `wheels`: folders with
+    PySpark's, as `make setup` keeps it: of PySpark only the source is published, and it takes a minute to build."""
     listed = _run(["python3", "-m", "pip", "config", "list"], check=False)
     wanted = ("index-url", "extra-index-url", "trusted-host", "cert")
     found = {}
@@ -156,6 +166,7 @@ def _pip_settings() -> str:
         name = key.rpartition(".")[2]
         if name in wanted:
             found[name] = value.strip("'")
+    found |= {"find-links": " ".join(map(str, wheels))} if wheels else {}
     return "[global]\n" + "".join(f"{name} = {value}\n" for name, value in found.items())
 
 

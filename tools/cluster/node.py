@@ -107,6 +107,7 @@ class Node:
         authority.client("proxy", "system:kube-proxy")
         for name in ("kubelet", "proxy"):
             authority.kubeconfig(name, plane.server)
+        plane.write_audit_policy()
         services.start("etcd", plane.etcd())
         services.start("api-server", plane.api_server())
         ready = ("kubectl", "get", "--raw", "/readyz")

@@ -70,6 +70,9 @@ class MysqlServer:
         self._command = mysql_packages.command(folder, name)
         self._home = Path(tempfile.mkdtemp(prefix="tailrace-mysql-"))
         self.data_dir = self._home / "data"
+        # A starting MariaDB deletes the temporary tables of all others in the folder; one that loses them so crashes.
+        self._temporary = self._home / "tmp"
+        self._temporary.mkdir()
         subprocess.run(["cp", "-a", "--reflink=auto", folder / "data", self.data_dir], check=True)
         (self.data_dir / "auto.cnf").unlink(missing_ok=True)  # the server's uuid
         self._process: subprocess.Popen[bytes] | None = None
@@ -89,7 +92,12 @@ class MysqlServer:
         self.variables.update(variables)
         self.port = self.port or _free_port()
         options = {**self.variables, "port": self.port, "bind_address": self.host, "datadir": self.data_dir}
-        options |= {"socket": self._home / "socket", "pid_file": self._home / "pid", "log_error": self._home / "log"}
+        options |= {
+            "tmpdir": self._temporary,
+            "socket": self._home / "socket",
+            "pid_file": self._home / "pid",
+            "log_error": self._home / "log",
+        }
         arguments = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         self._process = subprocess.Popen(
             [*self._command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -13,7 +13,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
 from demo import shop
-from demo.compare import READERS, Row, compared, plain
+from demo.compare import READERS, Row, compared, is_text, plain
 from demo.mysql_server import MYSQL, MysqlServer
 
 DDL = """
@@ -66,7 +66,9 @@ INSERT INTO shop.reviews {NUMBERS.format("{reviews}")} i, CONCAT('SKU-', LPAD(1 
 """
 MOVED = """UPDATE shop.customers SET id = %s WHERE id = %s
     AND NOT EXISTS (SELECT 1 FROM (SELECT id FROM shop.customers WHERE id = %s) taken)"""
-_COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+_COLUMNS = """SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
+    AND NOT (VERSION() LIKE '%%MariaDB%%' AND generation_expression IS NOT NULL)"""
+"""Those that a copy must have: MariaDB's generated columns are left out."""
 _KEY = """SELECT column_name FROM information_schema.key_column_usage
     WHERE table_schema = %s AND table_name = %s AND constraint_name = 'PRIMARY'"""
 _LOST = (1205, 1213)
@@ -121,14 +123,7 @@ class MysqlShop:
         return int(self._server.execute(f"SELECT COUNT(*) FROM shop.{table}")[0][0])
 
     def differences(self, tables: Sequence[str], lake: Path, format: str) -> list[str]:
-        found: list[str] = []
-        with closing(self._server.connect(init_command="SET time_zone = '+00:00'")) as connection:
-            for table in tables:
-                target = READERS[format](lake / "shop" / table)
-                names = [[str(row[0]) for row in _rows(connection, sql, ("shop", table))] for sql in (_COLUMNS, _KEY)]
-                rows = partial(source_rows, connection, table)
-                found += compared(f"shop.{table}", names[0], names[1], rows, target)
-        return found
+        return compare(self._server, tables, lambda table: READERS[format](lake / "shop" / table))
 
     def _script(self, text: str) -> None:
         self._server.script(*filter(None, (part.strip() for part in text.split(";"))))
@@ -163,12 +158,32 @@ def _rows(connection: "Connection[Any]", statement: str, values: tuple[object, .
         return list(cursor.fetchall())
 
 
+def compare(server: MysqlServer, tables: Iterable[str], read: Callable[[str], pa.Table]) -> list[str]:
+    """Compare tables of the shop with what `read` finds, as `compare.compare_by`; the source is read by PyMySQL."""
+    found: list[str] = []
+    with closing(server.connect(init_command="SET time_zone = '+00:00'")) as connection:
+        for table in tables:
+            names = [[str(row[0]) for row in _rows(connection, sql, ("shop", table))] for sql in (_COLUMNS, _KEY)]
+            rows = partial(source_rows, connection, table)
+            found += compared(f"shop.{table}", names[0], names[1], rows, read(table))
+    return found
+
+
+def _expression(field: pa.Field) -> str:
+    """Exact, where the server's own form of a value is another one than the target's."""
+    if is_text(field.type):
+        return f"CAST(`{field.name}` AS CHAR)"
+    if pa.types.is_integer(field.type):
+        return f"`{field.name}` + 0"
+    return f"`{field.name}` + 0e0" if pa.types.is_float32(field.type) else f"`{field.name}`"
+
+
 def source_rows(connection: "Connection[Any]", table: str, target: pa.Schema) -> Iterator[Row]:
     """The source's rows with the target's columns in the target's order."""
     zoned = [pa.types.is_timestamp(field.type) and field.type.tz is not None for field in target]
-    names = ", ".join(f"`{name}`" for name in target.names)
+    columns = ", ".join(map(_expression, target))
     with connection.cursor(SSCursor) as cursor:
-        cursor.execute(f"SELECT {names} FROM shop.{table}")
+        cursor.execute(f"SELECT {columns} FROM shop.{table}")
         while found := cursor.fetchmany(20_000):
             for row in found:
                 yield tuple(plain(_at(v) if z else v) for v, z in zip(row, zoned, strict=True))

@@ -39,8 +39,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{- /* Who may connect to drivers over HTTP, as JSON; []: anyone. Whoever scrapes them may come from anywhere, unless
+       networkPolicy.from names it. */ -}}
+{{- define "tailrace.driverPeers" -}}
+{{- $here := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $operator := dict "matchLabels" (include "tailrace.selector" . | fromYaml) -}}
+{{- $peers := list -}}
+{{- if or .Values.networkPolicy.from (not .Values.metrics.podMonitor.enabled) -}}
+{{- $peers = prepend .Values.networkPolicy.from (dict "namespaceSelector" $here "podSelector" $operator) -}}
+{{- end -}}
+{{- toJson $peers -}}
+{{- end -}}
+
 {{- /* Permissions of the operator in each namespace that it watches. It reads the Secrets and ConfigMaps that specs name
-       to notice changes, and stops drivers by deleting their StatefulSets; other objects are deleted with their Replicator. */ -}}
+       to notice changes, stops drivers by deleting their StatefulSets, and deletes their NetworkPolicies when
+       networkPolicy.drivers is turned off; other objects are deleted with their Replicator. */ -}}
 {{- define "tailrace.rules" -}}
 - apiGroups: [tailrace.dev]
   resources: [replicators, snapshotrequests]
@@ -67,6 +80,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
   verbs: [get, list, watch, create, patch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
 # The only ClusterRole that the operator may grant: that of its drivers.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]

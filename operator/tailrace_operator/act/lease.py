@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tailrace.errors import Retry, TailraceError
 from tailrace_operator import metrics
-from tailrace_operator.kube import ApiConflict, ApiNotFound, Document, Kube, Where
+from tailrace_operator.kube import ApiConflict, ApiNotFound, ApiRefused, Document, Kube, Where
 from tailrace_operator.status import times
 
 log = logging.getLogger(__name__)
@@ -63,8 +63,8 @@ class Lease:
                 if not waiting:
                     log.info("waiting: another operator holds lease %s", self._where.name)
                     waiting = True
-            except Retry as error:
-                log.warning("lease: %s", error.message)
+            except (Retry, ApiRefused) as error:
+                log.warning("lease: %s", error.message)  # a right may be missing for a while
             await asyncio.sleep(RENEW_EVERY / 2)
 
     async def keep(self) -> None:
@@ -78,7 +78,7 @@ class Lease:
                     if not await self._try():
                         raise LeaseLost("another operator has taken the lease")
                 self._renewed = begun
-            except (Retry, TimeoutError) as error:
+            except (Retry, ApiRefused, TimeoutError) as error:
                 log.warning("the lease could not be renewed: %r", error)
                 if self._monotonic() >= end:
                     raise LeaseLost(f"the lease could not be renewed for {GIVE_UP_AFTER:.0f} s") from error

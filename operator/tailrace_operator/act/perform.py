@@ -19,6 +19,7 @@ from tailrace_operator.decide.model import (
     Action,
     ApplyChild,
     Cancel,
+    ChangeSpec,
     Delete,
     DropSource,
     MakeSecret,
@@ -74,6 +75,9 @@ class Performer:
             case Cancel():
                 await self._tell(key, meta.namespace, replicator, action)
                 seam("operator.after-cancel")
+            case ChangeSpec():
+                await self._change_spec(meta, action)
+                seam("operator.after-change-spec")
 
     async def _apply(self, key: ObjectKey, meta: Meta, action: ApplyChild) -> None:
         document = _owned(action.document, meta, action.content_hash)
@@ -132,7 +136,10 @@ class Performer:
         self._index.put_owned("Secret", {"metadata": head})
 
     async def _delete(self, namespace: str, action: Delete) -> None:
-        body = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        body: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        if action.force:
+            log.warning("%s %s/%s is deleted by force", action.kind, namespace, action.name)
+            body["gracePeriodSeconds"] = 0
         try:
             await self._kube.call("DELETE", Where(action.kind, namespace, action.name), body=body)
         except (ApiNotFound, ApiConflict):
@@ -163,23 +170,37 @@ class Performer:
             problem = Problem(name="DriverUnreachable", message="the driver has no address or no token")
             observed = ObservedDrop(self._memory.clock(), problem=problem)
         else:
-            observed = await DriverVerbs(self._session, pod.ip, token).drop(action.data, self._memory.clock())
+            observed = await DriverVerbs(self._session, pod.ip, token).drop(action.policy, self._memory.clock())
         self._memory.drops[meta.uid] = observed
         if observed.problem is not None:
             log.warning(
                 "drop of %s/%s: %s: %s", meta.namespace, meta.name, observed.problem.name, observed.problem.message
             )
 
+    async def _change_spec(self, meta: Meta, action: ChangeSpec) -> None:
+        verbs = await self._verbs(meta.namespace, meta.name)
+        answer = verbs if isinstance(verbs, DriverAnswer) else await verbs.change_spec(action.generation, action.spec)
+        self._memory.answers[meta.uid] = answer
+        if answer.problem is not None:
+            text = f"{answer.problem.name}: {answer.problem.message}"
+            log.warning("generation %d of %s/%s: %s", action.generation, meta.namespace, meta.name, text)
+
+    async def _verbs(self, namespace: str, replicator: str) -> DriverVerbs | DriverAnswer:
+        """Of the running driver, or why none can be told anything."""
+        pod = self._gatherer.pod(namespace, replicator)
+        token = await self._gatherer.token(namespace, replicator)
+        if pod is not None and pod.ip is not None and token is not None:
+            return DriverVerbs(self._session, pod.ip, token)
+        missing = "the driver's pod has no address" if token is not None else "the driver has no token yet"
+        return DriverAnswer(accepted=False, problem=Problem(name="DriverUnreachable", message=missing))
+
     async def _tell(
         self, key: ObjectKey, namespace: str, replicator: str, action: SubmitSnapshot | Pause | Cancel
     ) -> None:
-        pod = self._gatherer.pod(namespace, replicator)
-        token = await self._gatherer.token(namespace, replicator)
-        if pod is None or pod.ip is None or token is None:
-            missing = "the driver's pod has no address" if token is not None else "the driver has no token yet"
-            answer = DriverAnswer(accepted=False, problem=Problem(name="DriverUnreachable", message=missing))
+        verbs = await self._verbs(namespace, replicator)
+        if isinstance(verbs, DriverAnswer):
+            answer = verbs
         else:
-            verbs = DriverVerbs(self._session, pod.ip, token)
             match action:
                 case SubmitSnapshot(snapshot_id=ident, spec=spec):
                     answer = await verbs.submit(ident, key.name, spec)

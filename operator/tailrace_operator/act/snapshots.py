@@ -1,6 +1,6 @@
-"""Tells drivers what SnapshotRequests want, and to go: the verbs of `tailrace.contract.driver`, with the token."""
+"""Tells drivers what SnapshotRequests want, by which spec to work, and to go: the verbs of `tailrace.contract.driver`,
+with the token."""
 
-import json
 from urllib.parse import quote
 
 import aiohttp
@@ -9,17 +9,18 @@ from pydantic import ValidationError
 from tailrace.contract.driver import (
     DROP,
     SNAPSHOTS,
+    SPEC,
     DropAnswer,
     DropBody,
     Problem,
     SnapshotAnswer,
     SnapshotBody,
+    SpecBody,
     SuspendBody,
 )
-from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace_operator.observe.drivers import address, whole
+from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequestSpec
+from tailrace_operator.observe.drivers import address, exchange, read
 from tailrace_operator.observe.model import DriverAnswer, ObservedDrop
-from tailrace_operator.status.load import known
 
 SECONDS = 30.0
 """A snapshot is accepted only when the journal holds its plan."""
@@ -45,13 +46,18 @@ class DriverVerbs:
     async def cancel(self, snapshot_id: str) -> DriverAnswer:
         return await self._call("DELETE", snapshot_id, None)
 
-    async def drop(self, data: bool, now: float) -> ObservedDrop:
-        code, raw = await self._send("POST", DROP, DropBody(data=data).model_dump_json(by_alias=True))
+    async def change_spec(self, generation: int, spec: ReplicatorSpec) -> DriverAnswer:
+        code, raw = await self._send("PUT", SPEC, SpecBody(generation=generation, spec=spec).to_json())
+        problem = raw if isinstance(raw, Problem) else None
+        return DriverAnswer(accepted=problem is None, problem=problem, code=code)
+
+    async def drop(self, policy: DeletionPolicy, now: float) -> ObservedDrop:
+        code, raw = await self._send("POST", DROP, DropBody.of(policy).to_json())
         if isinstance(raw, Problem):
             return ObservedDrop(now, problem=raw, code=code)
         try:
-            return ObservedDrop(now, known(DropAnswer, json.loads(raw)), code=code)
-        except (ValidationError, ValueError):
+            return ObservedDrop(now, read(DropAnswer, raw), code=code)
+        except ValueError:
             return ObservedDrop(now, problem=_unknown(code), code=code)
 
     async def _call(self, method: str, path: str, body: str | None) -> DriverAnswer:
@@ -59,19 +65,18 @@ class DriverVerbs:
         if isinstance(raw, Problem):
             return DriverAnswer(accepted=False, problem=raw, code=code)
         try:
-            record = SnapshotAnswer.model_validate_json(raw).record if raw not in (b"", b"{}") else None
-        except ValidationError:
+            record = read(SnapshotAnswer, raw).record if raw not in (b"", b"{}") else None
+        except ValueError:
             return DriverAnswer(accepted=False, problem=_unknown(code), code=code)
         return DriverAnswer(accepted=True, record=record, code=code)
 
     async def _send(self, method: str, path: str, body: str | None) -> tuple[int, bytes | Problem]:
         """Code and body of a success, else the problem; code 0: there was no answer."""
-        timeout = aiohttp.ClientTimeout(total=SECONDS)
+        url, headers = self._base + path, self._headers
         try:
-            async with self._session.request(
-                method, self._base + path, data=body, headers=self._headers, timeout=timeout
-            ) as response:
-                code, raw = response.status, await whole(response, MAX_BYTES)
+            code, raw = await exchange(
+                self._session, method, url, seconds=SECONDS, limit=MAX_BYTES, body=body, headers=headers
+            )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return 0, Problem(name="DriverUnreachable", message=f"the driver does not answer: {error!r}"[:300])
         if code == 200:

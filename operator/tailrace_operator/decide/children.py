@@ -5,29 +5,45 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace_operator.decide import summary
+from tailrace_operator.decide import executors, lost_nodes, summary
 from tailrace_operator.decide.driver_history import DriverHistory
-from tailrace_operator.decide.model import Action, ApplyChild, Cancel, Delete, Desired, MakeSecret
+from tailrace_operator.decide.model import (
+    Action,
+    ApplyChild,
+    Cancel,
+    ChangeSpec,
+    Delete,
+    Desired,
+    Limits,
+    MakeSecret,
+)
 from tailrace_operator.observe.model import Child, ObservedPod, ObservedReplicator
-from tailrace_operator.resources import driver, hashing, identity, names, settings
+from tailrace_operator.resources import driver, hashing, identity, names, network, settings
 
 ENDED = ("Succeeded", "Failed")
-SKEW_SECONDS = 30.0
-"""Clocks of API server and nodes differ by less."""
 
 
-def actions(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> tuple[Action, ...]:
-    return (*_set_up(observed, desired, history), *_reap(observed, history), *_strays(observed))
+def actions(
+    observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits
+) -> tuple[Action, ...]:
+    return (
+        *_shielded(observed, desired, limits),
+        *_set_up(observed, desired, history, limits),
+        *_changed_spec(observed, desired, history),
+        *_lost(observed),
+        *_reap(observed, history),
+        *_strays(observed),
+    )
 
 
-def _set_up(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Iterator[Action]:
+def _set_up(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> Iterator[Action]:
     spec, name = desired.spec, observed.meta.name
     if spec is None:
         return
     for secret in names.secrets(name):
         if f"Secret/{secret}" not in observed.children and not _was_refused(observed, ""):
             yield MakeSecret(secret)
-    for document in _plain(observed, spec, history):
+    for document in _plain(observed, spec, desired.generation, history, limits):
         yield from _applied(observed, document)
     # Its template needs the hashes of everything that the pod reads; of what was just made, with the next look.
     made = [f"Secret/{secret}" for secret in names.secrets(name)]
@@ -37,25 +53,52 @@ def _set_up(observed: ObservedReplicator, desired: Desired, history: DriverHisto
     if template_hash is None and child is not None and count == 0:
         template_hash = child.template_hash  # to stop it nothing has to be known
     if template_hash is not None and not _as_desired(child, template_hash, count):
-        document = driver.stateful_set(name, spec, desired.image, template_hash, count)
+        document = driver.stateful_set(name, spec, desired.image, template_hash, count, defaults=limits.pods)
         content = hashing.content_hash(document)
         if not _was_refused(observed, content):
             yield ApplyChild(document, content)
 
 
-def _plain(observed: ObservedReplicator, spec: ReplicatorSpec, history: DriverHistory) -> Iterator[Mapping[str, Any]]:
+def _plain(
+    observed: ObservedReplicator, spec: ReplicatorSpec, generation: int, history: DriverHistory, limits: Limits
+) -> Iterator[Mapping[str, Any]]:
     name, namespace = observed.meta.name, observed.meta.namespace
-    asked = (r for r in observed.resyncs if r.uid == history.resync_uid)
+    wanted = (observed.recovery, *observed.resyncs)
+    asked = (r for r in wanted if r is not None and r.uid == history.resync_uid)
     resync = next((settings.request(r.name, namespace, r.uid, r.spec) for r in asked), None)
-    yield settings.config_map(name, namespace, observed.meta.uid, spec, resync)
+    yield settings.config_map(
+        name, namespace, observed.meta.uid, spec, generation=generation, resync=resync, defaults=limits.pods
+    )
     if spec.service_account_name is None:
         yield identity.service_account(name)
         yield identity.role_binding(name, namespace)
     yield driver.service(name)
 
 
+def _shielded(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Iterator[Action]:
+    """Before the pods: a policy that came after them would leave them open for a moment."""
+    if limits.driver_peers is None:
+        ours = (
+            observed.children.get(f"NetworkPolicy/{of(observed.meta.name)}") for of in (names.driver, names.executors)
+        )
+        yield from (Delete(child.kind, child.name, child.uid) for child in ours if child is not None)
+    elif desired.spec is not None:
+        for policy in network.policies(observed.meta.name, limits.driver_peers):
+            yield from _applied(observed, policy)
+
+
+def _changed_spec(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Iterator[Action]:
+    """A pod of another template is replaced, and reads its spec at its start."""
+    pod = history.pod
+    if desired.spec is None or pod is None or pod.template_hash != desired.template_hash:
+        return
+    if summary.lacks_spec(observed.driver, desired.generation):
+        yield ChangeSpec(desired.generation, settings.for_driver(desired.spec))
+
+
 def replicas(desired: Desired, history: DriverHistory) -> int:
-    return 0 if history.halt is not None or (desired.spec is not None and desired.spec.suspend) else 1
+    halted = history.halt is not None and history.halt.retried_at is None
+    return 0 if halted or desired.suspended else 1
 
 
 def _applied(observed: ObservedReplicator, document: Mapping[str, Any]) -> Iterator[Action]:
@@ -75,6 +118,15 @@ def _was_refused(observed: ObservedReplicator, content: str) -> bool:
     return refusal is not None and refusal.content_hash == content and observed.now < refusal.again_at
 
 
+def _lost(observed: ObservedReplicator) -> Iterator[Action]:
+    """A StatefulSet never replaces a pod whose node may still run it. Here two drivers do no harm: the newer one has
+    the higher epoch, and the older one stops before its next commit."""
+    for pod in observed.pods:
+        due = lost_nodes.forced_at(pod)
+        if due is not None and observed.now >= due:
+            yield Delete("Pod", pod.name, pod.uid, force=True)
+
+
 def _reap(observed: ObservedReplicator, history: DriverHistory) -> Iterator[Action]:
     """Executors of earlier boots: their owner, the driver's pod, lives on, so nobody else removes them."""
     start = history.pod.running_since if history.pod is not None else None
@@ -87,8 +139,8 @@ def _reap(observed: ObservedReplicator, history: DriverHistory) -> Iterator[Acti
 
 def _earlier(executor: ObservedPod, start: float, now: float) -> bool:
     if executor.phase in ENDED:
-        return executor.created < start or now - executor.created > 10 * SKEW_SECONDS
-    return executor.created < start - SKEW_SECONDS
+        return executor.created < start or now - executor.created > 10 * executors.SKEW_SECONDS
+    return not executors.of_boot(executor, start)
 
 
 def _strays(observed: ObservedReplicator) -> Iterable[Action]:

@@ -1,7 +1,8 @@
 """Decides one round for a Replicator that is being deleted. Pure.
 
 The driver, which runs and holds the credentials, drops what it made in the source (and the data, with `deletionPolicy:
-Delete`): its Secret may be deleted together with the Replicator. Where no driver answers, it ends and a Job of the data
+Delete`; with `Orphan` it drops nothing and releases the change log): its Secret may be deleted together with the
+Replicator. Where no driver answers, it ends and a Job of the data
 plane does the same. All of it has a time limit: an unreachable source must not hold up a namespace for ever.
 In a namespace that is being deleted nothing can run: the driver dropped everything when it was ended, and its last
 words say so. What stays behind is named in an event. Kubernetes removes the children after the object.
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 
 from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
+from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import error_line
 from tailrace_operator.decide.driver_history import has_run
 from tailrace_operator.decide.model import (
@@ -48,7 +50,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
         return _release(observed, (EmitEvent("Normal", "Deleted", "No driver ever ran; nothing to clean up."),))
     report = _report(observed)
     if report is not None and report.complete:
-        return _release(observed, _drop_events(report, desired))
+        return _release(observed, _drop_events(observed, report, desired))
     if desired.spec is None:
         return _release(
             observed, (_left(observed, desired, "its spec is invalid, and no earlier valid spec is known"),)
@@ -56,7 +58,8 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     asking = _driver_answers(observed, spent, limits)
     job = observed.children.get(f"Job/{names.drop(observed.meta.name)}")
     if job is not None and job.succeeded:  # by an image that leaves no report
-        return _release(observed, (EmitEvent("Normal", "CleanedUp", sentence(_cleaned(desired))),))
+        done = _released(observed, desired) if _orphans(desired) else _cleaned(desired)
+        return _release(observed, (done,))
     if observed.namespace_ends and not asking:
         why = "its namespace is being deleted, so nothing can run there, and no driver reported a complete clean-up"
         return _release(observed, (_left(observed, desired, why),))
@@ -70,7 +73,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
         return _release(observed, (_left(observed, desired, _late(observed, desired, limits)),))
     status = _status(observed, f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}.")
     left = max(int(limits.cleanup_seconds - spent), 1)
-    actions = (DropSource(_with_data(desired)),) if asking else tuple(_steps(observed, desired, left))
+    actions = (DropSource(desired.spec.deletion_policy),) if asking else tuple(_steps(observed, desired, left, limits))
     return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=begun is None)
 
 
@@ -126,7 +129,7 @@ def _report(observed: ObservedReplicator) -> DropReport | None:
     return max(of_this, key=lambda report: report.complete, default=None)
 
 
-def _steps(observed: ObservedReplicator, desired: Desired, seconds: int) -> Iterator[Action]:
+def _steps(observed: ObservedReplicator, desired: Desired, seconds: int, limits: Limits) -> Iterator[Action]:
     name, spec = observed.meta.name, desired.spec
     assert spec is not None
     child = observed.children.get(f"StatefulSet/{names.driver(name)}")
@@ -136,9 +139,18 @@ def _steps(observed: ObservedReplicator, desired: Desired, seconds: int) -> Iter
         return  # the slot is in use until the driver has ended
     if f"Job/{names.drop(name)}" in observed.children:
         return
-    needed = [settings.config_map(name, observed.meta.namespace, observed.meta.uid, spec)]
+    needed = [
+        settings.config_map(
+            name,
+            observed.meta.namespace,
+            observed.meta.uid,
+            spec,
+            generation=desired.generation,
+            defaults=limits.pods,
+        )
+    ]
     needed += [identity.service_account(name)] if spec.service_account_name is None else []
-    for document in [*needed, drop.job(name, spec, desired.image, seconds=seconds)]:
+    for document in [*needed, drop.job(name, spec, desired.image, seconds=seconds, defaults=limits.pods)]:
         yield ApplyChild(document, hashing.content_hash(document))
 
 
@@ -154,11 +166,13 @@ def _waits(observed: ObservedReplicator, desired: Desired, asking: bool) -> str:
     if asking:
         answer = observed.dropping.answer if observed.dropping is not None else None
         said = f": {answer.message}" if answer and answer.message else ""
-        return f"the driver to drop what it created in the source{said}"
+        order = "release the change log" if _orphans(desired) else "drop what it created in the source"
+        return f"the driver to {order}{said}"
     if observed.pods:
         return "the driver to shut down"
     why = desired.blocker.message if desired.blocker is not None else _hindrance(observed)
-    return "the clean-up of source and storage" + (f" ({why.rstrip('.')})" if why else "")
+    work = "the change log to be released" if _orphans(desired) else "the clean-up of source and storage"
+    return work + (f" ({why.rstrip('.')})" if why else "")
 
 
 def _hindrance(observed: ObservedReplicator) -> str:
@@ -183,11 +197,13 @@ def _until(observed: ObservedReplicator, limits: Limits) -> str:
     return f"at {end} the finalizer is removed anyway, and an event names what is left"
 
 
-def _drop_events(report: DropReport, desired: Desired) -> tuple[EmitEvent, ...]:
-    """One event for what was dropped, one for what was kept because nothing proves that it is this Replicator's."""
+def _drop_events(observed: ObservedReplicator, report: DropReport, desired: Desired) -> tuple[EmitEvent, ...]:
+    """One event for what was dropped or released, one for what was kept because nothing proves that it is this
+    Replicator's."""
     dropped = ", ".join(report.dropped) or "nothing to drop"
     data = "" if desired.spec is not None and _with_data(desired) else "; the data is kept"
-    events = [EmitEvent("Normal", "CleanedUp", sentence(f"Dropped: {dropped}{data}."))]
+    cleaned = EmitEvent("Normal", "CleanedUp", sentence(f"Dropped: {dropped}{data}."))
+    events = [_released(observed, desired) if report.released else cleaned]
     if report.kept:
         events.append(EmitEvent("Warning", "Kept", sentence(f"Not dropped: {'; '.join(report.kept)}.")))
     return tuple(events)
@@ -217,9 +233,22 @@ def _with_data(desired: Desired) -> bool:
     return desired.spec is not None and desired.spec.deletion_policy == "Delete"
 
 
-def _cleaned(desired: Desired) -> str:
+def _orphans(desired: Desired) -> bool:
+    return desired.spec is not None and desired.spec.deletion_policy == "Orphan"
+
+
+def _cleaned(desired: Desired) -> EmitEvent:
     data = "tables and change log are deleted" if _with_data(desired) else "the data is kept"
-    return f"Dropped what Tailrace had created in the source; {data}."
+    return EmitEvent("Normal", "CleanedUp", f"Dropped what Tailrace had created in the source; {data}.")
+
+
+def _released(observed: ObservedReplicator, desired: Desired) -> EmitEvent:
+    """Names what fills a disk if nobody continues."""
+    place = desired.spec.storage.location if desired.spec is not None else "its location"
+    text = f"the change log at {place} is released: the same manifest, applied again here or elsewhere, continues"
+    made = ", ".join(_made(observed))
+    left = f"; until then the source keeps its log for {made}" if made else ""
+    return EmitEvent("Normal", "Released", sentence(f"{text}{left}."))
 
 
 def _made(observed: ObservedReplicator) -> tuple[str, ...]:
@@ -234,6 +263,8 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     spec = desired.spec
     tables = observed.status.tables
     captured = bool(_made(observed)) or (tables is not None and tables.total > 0)
+    if spec is not None and captured and _orphans(desired):
+        return _unreleased(observed, spec, why)
     made = list(_made(observed)) or _would_be_made(observed, desired)
     data = []
     if spec is not None and _with_data(desired):
@@ -248,6 +279,16 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
         )
     text = f"{why}; no driver reported that it created anything at {place}. If one did, it is: {what}."
     return EmitEvent("Normal", "NothingKnown", sentence(text))
+
+
+def _unreleased(observed: ObservedReplicator, spec: ReplicatorSpec, why: str) -> EmitEvent:
+    """What it needs to continue all the same."""
+    owner = owner_of(observed.meta.namespace, observed.meta.name, observed.meta.uid)
+    made = ", ".join(_made(observed))
+    left = f" Left at {spec.source.address}: {made}." if made else ""
+    text = f"{why}. The change log at {spec.storage.location} is not released:"
+    text += f" to continue with it, set storage.adopt to {owner!r}.{left}"
+    return EmitEvent("Warning", "NotReleased", sentence(text))
 
 
 def _would_be_made(observed: ObservedReplicator, desired: Desired) -> list[str]:

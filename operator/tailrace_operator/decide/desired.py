@@ -22,8 +22,9 @@ def resolve(observed: ObservedReplicator, limits: Limits) -> Desired:
         last = parse(observed.meta.name, observed.running_spec) if observed.running_spec is not None else found
         if isinstance(last, Blocker):
             return Desired(None, -1, "", None, limits.image, found)
-        # Of the last valid spec, `suspend` is not remembered: what the newest says there may be all that is right.
-        last = last.model_copy(update={"suspend": observed.spec.get("suspend") is True})
+        # Of the last valid spec these are not remembered: what the newest says there may be all that is right.
+        policy = "NotReady" if observed.spec.get("onTableFailure") == "NotReady" else "Degrade"
+        last = last.model_copy(update={"suspend": observed.spec.get("suspend") is True, "on_table_failure": policy})
         runs_on = f"{found.message} Generation {observed.status.applied_generation} keeps running."
         return _with_data(
             observed, last, observed.status.applied_generation, limits, Blocker(found.reason, runs_on, True)
@@ -69,7 +70,8 @@ def _with_data(
     spec_hash = hashing.spec_hash(spec)
     if missing:
         return Desired(spec, generation, spec_hash, None, image, blocker or _absent(observed, missing[0]))
-    return Desired(spec, generation, spec_hash, hashing.template_hash(spec, image, hashes), image, blocker)
+    template_hash = hashing.template_hash(spec, image, hashes)
+    return Desired(spec, generation, spec_hash, template_hash, image, blocker, hashing.digest(used), hashes)
 
 
 def _absent(observed: ObservedReplicator, place: str) -> Blocker:

@@ -1,8 +1,9 @@
 """What became of the driver's container: ends counted, errors named, and whether to stop trying. Pure.
 
 Exit codes that only a person can cure stop the driver at once; all others are left to the kubelet's back-off until the
-restart limit. The stop holds for one pod template: a new spec, Secret, image, `restartNonce` or Flux' requestedAt tries
-again.
+restart limit. The stop (a halt) lasts until what may have caused it is another: `_lifted_by` says what that is for each
+reason. What a system refused is tried again slowly meanwhile (`retry.halted`), since it may have been put right there;
+the halt stays, and so does Stalled, until that attempt works.
 """
 
 from dataclasses import dataclass
@@ -12,20 +13,29 @@ from tailrace.errors import error_line
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
+from tailrace_operator.resources import hashing
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Reason, bounded
+from tailrace_operator.status.conditions import Reason, bounded, sentence
 from tailrace_operator.status.models import DriverSummary, Failures, FaultStatus, Halt
 
 STOPPING: dict[int, tuple[Reason, str]] = {
     2: (Reason.INVALID_MANIFEST, "Correct the spec."),
-    10: (Reason.CONFIGURATION_REFUSED, "Remove the cause, then change restartNonce."),
-    11: (Reason.AUTHENTICATION_FAILED, "Correct the Secret or the role; a changed Secret restarts the driver."),
-    12: (Reason.POSITION_LOST, "Create a SnapshotRequest with resync: true and tables: ['*.*']."),
-    13: (Reason.FENCED, "Another writer owns the change log: stop it, then change restartNonce."),
+    10: (Reason.CONFIGURATION_REFUSED, "Remove the cause."),
+    11: (Reason.AUTHENTICATION_FAILED, "Correct the Secret or the role."),
+    12: (Reason.POSITION_LOST, "Set spec.recover, or create a SnapshotRequest with resync: true and tables: ['*.*']."),
+    13: (Reason.FENCED, "Stop the other writer, then change spec.restartNonce."),
 }
+"""What to do, of an error that does not say it."""
+STEPS = {Reason.POSITION_LOST: "spec.recover", Reason.FENCED: "spec.restartNonce"}
+"""What to do is said in any case, unless the error names this: its own fix alone starts no driver."""
+SLOWLY = (Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value)
+"""Refused by source, target or storage, where it may be put right without anything changing here."""
 FENCED = 13
+LOST = Reason.POSITION_LOST.value
 OOM = "OOMKilled"
 FOLLOW_LOG = "Change restartNonce to start it again, and follow the log of its pod."
+ANOTHER_NUMBER = "The number in spec.recover has been used: set another."
+NOT_FOR_THIS = "spec.recover does not help here: it is for PositionLost only."
 MAX_WORDS = 700
 """Characters of an error in the message of a halt, which goes on with what to do."""
 
@@ -53,13 +63,12 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
     driver = _summary(before.driver, pod, ends, new_ends, has_run(observed))
     resync = _resync(observed, desired)
-    kept = _kept_halt(observed, desired) if resync is None else None
-    forgiven = before.halt is not None and kept is None
+    halt = _kept_halt(observed, desired) if resync is None else None
+    forgiven = before.halt is not None and halt is None
     failures = _failures(observed, pod, new_ends, limits, Failures() if forgiven else before.failures)
     error = error_of(pod) if new_ends and pod is not None else None
-    halt = kept
-    if halt is None and new_ends and pod is not None:
-        halt = _new_halt(observed, desired, pod, failures, limits)
+    if new_ends and pod is not None and (halt is None or halt.retried_at is not None):
+        halt = _new_halt(observed, desired, pod, failures, limits) or halt
     return DriverHistory(pod, driver, failures, halt, resync or before.resync_uid, error, new_ends > 0)
 
 
@@ -116,22 +125,86 @@ def _failures(
 
 def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
     halt = observed.status.halt
-    asked = (
-        observed.meta.requested_at is not None
-        and observed.meta.requested_at != observed.status.last_handled_reconcile_at
-    )
-    if halt is None or asked:
+    if halt is None or _asked(observed, halt):
         return None
-    return halt if desired.template_hash in (None, halt.template_hash) else None
+    key = _lifted_by(halt.reason, desired)
+    if halt.lifted_by and key not in (None, halt.lifted_by):
+        return None
+    if halt.retried_at is not None and observed.pods and answers_as_working(observed):
+        return None
+    due = retry_at(halt, desired)
+    if due is not None and observed.now >= due and not observed.pods and not desired.suspended:
+        return halt.model_copy(update={"retried_at": times.text(observed.now)})
+    return halt if halt.lifted_by or key is None else halt.model_copy(update={"lifted_by": key})
+
+
+def _asked(observed: ObservedReplicator, halt: Halt) -> bool:
+    """By Flux' annotation, which may be put on everything at once: no word that the other writer is gone."""
+    asked = observed.meta.requested_at
+    return asked not in (None, observed.status.last_handled_reconcile_at) and halt.reason != Reason.FENCED.value
+
+
+def _lifted_by(reason: str, desired: Desired) -> str | None:
+    """Hash of what has to change for a driver to be started again. None: something of it is missing now. A driver that
+    was fenced takes the change log from its new owner when it starts: only a person's word for just that counts. One
+    whose position is lost gains nothing from another Secret or image."""
+    if desired.spec is None:
+        return None
+    if reason == Reason.FENCED.value:
+        return hashing.digest([desired.spec.restart_nonce])
+    if reason == Reason.POSITION_LOST.value:
+        return hashing.digest([desired.spec_hash])
+    return hashing.digest([desired.spec_hash, desired.image, desired.data_hash]) if desired.data_hash else None
+
+
+def retry_at(halt: Halt, desired: Desired) -> float | None:
+    """When the driver is tried again; None: not by itself, or it is being tried."""
+    patience = seconds(desired.spec.retry.halted) if desired.spec is not None else 0.0
+    if halt.reason not in SLOWLY or not patience or halt.retried_at is not None:
+        return None
+    return (times.seconds(halt.at) or 0.0) + patience
+
+
+def told(halt: Halt, observed: ObservedReplicator, desired: Desired) -> str:
+    """The halt, and what comes next."""
+    return f"{_told(halt, desired)}{_no_help(halt, observed)}"
+
+
+def _no_help(halt: Halt, observed: ObservedReplicator) -> str:
+    """To whoever has set `spec.recover` and sees nothing happen. Of a lost position: this number has had its turn."""
+    recovery = observed.recovery
+    if recovery is None:
+        return ""
+    used = recovery.uid == observed.status.recovery_uid
+    if halt.reason == LOST:
+        return f" {ANOTHER_NUMBER}" if used else ""
+    return "" if used else f" {NOT_FOR_THIS}"
+
+
+def _told(halt: Halt, desired: Desired) -> str:
+    if halt.reason not in SLOWLY:
+        return halt.message
+    due = retry_at(halt, desired)
+    nonce = "spec.restartNonce"
+    after = f"Retried when {nonce} is changed."
+    if halt.retried_at is not None:
+        after = "Being retried now."
+    elif due is not None:
+        after = f"Retried at {times.text(due)}, or when {nonce} is changed."
+    return f"{sentence(halt.message)} {after}"
 
 
 def _resync(observed: ObservedReplicator, desired: Desired) -> str | None:
     """The request to start every table over that brings back a driver whose position is lost. It is chosen once: what
     came of it is in the change log, and a later loss needs another one, younger than the last: the older ones have had
-    their turn. Not before the last pod is gone, whose container could start again with what was mounted before."""
+    their turn. `spec.recover` comes first, if its number is new. Not before the last pod is gone, whose container could
+    start again with what was mounted before."""
     halt, last = observed.status.halt, observed.status.resync_uid
     if halt is None or not _may_start_over(halt, desired) or observed.pods:
         return None
+    recovery = observed.recovery
+    if recovery is not None and recovery.uid != observed.status.recovery_uid and halt.reason == LOST:
+        return recovery.uid  # given in advance, perhaps: not for a server that is refused as a wrong one
     older = observed.requests[: observed.requests.index(last) + 1] if last in observed.requests else ()
     return next((r.uid for r in observed.resyncs if not r.taken and r.uid not in older), None)
 
@@ -139,7 +212,7 @@ def _resync(observed: ObservedReplicator, desired: Desired) -> str | None:
 def _may_start_over(halt: Halt, desired: Desired) -> bool:
     """Also at a server that is refused because it does not lead on from what was read. PostgreSQL's slot is of its own
     server: another one stays refused."""
-    if halt.reason == Reason.POSITION_LOST.value:
+    if halt.reason == LOST:
         return True
     mysql = desired.spec is not None and desired.spec.source.type == "mysql"
     return mysql and halt.reason == Reason.CONFIGURATION_REFUSED.value and halt.message.startswith("SourceRefused")
@@ -148,30 +221,37 @@ def _may_start_over(halt: Halt, desired: Desired) -> bool:
 def _new_halt(
     observed: ObservedReplicator, desired: Desired, pod: ObservedPod, failures: Failures, limits: Limits
 ) -> Halt | None:
-    if pod.ended is None or desired.template_hash is None or pod.template_hash != desired.template_hash:
-        return None  # it ran another template: what runs now has to fail by itself
-    if _works_again(observed):
+    if pod.ended is None or answers_as_working(observed):
         return None
+    fenced = pod.ended.code == FENCED and not _own_newer(observed, pod)
+    if not fenced and (desired.template_hash is None or pod.template_hash != desired.template_hash):
+        return None  # it ran another template: what runs now has to fail by itself, but must not take a log back
     words, known = _words(observed, pod), _explained(pod)
-    if pod.ended.code in STOPPING and not (pod.ended.code == FENCED and _own_newer(observed, pod)):
+    if pod.ended.code in STOPPING and (fenced or pod.ended.code != FENCED):
         reason, fix = STOPPING[pod.ended.code]
         text = words if known else f"the driver ended with {words}. {fix}"
-        return Halt(reason=reason.value, message=text, template_hash=desired.template_hash, at=times.text(observed.now))
+        if STEPS.get(reason, "") not in text:
+            text = f"{sentence(text)} {fix}"
+        return _halt(observed, desired, reason, text)
     since = times.seconds(failures.since)
     patience = seconds(desired.spec.retry.time) if desired.spec is not None else 0.0
     if failures.count <= limits.restart_limit or since is None or observed.now - since < patience:
         return None
     text = f"the driver failed {failures.count} times in {times.span(observed.now - since)}; last: {words.rstrip('.')}."
     text += " Change restartNonce to try again." if known else f" {FOLLOW_LOG}"
+    return _halt(observed, desired, Reason.RESTART_LIMIT_EXCEEDED, text)
+
+
+def _halt(observed: ObservedReplicator, desired: Desired, reason: Reason, text: str) -> Halt:
     return Halt(
-        reason=Reason.RESTART_LIMIT_EXCEEDED.value,
+        reason=reason.value,
         message=bounded(text),
-        template_hash=desired.template_hash,
+        lifted_by=_lifted_by(reason.value, desired) or "",
         at=times.text(observed.now),
     )
 
 
-def _works_again(observed: ObservedReplicator) -> bool:
+def answers_as_working(observed: ObservedReplicator) -> bool:
     """The kubelet started it again and it works: the end is old news, of a time when no operator saw it."""
     reported = observed.driver.status
     return (

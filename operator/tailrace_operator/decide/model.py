@@ -1,10 +1,11 @@
 """What a decision consists of: a status, and actions that bring the cluster closer to it. Pure types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from tailrace.contract.resources import ReplicatorSpec, SnapshotRequestSpec
+from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequestSpec
+from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 from tailrace_operator.status.conditions import Reason
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -33,6 +34,8 @@ class Delete:
     kind: str
     name: str
     uid: str
+    force: bool = False
+    """A pod: without waiting for its kubelet."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,21 @@ class Cancel:
 
 
 @dataclass(frozen=True)
+class ChangeSpec:
+    """Have the running driver work by this spec."""
+
+    generation: int
+    spec: ReplicatorSpec
+
+
+@dataclass(frozen=True)
 class DropSource:
-    """Ask the driver to drop what it made in its source, and how far it is."""
+    """Ask the driver to leave as the policy says: to drop what it made in its source, or not; and how far it is."""
 
-    data: bool
+    policy: DeletionPolicy
 
 
-Action = ApplyChild | MakeSecret | Delete | SetFinalizers | SubmitSnapshot | Pause | Cancel | DropSource
+Action = ApplyChild | MakeSecret | Delete | SetFinalizers | SubmitSnapshot | Pause | Cancel | ChangeSpec | DropSource
 
 
 @dataclass(frozen=True)
@@ -98,16 +109,27 @@ class Limits:
 
     image: str
     """Image of drivers and executors unless a spec names one."""
+    pods: PodDefaults = NO_DEFAULTS
+    """Of all Replicators, under what each says itself."""
+    driver_peers: tuple[Mapping[str, Any], ...] | None = None
+    """Who may ask drivers over HTTP, as in a NetworkPolicy's rule; empty: anyone. None: drivers and executors have no
+    NetworkPolicy."""
     poll_seconds: float = 10.0
     """A driver is asked this often; a dead one must show within 30 s."""
+    rollout: int = 5
+    """So many drivers restart at a time because the default image is another."""
     restart_limit: int = 5
     """Ends of the driver before it is given up; `retry.time` must have passed too."""
     healthy_seconds: float = 600.0
     """After running this long, earlier ends are forgotten."""
+    settle_seconds: float = 30.0
+    """A driver that has failed again and again has come right once it works this long after its start."""
     start_seconds: float = 180.0
     """A driver that has not answered for this long since its start is unreachable."""
     silent_seconds: float = 12.0
     """A driver that answered before and now does not is unreachable after this."""
+    executors_seconds: float = 60.0
+    """Executors that have not started after this are missing."""
     lag_seconds: float = 300.0
     """A larger lag sets `Lagging`."""
     retained_bytes: int = 10 << 30
@@ -141,3 +163,15 @@ class Desired:
     """None: something that the pod needs does not exist."""
     image: str
     blocker: Blocker | None = None
+    data_hash: str | None = None
+    """Of all Secrets and ConfigMaps that the pod needs; None: one of them does not exist."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Of each of them and of the operator's own, by kind and name."""
+    waits_for: str | None = None
+    """The default image that it does not run yet, since it is not its turn; `image` is what runs."""
+    rolls: bool = False
+    """It is restarted because of the default image alone."""
+
+    @property
+    def suspended(self) -> bool:
+        return self.spec is not None and self.spec.suspend

@@ -1,17 +1,21 @@
 """How ready a Replicator is: a list of checks, the first that has something to say decides. Pure."""
 
 from tailrace.contract.status import Status
-from tailrace.errors import Where
-from tailrace_operator.decide.driver_history import DriverHistory, error_of
+from tailrace.errors import Where, error_line
+from tailrace_operator.decide import lost_nodes, summary
+from tailrace_operator.decide.claims import failing
+from tailrace_operator.decide.driver_history import DriverHistory, answers_as_working, error_of, told
+from tailrace_operator.decide.executors import CONFIG_FAULTS, IMAGE_FAULTS
 from tailrace_operator.decide.model import Desired, Limits
+from tailrace_operator.decide.summary import BAD, WORKING
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Readiness, Reason
 from tailrace_operator.status.models import ReplicatorState
 
-IMAGE_FAULTS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
-CONFIG_FAULTS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+LOOP = 3
+"""Ends, without a healthy while between them, that are no accident any more."""
 Assessed = tuple[ReplicatorState, Readiness]
 
 
@@ -19,11 +23,12 @@ def assess(observed: ObservedReplicator, desired: Desired, history: DriverHistor
     found = (
         _blocked(observed, desired, history)
         or _suspended(observed, desired)
-        or _halted(history)
+        or _halted(observed, desired, history)
         or _refused(observed, history)
     )
-    found = found or _absent(desired, history) or _rolling(observed, desired, history) or _pod(history)
-    return found or _driver(observed, history, limits)
+    found = found or _absent(desired, history) or _rolling(observed, desired, history)
+    found = found or _pod(history) or _crash_loop(observed, history, limits)
+    return found or _with_its_spec(observed, desired, _driver(observed, desired, history, limits))
 
 
 def _moving(reason: Reason, message: str, state: ReplicatorState = "Starting") -> Assessed:
@@ -50,10 +55,10 @@ def _suspended(observed: ObservedReplicator, desired: Desired) -> Assessed | Non
     return "Suspended", Readiness("True", Reason.SUSPENDED, text)
 
 
-def _halted(history: DriverHistory) -> Assessed | None:
+def _halted(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if history.halt is None:
         return None
-    return "Stopped", Readiness("False", Reason(history.halt.reason), history.halt.message, stuck=True)
+    return "Stopped", Readiness("False", Reason(history.halt.reason), told(history.halt, observed, desired), stuck=True)
 
 
 def _refused(observed: ObservedReplicator, history: DriverHistory) -> Assessed | None:
@@ -83,6 +88,10 @@ def _no_pod(observed: ObservedReplicator) -> Assessed:
     refused = observed.refused_pods.get(f"StatefulSet/{names.driver(observed.meta.name)}")
     if refused is not None:
         return _moving(Reason.POD_PENDING, f"the driver's pod cannot be created: {refused}")
+    lost = lost_nodes.lost(observed)
+    if lost is not None:
+        text = f"pod {lost.name} was evicted from node {lost.node}, which does not respond; the pod is removed by force"
+        return _moving(Reason.NODE_LOST, f"{text}, and the driver starts on another node.")
     return _moving(Reason.STARTING, "waiting for the driver's pod.")
 
 
@@ -95,10 +104,7 @@ def _pod(history: DriverHistory) -> Assessed | None:
         text = f"pod {pod.name}: {pod.waiting}: {pod.waiting_message} Correct spec.image or imagePullSecrets."
         return _moving(Reason.IMAGE_PULL_FAILED, text)
     if pod.ended is not None:
-        error = error_of(pod)
-        last = f"{error.name}: {error.message}" if error is not None else f"code {pod.ended.code}"
-        text = f"the driver failed {history.failures.count} times and is restarted; last: {last}"
-        return _moving(Reason.DRIVER_CRASH_LOOP, text, "Failing")
+        return _crashed(pod)
     if pod.unscheduled is not None:
         return _moving(Reason.POD_PENDING, f"pod {pod.name} cannot be scheduled: {pod.unscheduled}")
     if pod.waiting in CONFIG_FAULTS:
@@ -106,7 +112,31 @@ def _pod(history: DriverHistory) -> Assessed | None:
     return _moving(Reason.STARTING, f"pod {pod.name} is starting.")
 
 
-def _driver(observed: ObservedReplicator, history: DriverHistory, limits: Limits) -> Assessed:
+def _crashed(pod: ObservedPod) -> Assessed:
+    """No counts and no times: the same words for as long as the driver fails for the same reason."""
+    assert pod.ended is not None
+    error = error_of(pod)
+    last = error_line(error.name, error.message, error.fix) if error is not None else f"exit code {pod.ended.code}"
+    return _moving(Reason.DRIVER_CRASH_LOOP, f"the driver failed and is restarted; last: {last}", "Failing")
+
+
+def _crash_loop(observed: ObservedReplicator, history: DriverHistory, limits: Limits) -> Assessed | None:
+    """A container that runs for seconds between two ends has not come right: that is told once the driver works, of
+    one that has failed again and again once it has worked for a while."""
+    pod = history.pod
+    assert pod is not None and pod.running_since is not None
+    was = next((c for c in observed.status.conditions if c.type == "Ready"), None)
+    failed = history.ended or (was is not None and was.reason == Reason.DRIVER_CRASH_LOOP.value)
+    if pod.ended is None or not failed or not history.failures.count:
+        return None
+    age = observed.now - pod.running_since
+    patience = limits.settle_seconds if history.failures.count >= LOOP else 0.0
+    if answers_as_working(observed):
+        return _crashed(pod) if age < patience else None
+    return _crashed(pod) if age < limits.start_seconds else None
+
+
+def _driver(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> Assessed:
     pod, driver = history.pod, observed.driver
     assert pod is not None and pod.running_since is not None
     if driver.status is None:
@@ -120,7 +150,17 @@ def _driver(observed: ObservedReplicator, history: DriverHistory, limits: Limits
         silence = observed.now - driver.answered_at
         if silence >= limits.silent_seconds:
             return _unreachable(pod.name, silence, driver.error)
-    return _as_reported(driver.status, pod.name)
+    degrades = desired.spec is not None and desired.spec.on_table_failure == "Degrade"
+    return _as_reported(driver.status, pod.name, degrades)
+
+
+def _with_its_spec(observed: ObservedReplicator, desired: Desired, assessed: Assessed) -> Assessed:
+    """Ready is who works by the newest spec."""
+    if assessed[1].ready != "True" or not summary.lacks_spec(observed.driver, desired.generation):
+        return assessed
+    problem = observed.spec_answer.problem if observed.spec_answer is not None else None
+    why = f": {problem.message}" if problem is not None else ""
+    return _moving(Reason.APPLYING_SPEC, f"the driver takes over generation {desired.generation}{why}.", "Running")
 
 
 def _believed(observed: ObservedReplicator, pod: ObservedPod, limits: Limits) -> bool:
@@ -137,7 +177,7 @@ def _unreachable(pod: str, silence: float, error: str) -> Assessed:
     return "Failing", Readiness("Unknown", Reason.DRIVER_UNREACHABLE, text, progress=True)
 
 
-def _as_reported(status: Status, pod: str) -> Assessed:
+def _as_reported(status: Status, pod: str, degrades: bool) -> Assessed:
     match status.state:
         case "Running":
             return "Running", Readiness("True", Reason.STREAMING, status.message)
@@ -148,7 +188,20 @@ def _as_reported(status: Status, pod: str) -> Assessed:
         case "Stopped":
             return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod} is shutting down: {status.message}")
         case "Failing":
-            return "Failing", Readiness("False", _why(status), status.message)
+            return _tables(status, degrades) or ("Failing", Readiness("False", _why(status), status.message))
+
+
+def _tables(status: Status, degrades: bool) -> Assessed | None:
+    """Tables that fail beside others that work, or that are all stopped, which only a person can cure; None: it is
+    something else that fails, or `NotReady` is asked for."""
+    states = {t.state for t in status.tables}
+    if status.fault is not None or not states & set(BAD):
+        return None
+    if states == {"STOPPED"}:
+        return "Failing", Readiness("False", Reason.TABLES_STOPPED, failing(status), stuck=True)
+    if degrades and states & set(WORKING):
+        return "Degraded", Readiness("True", Reason.DEGRADED, failing(status))
+    return None
 
 
 _BY_PLACE: dict[Where | None, Reason] = {

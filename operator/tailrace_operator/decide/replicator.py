@@ -1,37 +1,76 @@
 """Decides one round for a Replicator. Pure: everything it knows is in the observation."""
 
-from tailrace_operator.decide import children, deletion, summary
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tailrace.contract.status import Status
+from tailrace_operator.decide import children, claims, deletion, executors, lost_nodes, rollout, source_log, summary
 from tailrace_operator.decide.desired import resolve
-from tailrace_operator.decide.driver_history import DriverHistory, follow
+from tailrace_operator.decide.driver_history import DriverHistory, follow, retry_at
 from tailrace_operator.decide.model import Decision, Desired, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.decide.readiness import Assessed, assess
-from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
+from tailrace_operator.observe.model import FINALIZER, PAUSED, ObservedReplicator
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Readiness, Reason, conditions, sentence
-from tailrace_operator.status.models import ReplicatorStatus
+from tailrace_operator.status.models import CaptureSummary, ReplicatorStatus
 
 IDLE_SECONDS = 300.0
 BUSY_SECONDS = 30.0
 SOON_SECONDS = 5.0
+WARNINGS = {
+    Reason.DRIVER_CRASH_LOOP,
+    Reason.POD_PENDING,
+    Reason.NODE_LOST,
+    Reason.IMAGE_PULL_FAILED,
+    Reason.SECRET_NOT_FOUND,
+    Reason.CONFIG_MAP_NOT_FOUND,
+    Reason.DEGRADED,
+}
+"""Reasons that somebody should look at, though the Replicator is Ready or may come right by itself."""
 
 
 def decide(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorStatus]:
     if observed.meta.deleting:
         return deletion.decide(observed, resolve(observed, limits), limits)
+    if observed.meta.paused:
+        return _paused(observed, limits)
     if FINALIZER not in observed.meta.finalizers:
         # Before anything is made that would have to be cleaned up.
         return Decision(observed.status, (SetFinalizers((*observed.meta.finalizers, FINALIZER)),), again=SOON_SECONDS)
-    desired = resolve(observed, limits)
+    desired = rollout.hold(observed, resolve(observed, limits))
     history = follow(observed, desired, limits)
     state, readiness = assess(observed, desired, history, limits)
     status = _status(observed, desired, history, (state, readiness), limits)
     return Decision(
         status=status,
-        actions=children.actions(observed, desired, history),
-        events=_events(observed, readiness, history),
-        again=_again(observed, history, limits),
+        actions=children.actions(observed, desired, history, limits),
+        events=_events(observed, status, readiness, history),
+        again=_again(observed, desired, history, limits),
         intent=_intent(status) != _intent(observed.status),
     )
+
+
+def _paused(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorStatus]:
+    """What runs is told as ever; nothing is done, and what the status records of doing stays as it is."""
+    before = observed.status
+    newest = resolve(observed, limits)
+    runs = replace(
+        newest,
+        generation=before.applied_generation,
+        spec_hash=before.applied_spec_hash,
+        template_hash=before.applied_template_hash or None,
+    )
+    history = replace(follow(observed, runs, limits), halt=before.halt, resync_uid=before.resync_uid)
+    state, readiness = assess(observed, runs, history, limits)
+    if before.applied_generation != observed.meta.generation:
+        text = f"generation {observed.meta.generation} is not applied while annotation {PAUSED} is true."
+        readiness = Readiness("False", Reason.RECONCILIATION_PAUSED, text)
+        state = before.state if history.pod is None else state
+    status = _status(observed, runs, history, (state, readiness), limits)
+    status = status.model_copy(update={"last_handled_reconcile_at": before.last_handled_reconcile_at})
+    events = _events(observed, status, readiness, history)
+    again = _again(observed, runs, history, limits)
+    return Decision(status=status, events=events, again=again, intent=_intent(status) != _intent(before))
 
 
 def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
@@ -42,35 +81,53 @@ def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
         status.applied_template_hash,
         status.halt,
         status.resync_uid,
+        status.recovery_uid,
+        status.rollout_since,
         status.driver.pod_uid,
         status.driver.pod_restarts,
         status.last_handled_reconcile_at,
     )
 
 
+def _told(observed: ObservedReplicator, limits: Limits) -> Status | None:
+    """What the driver says; None: nothing, or it has been silent for so long that what it said last may be true no
+    more, whatever else is the matter."""
+    driver = observed.driver
+    late = driver.silent_since is not None and driver.answered_at is not None
+    silent = late and observed.now - (driver.answered_at or 0.0) >= limits.silent_seconds
+    return None if silent else driver.status
+
+
 def _status(
     observed: ObservedReplicator, desired: Desired, history: DriverHistory, assessed: Assessed, limits: Limits
 ) -> ReplicatorStatus:
     state, readiness = assessed
-    before, reported = observed.status, observed.driver.status
-    generation = observed.meta.generation
-    claims = [*readiness.claims(), _suspended(desired)]
-    if reported is not None and readiness.reason is not Reason.DRIVER_UNREACHABLE:
-        claims += summary.claims(reported, limits)
+    before, generation = observed.status, observed.meta.generation
+    pods = executors.summary(observed, desired, history, limits)
+    made = [*readiness.claims(), *_switches(observed, desired), *rollout.claims(desired, limits)]
+    made += executors.claims(pods, history.pod)
+    told = _told(observed, limits)
+    made += claims.claims(told, before.conditions, limits) if told is not None else ()
+    untold = (*claims.carried(before.conditions), *source_log.unobserved(observed, desired, history))
+    made += [claim for claim in untold if claim.type not in {c.type for c in made}]
     ready = desired.spec is not None and desired.template_hash is not None
     update: dict[str, object] = {
         "observed_generation": generation,
         "state": state,
-        "message": sentence(readiness.message),
-        "conditions": conditions(claims, before.conditions, generation, observed.now),
+        "message": sentence(readiness.message or pods.message),
+        "conditions": conditions(made, before.conditions, generation, observed.now),
         "applied_generation": desired.generation if ready else before.applied_generation,
         "applied_spec_hash": desired.spec_hash if ready else before.applied_spec_hash,
         "applied_template_hash": desired.template_hash if ready else before.applied_template_hash,
         "last_handled_reconcile_at": observed.meta.requested_at or before.last_handled_reconcile_at,
         "driver": history.driver,
+        "executors": pods,
+        "executors_summary": f"{pods.running}/{pods.desired}",
+        "rollout_since": rollout.since(observed, desired, readiness),
         "failures": history.failures,
         "halt": history.halt,
         "resync_uid": history.resync_uid,
+        "recovery_uid": _recovery(observed, history),
         "last_error": history.error or before.last_error,
     }
     if desired.spec is not None:
@@ -80,10 +137,20 @@ def _status(
     return before.model_copy(update={**update, **_progress(observed, history)})
 
 
-def _suspended(desired: Desired) -> Claim:
-    if desired.spec is not None and desired.spec.suspend:
-        return Claim("Suspended", "True", Reason.SUSPENDED, "spec.suspend is true.")
-    return Claim("Suspended", "False", Reason.NOT_SUSPENDED)
+def _recovery(observed: ObservedReplicator, history: DriverHistory) -> str | None:
+    used = observed.recovery is not None and history.resync_uid == observed.recovery.uid
+    return history.resync_uid if used else observed.status.recovery_uid
+
+
+def _switches(observed: ObservedReplicator, desired: Desired) -> Iterator[Claim]:
+    """What its users have switched off."""
+    if desired.suspended:
+        yield Claim("Suspended", "True", Reason.SUSPENDED, "spec.suspend is true.")
+    else:
+        yield Claim("Suspended", "False", Reason.NOT_SUSPENDED)
+    if observed.meta.paused:
+        text = f"annotation {PAUSED} is true: nothing is changed."
+        yield Claim("ReconciliationPaused", "True", Reason.RECONCILIATION_PAUSED, text)
 
 
 def _progress(observed: ObservedReplicator, history: DriverHistory) -> dict[str, object]:
@@ -96,7 +163,7 @@ def _progress(observed: ObservedReplicator, history: DriverHistory) -> dict[str,
             "lag": None,
             "snapshot_summary": None,
             "snapshot": None,
-            "capture": capture.model_copy(update={**unknown, "lag_bytes": None}) if capture is not None else None,
+            "capture": _silent(observed, capture) if capture is not None else None,
             "apply": apply.model_copy(update=unknown) if apply is not None else None,
         }
     snapshots, behind = summary.snapshots(reported), summary.lag(reported)
@@ -117,8 +184,15 @@ def _progress(observed: ObservedReplicator, history: DriverHistory) -> dict[str,
     return found
 
 
-def _events(observed: ObservedReplicator, readiness: Readiness, history: DriverHistory) -> tuple[EmitEvent, ...]:
-    """An event when the reason of Ready changes, and one for each end of the driver."""
+def _silent(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
+    kept = {"retained_at": source_log.since(observed, capture)} if capture.retained_bytes is not None else {}
+    return capture.model_copy(update={"lag_seconds": None, "rows_per_second": 0.0, "lag_bytes": None, **kept})
+
+
+def _events(
+    observed: ObservedReplicator, status: ReplicatorStatus, readiness: Readiness, history: DriverHistory
+) -> tuple[EmitEvent, ...]:
+    """An event when the reason of Ready changes, one for each end of the driver, and those of executors."""
     before = next((c for c in observed.status.conditions if c.type == "Ready"), None)
     events = []
     if history.ended and history.pod is not None and history.pod.ended is not None:
@@ -126,17 +200,24 @@ def _events(observed: ObservedReplicator, readiness: Readiness, history: DriverH
         why = f"{error.name}: {error.message}" if error is not None else f"exit code {history.pod.ended.code}"
         events.append(EmitEvent("Warning", "DriverEnded", sentence(f"pod {history.pod.name}: {why}")))
     if before is None or before.reason != readiness.reason.value:
-        bad = readiness.stuck or (readiness.ready != "True" and not readiness.progress) or readiness.ready == "Unknown"
+        bad = readiness.stuck or readiness.ready == "Unknown" or readiness.reason in WARNINGS
+        bad = bad or (readiness.ready != "True" and not readiness.progress)
         text = readiness.message or f"the Replicator is {readiness.reason.value}."
         events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, sentence(text)))
-    return tuple(events)
+    return (*events, *executors.events(observed.status.conditions, status.conditions))
 
 
-def _again(observed: ObservedReplicator, history: DriverHistory, limits: Limits) -> float:
+def _again(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> float:
     if observed.refusal is not None:
         return BUSY_SECONDS  # it is sent again once the refusal is old: quotas and admission rules change
+    if desired.waits_for is not None:
+        return limits.poll_seconds
+    wait = lost_nodes.wait(observed)
+    if wait is not None:
+        return wait
     if history.pod is None:
-        return IDLE_SECONDS
+        due = retry_at(history.halt, desired) if history.halt is not None else None
+        return IDLE_SECONDS if due is None else min(max(due - observed.now, 1.0), IDLE_SECONDS)
     if history.pod.running_since is None:
         return BUSY_SECONDS
     starting = observed.driver.status is None or observed.driver.silent_since is not None

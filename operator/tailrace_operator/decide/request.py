@@ -5,7 +5,8 @@
        +------------------+------> Completed | Failed | Cancelled      (these three are final)
 
 The running driver does the work; here it is only told what is wanted, idempotently by the request's uid. `Ready` means
-that the driver has taken it, so that a snapshot of a day holds up no GitOps sync; `Complete` tells the end.
+that the driver has taken it, so that a snapshot of a day holds up no GitOps sync; `Complete` and `Failed` (or
+cancelled) tell the end.
 """
 
 from typing import Any
@@ -132,7 +133,7 @@ def _refused(observed: ObservedRequest, problem: Problem | None) -> Decision[Sna
 def _follow(
     observed: ObservedRequest, spec: SnapshotRequestSpec, found: SnapshotStatus
 ) -> Decision[SnapshotRequestStatus]:
-    state, readiness = _assess(found)
+    state, readiness = _assess(found, observed.executors_missing)
     update = _progress(observed, found)
     actions: tuple[Action, ...] = ()
     if state in FINAL:
@@ -144,9 +145,10 @@ def _follow(
     return _write(observed, state, readiness, update, actions=actions, again=again)
 
 
-def _assess(found: SnapshotStatus) -> Assessed:
+def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
     fault = found.fault
     why = error_line(fault.name, fault.message, fault.fix) if fault is not None else ""
+    waits = why or executors_missing
     match found.state:
         case "Completed":
             return "Completed", Readiness("True", Reason.COMPLETED, "Snapshot completed.")
@@ -157,9 +159,9 @@ def _assess(found: SnapshotStatus) -> Assessed:
         case "Paused":
             return "Paused", Readiness("True", Reason.PAUSED, "Paused; rows already read are kept.")
         case "Pending":
-            return "Running", Readiness("True", Reason.RUNNING, why or "Accepted; waiting to start.")
+            return "Running", Readiness("True", Reason.RUNNING, waits or "Accepted; waiting to start.")
         case "Running":
-            return "Running", Readiness("True", Reason.RUNNING, why)
+            return "Running", Readiness("True", Reason.RUNNING, waits)
 
 
 def _progress(observed: ObservedRequest, found: SnapshotStatus) -> dict[str, Any]:
@@ -257,9 +259,11 @@ def _write(
     complete: Truth = "True" if state == "Completed" else "False"
     reason = Reason.COMPLETED if state == "Completed" else Reason.NOT_COMPLETED
     paused = state == "Paused"
+    over = state in ("Failed", "Cancelled")
     claims = [
         *readiness.claims(),
         Claim("Complete", complete, reason),
+        Claim("Failed", "True" if over else "False", readiness.reason if over else Reason.NOT_FAILED),
         Claim("Suspended", "True" if paused else "False", Reason.PAUSED if paused else Reason.NOT_SUSPENDED),
     ]
     fixed = {

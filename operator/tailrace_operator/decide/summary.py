@@ -1,12 +1,11 @@
 """The driver's status document in the bounded form of the Replicator's status. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
 
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
-from tailrace_operator.decide.model import Limits
+from tailrace_operator.observe.model import ObservedDriver
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded, short
+from tailrace_operator.status.conditions import bounded, short
 from tailrace_operator.status.models import (
     MAX_WORST,
     ApplySummary,
@@ -20,6 +19,8 @@ from tailrace_operator.status.numbers import amount, count, left, rate
 
 UNDER_WAY = ("Pending", "Running", "Paused")
 BAD = ("FAILING", "STOPPED")
+WORKING = ("SNAPSHOTTING", "REPLICATING")
+"""Of a table that only waits nobody knows yet whether anything will arrive."""
 
 
 def capture(status: Status) -> CaptureSummary:
@@ -109,47 +110,20 @@ def percentage(done: int, estimated: int, finished: bool) -> str:
 
 
 def lag(status: Status) -> float | None:
-    """Seconds from a commit at the source to the target."""
-    parts = [v for v in (amount(status.capture.lag_seconds), amount(status.apply.lag_seconds)) if v is not None]
-    return sum(parts) if parts else None
-
-
-def claims(status: Status, limits: Limits) -> Iterable[Claim]:
-    """Conditions of their own, which do not feed Ready. What is not known is not claimed."""
-    if status.tables_total:
-        yield _initial(status)
-    behind = lag(status)
-    if behind is not None:
-        shown, most = times.span(behind), times.span(limits.lag_seconds)
-        late = behind > limits.lag_seconds
-        text = f"{shown} behind the source; the objective is {most}."
-        yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
-        bad = status.tables_failing
-        met = not late and not bad
-        why = "" if met else (text if late else f"{bad} tables are failing.")
-        yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, why)
-    kept = status.capture.retained_bytes
-    if kept is not None:
-        risk = kept > limits.retained_bytes
-        text = f"the source keeps {kept >> 20} MiB of log for this Replicator; its disk may fill." if risk else ""
-        yield Claim(
-            "SourceLogAtRisk", _truth(risk), Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW, text
-        )
-
-
-def _truth(value: bool) -> Truth:
-    return "True" if value else "False"
-
-
-def _initial(status: Status) -> Claim:
-    active = [s for s in status.snapshots if s.reason == "initial" and s.state in UNDER_WAY]
-    waiting = [t.name for t in status.tables if t.state == "WAITING"]
-    if active or waiting:
-        text = f"{len(active)} initial snapshots running, {len(waiting)} tables waiting."
-        return Claim("InitialSnapshotCompleted", "False", Reason.SNAPSHOTTING, text)
-    return Claim("InitialSnapshotCompleted", "True", Reason.INITIAL_SNAPSHOT_COMPLETED)
+    """Seconds from a commit at the source to the target; None: not known. Where no table works nothing arrives at the
+    target, however quick capture is."""
+    captured, applied = amount(status.capture.lag_seconds), amount(status.apply.lag_seconds)
+    if captured is None or (status.tables and not any(t.state in WORKING for t in status.tables)):
+        return None
+    return captured + (applied or 0.0)
 
 
 def active_requests(status: Status) -> list[SnapshotStatus]:
     """Ad-hoc snapshots that are not finished."""
     return [s for s in status.snapshots if s.reason == "request" and s.state in UNDER_WAY]
+
+
+def lacks_spec(driver: ObservedDriver, generation: int) -> bool:
+    """It answers, and works by another generation. (A driver without one is of an older version.)"""
+    status = driver.status if driver.silent_since is None else None
+    return status is not None and status.generation not in (None, generation)

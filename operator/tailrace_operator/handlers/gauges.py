@@ -22,6 +22,7 @@ PATHS: dict[str, tuple[str, tuple[str, ...]]] = {
     "snapshot_rows_estimated": ("Rows expected by snapshots under way", ("snapshot", "rowsEstimated")),
 }
 TABLE_STATES = ("waiting", "snapshotting", "replicating", "failing", "stopped")
+EXECUTOR_STATES = ("desired", "running", "pending")
 
 
 class Gauges(Collector):
@@ -38,10 +39,13 @@ class Gauges(Collector):
             family = GaugeMetricFamily(f"tailrace_replicator_{name}", text, labels=LABELS)
             for labels, status in statuses:
                 value = _at(status, path)
+                if name == "retained_bytes" and _at(status, ("capture", "retainedAt")) is not None:
+                    value = None  # of another time
                 if value is not None:
                     family.add_metric(labels, float(value))
             yield family
-        yield _tables(statuses)
+        yield _counts(statuses, "tables", "Tables by state", TABLE_STATES)
+        yield _counts(statuses, "executors", "Executors: desired, running, pending", EXECUTOR_STATES)
         yield _conditions("replicator", statuses)
         yield _conditions(
             "snapshot_request",
@@ -52,11 +56,11 @@ class Gauges(Collector):
         )
 
 
-def _tables(statuses: list[tuple[list[str], Any]]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily("tailrace_replicator_tables", "Tables by state", labels=(*LABELS, "state"))
+def _counts(statuses: list[tuple[list[str], Any]], block: str, text: str, states: tuple[str, ...]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"tailrace_replicator_{block}", text, labels=(*LABELS, "state"))
     for labels, status in statuses:
-        for state in TABLE_STATES:
-            value = _at(status, ("tables", state))
+        for state in states:
+            value = _at(status, (block, state))
             if value is not None:
                 family.add_metric([*labels, state], float(value))
     return family

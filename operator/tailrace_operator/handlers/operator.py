@@ -1,4 +1,4 @@
-"""The whole process: probes, lease, first lists, then watches, queue, canary and lease side by side until one ends."""
+"""The whole process: probes, lease, then watches, queue, canary and lease side by side until one ends."""
 
 import asyncio
 import contextlib
@@ -24,6 +24,7 @@ from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
+from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import Kube, Where
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.gather import Gatherer
@@ -82,6 +83,7 @@ class _Process:
                 events=Events(kube, settings.identity, Where("Lease", settings.lease_namespace, settings.lease)),
                 memory=memory,
                 limits=settings.limits,
+                turns=Turns(self.index, settings.limits.rollout),
             )
         )
         metrics.REGISTRY.register(Gauges(self.index))
@@ -91,15 +93,17 @@ class _Process:
     async def run(self) -> None:
         await self.lease.acquire()
         self._held = True
-        watches = watching.watches(self._kube, self._settings.namespaces, self.index)
         async with asyncio.TaskGroup() as group:
             group.create_task(_endless("the lease", self.lease.keep()))
-            await self._first_lists()
-            for watch in watches:
-                group.create_task(_endless("a watch", watch.run()))
-            # Nothing is decided before everything is known: a child that is not listed yet would be made again.
-            for watch in watches:
-                await watch.synced.wait()
+            # Ours first: of what belongs to them only what names one that is known is kept. The CRDs may come after the
+            # operator: until then the lists are tried again.
+            for make in (watching.resources, watching.watches):
+                watches = make(self._kube, self._settings.namespaces, self.index)
+                for watch in watches:
+                    group.create_task(_endless("a watch", watch.run()))
+                # Nothing is decided before everything is known: a child that is not listed yet would be made again.
+                for watch in watches:
+                    await watch.synced.wait()
             log.info("listed %d Replicators", len(self.index.keys("Replicator")))
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
@@ -124,21 +128,6 @@ class _Process:
     def measure(self) -> None:
         metrics.QUEUE.set(self.scheduler.length())
         metrics.OVERDUE.set(self.scheduler.overdue())
-
-    async def _first_lists(self) -> None:
-        """Until they succeed: the CRDs may come after the operator."""
-        pause = 1.0
-        while True:
-            try:
-                for kind in watching.PLURALS:
-                    for namespace in self._settings.namespaces:
-                        for document in await watching.list_all(self._kube, kind, namespace):
-                            self.index.put(kind, document)
-                return
-            except TailraceError as error:
-                log.warning("cannot list the resources yet: %s; retrying in %.0f s", error.message, pause)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 15.0)
 
     async def _kopf(self) -> None:
         registry = watching.registry(self.index)

@@ -12,6 +12,7 @@ from tailrace_operator.act.perform import Performer
 from tailrace_operator.act.status import StatusWriter
 from tailrace_operator.decide import replicator, request
 from tailrace_operator.decide.model import Decision, Limits
+from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import ApiNotFound, Kube, Where
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
@@ -60,6 +61,7 @@ class ReconcilerParts:
     events: Events
     memory: Memory
     limits: Limits
+    turns: Turns
 
 
 class Reconciler:
@@ -82,8 +84,10 @@ class Reconciler:
         if observed is None:
             self._forget(key)
             return None
+        turns = self._parts.turns
         with _assessing(key):
-            decision = replicator.decide(observed, self._parts.limits)
+            decision = replicator.decide(replace(observed, turn=turns.free(key)), self._parts.limits)
+        turns.note(key, decision.status.rollout_since is not None and not observed.meta.deleting)
         again = pace(decision.again, self._parts.index.count(REPLICATOR))
         return await self._carry_out(key, observed, replace(decision, again=again), observed.meta.name)
 
@@ -135,4 +139,5 @@ class Reconciler:
         uid = self._uids.pop(key, "")
         self._parts.writer.forget(uid)
         self._parts.memory.forget(key, uid)
+        self._parts.turns.note(key, False)
         self._parts.index.use_data(key, set())

@@ -1,5 +1,10 @@
-"""Registers with kopf for our two resources, and the watches for what belongs to them. They feed the
-index and do nothing else."""
+"""Registers with kopf for our two resources, and the operator's own watches: for the same two, and for what belongs to
+them. All feed the index and do nothing else.
+
+kopf's watches end for good, and without a word to anybody, when a definition goes for a moment, and look half a minute
+late for a right that was missing; the operator's own list again. Which of two brings a change first does not matter:
+versions decide.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -15,7 +20,7 @@ from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
 from tailrace_operator.resources.names import SELECTOR
 
 PLURALS = {"Replicator": "replicators", "SnapshotRequest": "snapshotrequests"}
-OWNED = ("ConfigMap", "ServiceAccount", "RoleBinding", "Service", "StatefulSet", "Pod", "Job")
+OWNED = ("ConfigMap", "ServiceAccount", "RoleBinding", "Service", "NetworkPolicy", "StatefulSet", "Pod", "Job")
 
 
 def registry(index: Index) -> kopf.OperatorRegistry:
@@ -61,6 +66,29 @@ class _Backoffs(Iterable[int]):
         yield from (1, 1, 2, 3, 5, 8, 13, 20)
         while True:
             yield 30
+
+
+def resources(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
+    """For our two resources."""
+    return [
+        Watch(kube, kind, namespace, _resources(index, kind, namespace)) for namespace in namespaces for kind in PLURALS
+    ]
+
+
+def _resources(index: Index, kind: str, namespace: str | None) -> WatchSink:
+    def gone(document: Document) -> None:
+        head = document["metadata"]
+        index.remove(kind, head["namespace"], head["name"], head["uid"])
+
+    def listed(documents: list[Document]) -> None:
+        alive = {(d["metadata"]["namespace"], d["metadata"]["name"]) for d in documents}
+        for key in index.keys(kind):
+            if namespace in (None, key.namespace) and (key.namespace, key.name) not in alive:
+                index.remove(kind, key.namespace, key.name)
+        for document in documents:
+            index.put(kind, document)
+
+    return WatchSink(listed, lambda d: index.put(kind, d), gone)
 
 
 def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:

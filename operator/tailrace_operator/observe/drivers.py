@@ -1,23 +1,39 @@
 """Asks drivers for their status and remembers what they said. `gather` calls it for the objects that are due.
 
-A question has little time: a driver that hangs must show within 30 s, and must not hold up others.
+A question has little time: a driver that hangs must show within 30 s, and must not hold up others. Nor must one that
+answers too much: the answer is bounded, and read on a thread of its own, since the loop also renews the lease. A driver
+is a tenant's pod: it may neither send the operator elsewhere nor have it inflate an answer.
 """
 
-import json
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 import aiohttp
-from pydantic import ValidationError
 
+from tailrace.contract.base import Model
 from tailrace.contract.driver import STATUS
 from tailrace.contract.status import Status
 from tailrace_operator.observe.model import ObservedDriver, ObservedPod
 from tailrace_operator.resources.names import HTTP_PORT
-from tailrace_operator.status.load import known
 
 ANSWER_SECONDS = 5.0
-MAX_BYTES = 32 << 20
-"""Ten thousand tables with their counters take 5 MB."""
+MAX_BYTES = 8 << 20
+"""Two thousand tables that all fail, in two snapshots, take 4 MiB; ten thousand that work, in one snapshot, take 5."""
+MAX_OBJECTS = 50_000
+"""JSON objects, as counted by their braces: those two thousand tables have 14,000. However short one is written, it
+takes a thousand bytes of memory."""
+Answer = TypeVar("Answer", bound=Model)
+
+
+class AnswerTooLarge(ValueError):
+    """The driver answered more than the operator reads."""
+
+
+class AnswerRefused(ValueError):
+    """The driver answered what no driver of ours does."""
 
 
 def address(ip: str) -> str:
@@ -29,9 +45,19 @@ class Drivers:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self._observed: dict[tuple[str, str], tuple[str, ObservedDriver]] = {}
+        self._told: dict[tuple[str, str], float] = {}
+        # One: reading holds the interpreter, and between two answers the loop gets its turn.
+        self._reader = ThreadPoolExecutor(1, "answers")
 
-    def forget(self, namespace: str, replicator: str) -> None:
+    def forget(self, namespace: str, replicator: str, *, gone: bool = False) -> None:
+        """It has no container; `gone`: nor is there a Replicator."""
         self._observed.pop((namespace, replicator), None)
+        if gone:
+            self._told.pop((namespace, replicator), None)
+
+    def told_at(self, namespace: str, replicator: str) -> float | None:
+        """When a driver of it last answered, whichever."""
+        return self._told.get((namespace, replicator))
 
     async def fresh(self, namespace: str, replicator: str, pod: ObservedPod, now: float, age: float) -> ObservedDriver:
         """The last answer of this container if it is no older than `age`, else a new one."""
@@ -48,27 +74,62 @@ class Drivers:
         before = last if last_life == life else ObservedDriver()
         try:
             observed = ObservedDriver(await self._get(pod.ip or ""), now)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValidationError, ValueError) as error:
+            self._told[namespace, replicator] = now
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             since = before.silent_since if before.silent_since is not None else now
             observed = replace(before, silent_since=since, error=f"{type(error).__name__}: {error}"[:300])
         self._observed[namespace, replicator] = (life, observed)
         return observed
 
     async def _get(self, ip: str) -> Status:
-        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-        async with self._session.get(address(ip) + STATUS, timeout=timeout) as response:
-            response.raise_for_status()
-            # Its image may be newer than the operator.
-            return known(Status, json.loads(await whole(response, MAX_BYTES)))
+        code, raw = await exchange(self._session, "GET", address(ip) + STATUS, seconds=ANSWER_SECONDS, limit=MAX_BYTES)
+        if code != 200:
+            raise AnswerRefused(f"the driver answered {code}")
+        return await asyncio.get_running_loop().run_in_executor(self._reader, read, Status, raw)
 
 
-async def whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The body to its end; raises `ValueError` beyond `limit`. (`read(n)` of a stream gives what has come so far.)"""
+def read(kind: type[Answer], raw: bytes) -> Answer:
+    """A driver's answer without fields that this version does not know: its image may be newer than the operator.
+    Raises `ValueError` for anything else."""
+    if raw.count(b"{") > MAX_OBJECTS:
+        raise AnswerTooLarge(f"the answer has more than {MAX_OBJECTS} objects")
+    return kind.model_validate_json(raw, extra="ignore")
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    *,
+    seconds: float,
+    limit: int,
+    body: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, bytes]:
+    """Code and body, at most `limit` bytes. A redirect is an answer like any other: who follows it calls, from within
+    the operator's network, whatever a tenant names."""
+    async with session.request(
+        method,
+        url,
+        data=body,
+        headers={**(headers or {}), "Accept-Encoding": "identity"},
+        timeout=aiohttp.ClientTimeout(total=seconds),
+        allow_redirects=False,
+        auto_decompress=False,
+    ) as response:
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding != "identity":
+            raise AnswerRefused(f"the answer is compressed ({encoding[:20]})")
+        return response.status, await _whole(response, limit)
+
+
+async def _whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body to its end; raises `AnswerTooLarge` beyond `limit`. (`read(n)` of a stream gives what came so far.)"""
     found = bytearray()
     async for piece in response.content.iter_any():
         found += piece
         if len(found) > limit:
-            raise ValueError(f"the answer has more than {limit} bytes")
+            raise AnswerTooLarge(f"the answer has more than {limit} bytes")
     return bytes(found)
 
 

@@ -50,7 +50,7 @@ class Gatherer:
         """None: it is gone."""
         document = self._index.get(key)
         if document is None:
-            self._drivers.forget(key.namespace, key.name)
+            self._drivers.forget(key.namespace, key.name, gone=True)
             return None
         meta = parse.meta(document)
         owned = self._index.owned(key.namespace, key.name)
@@ -71,10 +71,13 @@ class Gatherer:
             executors=pods["executor"],
             cleaners=pods["drop"],
             driver=await self._ask(key, main),
+            told_at=self._drivers.told_at(key.namespace, key.name),
             requests=tuple(r["metadata"]["uid"] for r in requests),
             resyncs=tuple(found for r in requests if (found := parse.resync(r)) is not None),
+            recovery=parse.recovery(key.name, meta.uid, spec),
             dropping=self._memory.drops.get(meta.uid),
             reports=self._reports(key),
+            spec_answer=self._memory.answers.get(meta.uid),
             refusal=self._memory.refusal(key),
             refused_pods=self._refused_pods(key, owned),
             namespace_ends=meta.uid in self._memory.ending,
@@ -177,6 +180,7 @@ class Gatherer:
             status=load(SnapshotRequestStatus, document.get("status")),
             replicator=alive,
             replicator_idle=_idle(parent) if parent is not None else None,
+            executors_missing=_executors_missing(parent) if parent is not None else "",
             driver=driver,
             snapshot=next((s for s in entries if s.id == meta.uid), None),
             answer=self._memory.answers.get(meta.uid),
@@ -211,3 +215,8 @@ def _idle(parent: Document) -> str | None:
         return "it is suspended."
     halt = parent.get("status", {}).get("halt")
     return f"{halt.get('reason')}: {halt.get('message')}" if halt else None
+
+
+def _executors_missing(parent: Document) -> str:
+    executors = parent.get("status", {}).get("executors", {})
+    return "" if executors.get("running") else str(executors.get("message", ""))

@@ -16,7 +16,7 @@ REMEMBER_SECONDS = 3 * REFUSAL_SECONDS
 class Memory:
     clock: Callable[[], float]
     answers: dict[str, DriverAnswer] = field(default_factory=dict)
-    """By a SnapshotRequest's uid: the driver's answer to the last verb."""
+    """By a SnapshotRequest's uid: the driver's answer to the last verb; by a Replicator's: to its last spec."""
     drops: dict[str, ObservedDrop] = field(default_factory=dict)
     """By a Replicator's uid: the driver's answer to the order to drop."""
     applied: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
@@ -48,7 +48,10 @@ class Memory:
         self.ending.discard(uid)
         self._refusals.pop(key, None)
         if key.kind == "Replicator":
-            children = {*names.secrets(key.name), names.driver(key.name), names.drop(key.name)}
+            children = {
+                *names.secrets(key.name),
+                *(name(key.name) for name in (names.driver, names.executors, names.drop)),
+            }
             for known in (self.applied, self.hashes):
                 for place in [p for p in known if p[1] == key.namespace and p[2] in children]:
                     del known[place]

@@ -11,6 +11,8 @@ from tailrace.contract.status import Fault, SnapshotStatus, Status
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
 REQUESTED_AT = "reconcile.fluxcd.io/requestedAt"
+PAUSED = "tailrace.dev/pause-reconciliation"
+"""Annotation; with the value `true` the operator watches and tells, and changes nothing."""
 FINALIZER = "tailrace.dev/finalizer"
 
 
@@ -37,6 +39,8 @@ class Meta:
     """When somebody asked for its deletion."""
     requested_at: str | None = None
     """Flux' annotation, as much of it as the status has room for."""
+    paused: bool = False
+    """By our annotation."""
 
     @property
     def deleting(self) -> bool:
@@ -76,6 +80,10 @@ class ObservedPod:
     """The newest end of its container."""
     unscheduled: str | None = None
     """Why it cannot be scheduled."""
+    node: str = ""
+    evicted_until: float | None = None
+    """Kubernetes evicts it from a node with a taint, as one that does not respond: its container had to end by then,
+    and the kubelet has not said that it did. None: not so."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,8 @@ class Child:
     failed: bool = False
     drifted: bool = False
     """Somebody else changed it after we applied it."""
+    image: str = ""
+    """Of a StatefulSet."""
 
 
 @dataclass(frozen=True)
@@ -169,17 +179,25 @@ class ObservedReplicator:
     cleaners: tuple[ObservedPod, ...] = ()
     """Pods of the clean-up Job."""
     driver: ObservedDriver = ObservedDriver()
+    told_at: float | None = None
+    """When a driver of it last answered this operator."""
     requests: tuple[str, ...] = ()
     """UIDs of the SnapshotRequests that name this Replicator, oldest first."""
     resyncs: tuple[ObservedResync, ...] = ()
     """Those of them that ask for every table to start over and have not ended, oldest first."""
+    recovery: ObservedResync | None = None
+    """What `spec.recover` asks for; its uid has the nonce."""
     dropping: ObservedDrop | None = None
     """The driver's last answer to the order to drop."""
     reports: tuple[DropReport, ...] = ()
     """Of pods of this name that dropped something and ended: drivers and clean-ups, gone ones too."""
+    spec_answer: "DriverAnswer | None" = None
+    """How the driver answered when it was last told to work by another spec."""
     refusal: Refusal | None = None
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """`kind/name` of a StatefulSet or Job -> why it cannot make its pod."""
+    turn: bool = True
+    """A new default image may restart it now."""
     namespace_ends: bool = False
     """The namespace is being deleted: nothing new can be made in it."""
 
@@ -206,6 +224,8 @@ class ObservedRequest:
     """The Replicator exists and is not being deleted."""
     replicator_idle: str | None = None
     """Why no driver is meant to run: suspended, or stopped after an error."""
+    executors_missing: str = ""
+    """Why none of the Replicator's executors runs; empty: one does, or none is asked for."""
     driver: ObservedDriver = ObservedDriver()
     snapshot: SnapshotStatus | None = None
     """The driver's entry with our uid."""

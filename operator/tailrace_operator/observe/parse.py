@@ -7,8 +7,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from tailrace.contract.driver import DropReport, LastWords
-from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace_operator.observe.model import REQUESTED_AT, Child, Ended, Meta, ObservedPod, ObservedResync, RefusedPod
+from tailrace.contract.resources import EVERY_TABLE, RecoverSpec, SnapshotRequestSpec
+from tailrace_operator.observe.model import (
+    PAUSED,
+    REQUESTED_AT,
+    Child,
+    Ended,
+    Meta,
+    ObservedPod,
+    ObservedResync,
+    RefusedPod,
+)
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.load import known, load
@@ -30,6 +39,7 @@ def meta(document: Document) -> Meta:
         finalizers=tuple(head.get("finalizers", ())),
         deleted_at=times.seconds(head.get("deletionTimestamp")),
         requested_at=head.get("annotations", {}).get(REQUESTED_AT, "")[:128] or None,
+        paused=head.get("annotations", {}).get(PAUSED) == "true",
     )
 
 
@@ -45,6 +55,17 @@ def resync(document: Document) -> ObservedResync | None:
         return None
     taken = status.record is not None or status.started_at is not None
     return ObservedResync(head["name"], head["uid"], spec, taken)
+
+
+def recovery(name: str, uid: str, spec: Mapping[str, Any]) -> ObservedResync | None:
+    """`spec.recover` as the SnapshotRequest that it stands for; None: the Replicator has none. Its id is no UUID, so
+    that the snapshot goes on when the field is removed."""
+    try:
+        wanted = RecoverSpec.model_validate(spec.get("recover"))
+    except ValidationError:
+        return None
+    every = SnapshotRequestSpec(replicator=name, tables=(EVERY_TABLE,), resync=True)
+    return ObservedResync(f"recover-{wanted.nonce}", f"recover-{wanted.nonce}-{uid}", every, taken=False)
 
 
 def pod(document: Document) -> ObservedPod:
@@ -69,11 +90,19 @@ def pod(document: Document) -> ObservedPod:
         restarts=int(container.get("restartCount", 0)),
         ended=_ended(state.get("terminated")) or _ended(container.get("lastState", {}).get("terminated")),
         unscheduled=scheduled.get("message") if scheduled.get("status") == "False" else None,
+        node=document.get("spec", {}).get("nodeName", ""),
+        evicted_until=_evicted_until(head, conditions.get("DisruptionTarget", {}), state),
     )
 
 
+def _evicted_until(head: Document, disruption: Document, state: Document) -> float | None:
+    """A pod's deletionTimestamp is the end of its grace period."""
+    by_taint = (disruption.get("status"), disruption.get("reason")) == ("True", "DeletionByTaintManager")
+    return times.seconds(head.get("deletionTimestamp")) if by_taint and not state.get("terminated") else None
+
+
 def _container(statuses: Sequence[Document]) -> Document:
-    return next((s for s in statuses if s["name"] == names.CONTAINER), {})
+    return next((s for s in statuses if s["name"] in (names.CONTAINER, names.EXECUTOR_CONTAINER)), {})
 
 
 def _ended(terminated: Document | None) -> Ended | None:
@@ -94,7 +123,7 @@ def _last_line(log: str) -> str:
     line = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line[:MAX_LINE]
     return str(found["message"] if isinstance(found, dict) and "message" in found else line)[:MAX_LINE]
 
@@ -104,7 +133,7 @@ def _last_words(terminated: Document) -> LastWords | None:
     try:
         found = json.loads(terminated.get("message", ""))
         return known(LastWords, found) if isinstance(found, dict) and found.get("kind") == "last-words" else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -138,10 +167,17 @@ def child(kind: str, document: Document) -> Child:
         version=version(kind, document),
         content_hash=annotations.get(names.CONTENT_HASH, ""),
         template_hash=annotations.get(names.TEMPLATE_HASH, ""),
+        image=_image(document) if kind == "StatefulSet" else "",
         replicas=document.get("spec", {}).get("replicas") if kind == "StatefulSet" else None,
         succeeded=kind == "Job" and "Complete" in conditions,
         failed=kind == "Job" and "Failed" in conditions,
     )
+
+
+def _image(stateful_set: Document) -> str:
+    template = stateful_set.get("spec", {}).get("template", {}).get("spec", {})
+    images = (c.get("image", "") for c in template.get("containers", ()) if c["name"] == names.CONTAINER)
+    return str(next(images, ""))
 
 
 def version(kind: str, document: Document) -> str:

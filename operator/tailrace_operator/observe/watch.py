@@ -1,7 +1,8 @@
 """List and watch of one kind, for ever: a list whenever the watch cannot go on, then events from there.
 
-kopf watches our two resources; these watches are for what belongs to them. They select by label on the server, and
-take only the metadata of Secrets, so that neither the cluster's pods nor anybody's passwords pass through here.
+Made by `handlers.watching`, for our two resources and for what belongs to them. What belongs to them is selected by
+label on the server, and of Secrets only the metadata is taken, so that neither the cluster's pods nor anybody's
+passwords pass through here.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ MAX_LINE = 16 << 20
 """Bytes of one event. etcd takes objects of 1.5 MiB; quotes in them, and in annotations, come escaped."""
 SHORT = 1.0
 """Seconds; a watch that ended sooner is not begun again at once, lest a server that ends all of them be stormed."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 6.0
+"""Seconds between attempts. A definition that comes back, or a right, is noticed within ten."""
 Document = dict[str, Any]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from tailrace.contract.driver import HEALTH
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names, pods
+from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 GRACE_SECONDS = 60
 """More than one micro-batch, which the driver ends before it stops."""
@@ -32,7 +33,16 @@ def service(name: str) -> dict[str, Any]:
     }
 
 
-def stateful_set(name: str, spec: ReplicatorSpec, image: str, template_hash: str, replicas: int) -> dict[str, Any]:
+def stateful_set(
+    name: str,
+    own: ReplicatorSpec,
+    image: str,
+    template_hash: str,
+    replicas: int,
+    *,
+    defaults: PodDefaults = NO_DEFAULTS,
+) -> dict[str, Any]:
+    spec = defaults.under(own)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -52,14 +62,14 @@ def stateful_set(name: str, spec: ReplicatorSpec, image: str, template_hash: str
                     "labels": {**spec.driver.labels, **names.labels(name, "driver")},
                     "annotations": {**spec.driver.annotations, names.TEMPLATE_HASH: template_hash},
                 },
-                "spec": pod_spec(name, spec, image),
+                "spec": pod_spec(name, spec, image, defaults.fixed_user),
             },
         },
     }
 
 
-def pod_spec(name: str, spec: ReplicatorSpec, image: str) -> dict[str, Any]:
-    volumes, mounts = pods.volumes(spec, spec.driver.volumes)
+def pod_spec(name: str, spec: ReplicatorSpec, image: str, fixed_user: bool = True) -> dict[str, Any]:
+    volumes, mounts = pods.volumes(spec, spec.driver)
     spark_volume, spark_mount = pods.spark_secret(name)
     volumes += [
         {"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}},
@@ -75,7 +85,7 @@ def pod_spec(name: str, spec: ReplicatorSpec, image: str) -> dict[str, Any]:
         "serviceAccountName": spec.service_account_name or names.driver(name),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": pods.pod_security(),
+        "securityContext": pods.pod_security(fixed_user),
         **pods.image_fields(spec),
         **pods.scheduling(spec.driver, name),
         "containers": [
@@ -99,11 +109,12 @@ def pod_spec(name: str, spec: ReplicatorSpec, image: str) -> dict[str, Any]:
 
 
 def _arguments() -> list[str]:
+    """The run directory is the usual one: other commands find it in the container."""
     manifest = f"{pods.MANIFESTS}/{names.MANIFEST_KEY}"
     return [
         *("tailrace", "run", "-f", manifest, "--listen", f"0.0.0.0:{names.HTTP_PORT}"),
         *("--resync", f"{pods.MANIFESTS}/{names.RESYNC_KEY}"),
-        *("--token-file", f"{pods.TOKENS}/{names.TOKEN_KEY}", "--run-dir", pods.RUN_DIR, "--log-format", "json"),
+        *("--token-file", f"{pods.TOKENS}/{names.TOKEN_KEY}", "--log-format", "json"),
     ]
 
 
@@ -126,29 +137,28 @@ def _environment(name: str, spec: ReplicatorSpec, image: str) -> list[dict[str, 
     own: list[dict[str, Any]] = [
         {"name": n, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}} for n, path in fields.items()
     ]
-    plain = {
-        "HOME": pods.RUN_DIR,
-        "TAILRACE_SECRETS": pods.SECRETS,
-        "TAILRACE_SPARK_MASTER": "k8s://https://kubernetes.default.svc:443",
-    }
+    plain = {"HOME": pods.RUN_DIR, "XDG_STATE_HOME": pods.RUN_DIR, "TAILRACE_SECRETS": pods.SECRETS}
+    if spec.executors.count:
+        plain["TAILRACE_SPARK_MASTER"] = "k8s://https://kubernetes.default.svc:443"
     options = {f"TAILRACE_SPARK_CONF_{k.replace('.', '_')}": v for k, v in spark_options(name, spec, image).items()}
     return [*own, pods.LAST_WORDS, *({"name": n, "value": v} for n, v in {**plain, **options}.items())]
 
 
 def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]:
-    """Spark's configuration on Kubernetes; `$(…)` is replaced by the kubelet."""
-    executors = spec.executors
-    # A file: a secret that Spark makes itself stands in the executors' pods, for all to read who may read pods. Without
-    # executors Spark refuses one.
-    secret = {"spark.authenticate.secret.file": pods.SPARK_SECRET} if executors.count else {}
+    """Spark's configuration on Kubernetes; `$(…)` is replaced by the kubelet. Without executors Spark runs in local
+    mode, as on a laptop: it starts with none of the others, and nobody has to reach it."""
+    executors, memory = spec.executors, {"spark.driver.memory": f"{pods.mebibytes(spec.driver.memory)}m"}
+    if not executors.count:
+        return memory
     account = spec.service_account_name or names.driver(name)
     return {
-        **secret,
+        **memory,
+        # A file: a secret that Spark makes itself stands in the executors' pods, for all to read who may read pods.
+        "spark.authenticate.secret.file": pods.SPARK_SECRET,
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "$(POD_IP)",
         "spark.driver.port": str(names.RPC_PORT),
         "spark.driver.blockManager.port": str(names.BLOCK_PORT),
-        "spark.driver.memory": f"{pods.mebibytes(spec.driver.memory)}m",
         "spark.kubernetes.namespace": "$(POD_NAMESPACE)",
         # Executors get this pod as their one owner.
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
@@ -159,7 +169,12 @@ def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]
         "spark.kubernetes.executor.podTemplateContainerName": names.EXECUTOR_CONTAINER,
         # An executor's ConfigMap outlives a driver that is killed (SPARK-37856); ours needs none.
         "spark.kubernetes.executor.disableConfigMap": "true",
+        # Nor does it make Services and claims: without these it would look for some to delete, and need the right.
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.executor.request.cores": pods.cpu(executors),
+        **({"spark.kubernetes.executor.limit.cores": executors.cpu_limit} if executors.cpu_limit is not None else {}),
         "spark.executor.instances": str(executors.count),
         "spark.executor.memory": f"{pods.mebibytes(executors.memory)}m",
         "spark.executor.memoryOverhead": f"{pods.overhead(executors)}m",

@@ -1,11 +1,13 @@
-"""The Job that cleans up after a deleted Replicator: the slot and publication that Tailrace made, on request its data.
-Pure. The operator has no database client; this runs the data plane's image with what the driver had mounted.
+"""The Job that cleans up after a deleted Replicator: the slot and publication that Tailrace made, on request its data;
+or it releases the change log, and nothing goes. Pure. The operator has no database client; this runs the data plane's
+image with what the driver had mounted.
 """
 
 from typing import Any
 
-from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec
 from tailrace_operator.resources import names, pods
+from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 LAST_SECONDS = 20
 """Of its time that the last attempt may take, before Kubernetes removes the pod and its last words with it."""
@@ -13,26 +15,33 @@ BACKOFF_LIMIT = 20
 """Pods that may die under it (nodes that go, memory): its time is the limit, not their number."""
 
 
-def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[str, Any]:
+def job(
+    name: str, own: ReplicatorSpec, image: str, *, seconds: int, defaults: PodDefaults = NO_DEFAULTS
+) -> dict[str, Any]:
     """`seconds`: it is given up after these. The one pod keeps trying: the pauses that a Job makes between pods double,
     and a few attempts would be all."""
-    volumes, mounts = pods.volumes(spec, spec.driver.volumes)
+    spec = defaults.under(own)
+    volumes, mounts = pods.volumes(spec, spec.driver)
     volumes.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
     mounts.append({"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True})
-    data = ["--data"] if spec.deletion_policy == "Delete" else []
+    commands: dict[DeletionPolicy, tuple[str, ...]] = {
+        "Retain": ("drop",), "Delete": ("drop", "--data"), "Orphan": ("release",),
+    }  # fmt: skip
+    command, *flags = commands[spec.deletion_policy]
     container = {
         "name": names.CONTAINER,
         "image": image,
         "imagePullPolicy": spec.image_pull_policy,
         "args": [
-            *("tailrace", "drop", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *data),
+            *("tailrace", command, "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *flags),
             *("--wait", f"{max(seconds - LAST_SECONDS, 0)}s"),
-            *("--run-dir", pods.RUN_DIR, "--log-format", "json"),
+            *("--log-format", "json"),
         ],
         "env": pods.environment(
             spec.driver,
             [
                 {"name": "HOME", "value": pods.RUN_DIR},
+                {"name": "XDG_STATE_HOME", "value": pods.RUN_DIR},
                 {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
                 pods.LAST_WORDS,
             ],
@@ -49,7 +58,7 @@ def job(name: str, spec: ReplicatorSpec, image: str, *, seconds: int) -> dict[st
         # Credentials of the cloud may come by the account (workload identity), rights in the cluster are not needed.
         "automountServiceAccountToken": spec.service_account_name is not None,
         "enableServiceLinks": False,
-        "securityContext": pods.pod_security(),
+        "securityContext": pods.pod_security(defaults.fixed_user),
         **pods.image_fields(spec),
         **pods.scheduling(spec.driver, name),
         "containers": [container],

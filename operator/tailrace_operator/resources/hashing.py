@@ -9,10 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.resources import LIVE_FIELDS, OPERATOR_FIELDS, ReplicatorSpec
 
-NOT_THE_PODS = {"suspend", "deletion_policy"}
-"""Fields of the spec that the driver's process does not depend on."""
 LENGTH = 32
 
 
@@ -23,13 +21,19 @@ def digest(value: object) -> str:
 
 
 def spec_hash(spec: ReplicatorSpec) -> str:
-    """Defaults are left out: a field that a newer version adds changes no hash until somebody sets it."""
-    return digest(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=NOT_THE_PODS))
+    """Of all that the driver works by."""
+    return _hash(spec, OPERATOR_FIELDS)
 
 
 def template_hash(spec: ReplicatorSpec, image: str, data_hashes: Mapping[str, str]) -> str:
-    """Of all that the driver's pod is made of. `data_hashes`: of the referenced Secrets and ConfigMaps, by name."""
-    return digest([spec_hash(spec), image, dict(data_hashes)])
+    """Of all that needs another pod: what a running driver takes over is left out. `data_hashes`: of the referenced
+    Secrets and ConfigMaps, by name."""
+    return digest([_hash(spec, OPERATOR_FIELDS | LIVE_FIELDS), image, dict(data_hashes)])
+
+
+def _hash(spec: ReplicatorSpec, without: frozenset[str]) -> str:
+    """Defaults are left out: a field that a newer version adds changes no hash until somebody sets it."""
+    return digest(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(without)))
 
 
 def content_hash(document: Mapping[str, Any]) -> str:

@@ -29,8 +29,13 @@ MAX_NAME = 45
 
 
 def driver(name: str) -> str:
-    """StatefulSet, Service, ConfigMap, token Secret, ServiceAccount and RoleBinding."""
+    """StatefulSet, Service, ConfigMap, token Secret, ServiceAccount, RoleBinding and NetworkPolicy."""
     return f"{name}-driver"
+
+
+def executors(name: str) -> str:
+    """The NetworkPolicy of the executors."""
+    return f"{name}-executors"
 
 
 def spark(name: str) -> str:

@@ -25,12 +25,12 @@ LEAST_OVERHEAD = 384
 """MiB, as Spark's own."""
 
 
-def pod_security() -> dict[str, Any]:
+def pod_security(fixed_user: bool) -> dict[str, Any]:
+    """`fixed_user`: else the cluster assigns user and group, which must not be named then."""
+    user = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), names.USER_ID) if fixed_user else {}
     return {
         "runAsNonRoot": True,
-        "runAsUser": names.USER_ID,
-        "runAsGroup": names.USER_ID,
-        "fsGroup": names.USER_ID,
+        **user,
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -61,17 +61,15 @@ def cpu(pod: Pod) -> str:
 
 
 def resources(pod: Pod) -> dict[str, Any]:
-    """Memory is a bound, CPU a share: a bound on CPU only makes the JVM stutter."""
+    """Memory is a bound, CPU a share unless the user asks for a bound: it only makes the JVM stutter."""
     memory = f"{mebibytes(pod.memory) + overhead(pod)}Mi"
-    return {"requests": {"cpu": cpu(pod), "memory": memory}, "limits": {"memory": memory}}
+    bound = {"cpu": pod.cpu_limit} if pod.cpu_limit is not None else {}
+    return {"requests": {"cpu": cpu(pod), "memory": memory}, "limits": {**bound, "memory": memory}}
 
 
-def volumes(spec: ReplicatorSpec, extra: Sequence[Volume]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def volumes(spec: ReplicatorSpec, pod: Pod) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Volumes and mounts: scratch space, the spec's Secrets, the user's own."""
-    found: list[dict[str, Any]] = [
-        {"name": "tailrace-run", "emptyDir": {}},
-        {"name": "tailrace-tmp", "emptyDir": {}},
-    ]
+    found: list[dict[str, Any]] = [scratch("tailrace-run", pod), scratch("tailrace-tmp", pod)]
     mounts: list[dict[str, Any]] = [
         {"name": "tailrace-run", "mountPath": RUN_DIR},
         {"name": "tailrace-tmp", "mountPath": "/tmp"},
@@ -80,10 +78,15 @@ def volumes(spec: ReplicatorSpec, extra: Sequence[Volume]) -> tuple[list[dict[st
         volume = f"tailrace-secret-{number}"
         found.append({"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}})
         mounts.append({"name": volume, "mountPath": f"{SECRETS}/{secret}", "readOnly": True})
-    for one in extra:
+    for one in pod.volumes:
         found.append({"name": one.name, **_volume_source(one)})
         mounts.append(_mount(one))
     return found, mounts
+
+
+def scratch(name: str, pod: Pod) -> dict[str, Any]:
+    """A volume on the node's disk that cannot fill it: Kubernetes evicts the pod before."""
+    return {"name": name, "emptyDir": {"sizeLimit": pod.scratch}}
 
 
 def spark_secret(name: str) -> tuple[dict[str, Any], dict[str, Any]]:

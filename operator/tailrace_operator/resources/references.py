@@ -9,6 +9,7 @@ def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
     named = [
         _secret(spec.source.credentials),
         spec.source.tls.ca_secret_name,
+        spec.source.tls.client_secret_name,
         _secret(spec.target.credentials),
         _secret(spec.storage.credentials),
         _secret(catalog.credentials) if catalog is not None else None,

@@ -10,17 +10,27 @@ from typing import Any
 
 from tailrace.contract.resources import API_VERSION, ReplicatorSpec, SnapshotRequestSpec
 from tailrace_operator.resources import names, pods
+from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
+
+SPARK_DIRS = "spark-local-dir-"
+"""By this prefix Spark knows volumes for shuffles and spills. If a template has none, it adds one without a limit."""
+SPARK_DIR = "/var/lib/spark"
 
 
-def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec) -> str:
-    """JSON is YAML. `suspend` is the operator's: a driver that runs is not suspended. The uid tells this object from
-    every namesake: it is in the name of what is made in the source, and in the change log as its owner."""
-    plain = spec.model_copy(update={"suspend": False})
+def for_driver(spec: ReplicatorSpec) -> ReplicatorSpec:
+    """`suspend` is the operator's: a driver that runs is not suspended; so are `onTableFailure` and `recover`, which a
+    driver of an older image would refuse."""
+    return spec.model_copy(update={"suspend": False, "on_table_failure": "Degrade", "recover": None})
+
+
+def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec, generation: int) -> str:
+    """JSON is YAML. The uid tells this object from every namesake: it is in the name of what is made in the source, and
+    in the change log as its owner."""
     document = {
         "apiVersion": API_VERSION,
         "kind": "Replicator",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid},
-        "spec": plain.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "generation": generation},
+        "spec": for_driver(spec).model_dump(mode="json", by_alias=True, exclude_defaults=True),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -29,12 +39,21 @@ def spec_of(data: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The spec out of the ConfigMap's data; None: it is not ours, or damaged."""
     try:
         spec = json.loads((data or {})[names.MANIFEST_KEY])["spec"]
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return None
     return spec if isinstance(spec, dict) else None
 
 
-def config_map(name: str, namespace: str, uid: str, spec: ReplicatorSpec, resync: str | None = None) -> dict[str, Any]:
+def config_map(
+    name: str,
+    namespace: str,
+    uid: str,
+    spec: ReplicatorSpec,
+    *,
+    generation: int,
+    resync: str | None = None,
+    defaults: PodDefaults = NO_DEFAULTS,
+) -> dict[str, Any]:
     """`resync`: the request that the driver's next start carries out, if it has not yet. It is no part of the pod's
     template: that it comes and goes restarts nothing."""
     asked = {} if resync is None else {names.RESYNC_KEY: resync}
@@ -43,8 +62,8 @@ def config_map(name: str, namespace: str, uid: str, spec: ReplicatorSpec, resync
         "kind": "ConfigMap",
         "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
         "data": {
-            names.MANIFEST_KEY: manifest(name, namespace, uid, spec),
-            names.EXECUTOR_KEY: json.dumps(executor_template(name, spec), indent=1) + "\n",
+            names.MANIFEST_KEY: manifest(name, namespace, uid, spec, generation),
+            names.EXECUTOR_KEY: json.dumps(executor_template(name, spec, defaults), indent=1) + "\n",
             **asked,
         },
     }
@@ -60,10 +79,14 @@ def request(name: str, namespace: str, uid: str, spec: SnapshotRequestSpec) -> s
     return json.dumps(document, indent=1) + "\n"
 
 
-def executor_template(name: str, spec: ReplicatorSpec) -> dict[str, Any]:
+def executor_template(name: str, own: ReplicatorSpec, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
     """Spark fills in image, resources, commands and its own labels."""
-    volumes, mounts = pods.volumes(spec, spec.executors.volumes)
+    spec = defaults.under(own)
+    volumes, mounts = pods.volumes(spec, spec.executors)
     spark_volume, spark_mount = pods.spark_secret(name)
+    if not any(volume.name.startswith(SPARK_DIRS) for volume in spec.executors.volumes):
+        volumes.append(pods.scratch(f"{SPARK_DIRS}1", spec.executors))
+        mounts.append({"name": f"{SPARK_DIRS}1", "mountPath": SPARK_DIR})
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -74,7 +97,7 @@ def executor_template(name: str, spec: ReplicatorSpec) -> dict[str, Any]:
         "spec": {
             "automountServiceAccountToken": spec.service_account_name is not None,
             "enableServiceLinks": False,
-            "securityContext": pods.pod_security(),
+            "securityContext": pods.pod_security(defaults.fixed_user),
             **pods.image_fields(spec),
             **pods.scheduling(spec.executors, name),
             "containers": [

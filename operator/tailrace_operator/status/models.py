@@ -22,7 +22,7 @@ MAX_WORST = 20
 MAX_CONDITIONS = 12
 _BY_TYPE: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
-ReplicatorState = Literal["Pending", "Starting", "Running", "Failing", "Suspended", "Stopped", "Deleting"]
+ReplicatorState = Literal["Pending", "Starting", "Running", "Degraded", "Failing", "Suspended", "Stopped", "Deleting"]
 RequestState = Literal["Pending", "Running", "Paused", "Completed", "Failed", "Cancelled"]
 FINAL: tuple[RequestState, ...] = ("Completed", "Failed", "Cancelled")
 
@@ -71,7 +71,9 @@ class CaptureSummary(Model):
     lag_bytes: Count | None = None
     """Bytes of source log that are not in the change log yet."""
     retained_bytes: Count | None = None
-    """Bytes of log that the source keeps for this Replicator."""
+    """Bytes of log that the source keeps for this Replicator; as of `retainedAt`, if that is present."""
+    retained_at: Time | None = None
+    """When `retainedBytes` was observed; present while no driver answers. The source may keep more by now."""
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Row changes captured per second."""
     waiting_for: Text | None = None
@@ -142,6 +144,21 @@ class SnapshotProgress(Model):
     """Estimated seconds left at the current speed; none while unknown."""
 
 
+class ExecutorsSummary(Model):
+    """The executors' pods."""
+
+    desired: Count = 0
+    """How many the spec asks for; 0 while no driver is meant to run."""
+    running: Count = 0
+    """How many run."""
+    pending: Count = 0
+    """Pods that exist and do not run yet."""
+    reason: Word | None = None
+    """Why fewer run than desired; none while enough do."""
+    message: Text = ""
+    """Why, in words."""
+
+
 class DriverSummary(Model):
     """The driver's pod."""
 
@@ -181,11 +198,14 @@ class Halt(Model):
     """`ConfigurationRefused`, `AuthenticationFailed`, `PositionLost`, `Fenced`, `RestartLimitExceeded`, …"""
     message: Text
     """The driver's last error, or the number of failures."""
-    template_hash: Hash
-    """Hash of the pod template that failed. A different one (new spec, Secret, restartNonce or requestedAt) restarts
-    the driver."""
+    lifted_by: Hash = ""
+    """Hash of what has to change for the driver to be started again: of `restartNonce` (`Fenced`), of the spec
+    (`PositionLost`), of spec, image and Secrets (others)."""
     at: Time
     """When it was stopped."""
+    retried_at: Time | None = None
+    """When the driver was started again after `spec.retry.halted`; none while it is stopped. The halt ends when that
+    attempt works."""
 
 
 class ReplicatorStatus(Model):
@@ -198,7 +218,8 @@ class ReplicatorStatus(Model):
     message: Text = ""
     """Why it is in this state."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
-    """Ready, Reconciling, Stalled, Suspended, InitialSnapshotCompleted, Lagging, SourceLogAtRisk, SLOMet."""
+    """Ready, Reconciling, Stalled, Suspended, ReconciliationPaused, RolloutPending, TablesHealthy, ExecutorsReady,
+    InitialSnapshotCompleted, Lagging, SLOMet, SourceLogAtRisk."""
     applied_generation: Annotated[int, Field(ge=-1)] = -1
     """metadata.generation of the spec that runs; behind observedGeneration while the newest spec is invalid."""
     applied_spec_hash: Hash = ""
@@ -213,6 +234,8 @@ class ReplicatorStatus(Model):
     """Number of replicating tables and of all tables (`118/120`)."""
     snapshot_summary: ShortText | None = None
     """Share of the rows of running snapshots that is read (`63%`); none while no snapshot runs."""
+    executors_summary: ShortText | None = None
+    """Number of running executors and of those that the spec asks for (`1/2`)."""
     source: ShortText | None = None
     """Type, host and database of the source."""
     target: ShortText | None = None
@@ -229,10 +252,17 @@ class ReplicatorStatus(Model):
     """Running snapshots."""
     driver: DriverSummary = DriverSummary()
     """The driver's pod."""
+    executors: ExecutorsSummary | None = None
+    """The executors' pods."""
+    rollout_since: Time | None = None
+    """When the operator began to restart the driver because its own default image is another; present until the driver
+    works again or has failed."""
     failures: Failures = Failures()
     """Failures of the driver since it was last healthy."""
     halt: Halt | None = None
     """Present while the operator keeps the driver stopped after an error."""
+    recovery_uid: Annotated[str, StringConstraints(max_length=64)] | None = None
+    """The last `spec.recover` that the driver was started with, by its nonce."""
     resync_uid: Annotated[str, StringConstraints(max_length=64)] | None = None
     """The last SnapshotRequest that was passed to a driver whose position was lost; each is passed on once."""
     last_error: FaultStatus | None = None
@@ -268,7 +298,7 @@ class SnapshotRequestStatus(Model):
     message: Text = ""
     """Why it is in this state."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
-    """Ready (accepted by the driver), Reconciling, Stalled, Complete, Suspended."""
+    """Ready (accepted by the driver), Reconciling, Stalled, Complete, Failed, Suspended."""
     record: Count | None = None
     """Record of the journal that holds the plan; none until the driver has accepted the request."""
     progress: ShortText | None = None

@@ -66,7 +66,7 @@ class Applier:
         make: Callable[[TableLog], TableWorker],
         in_pool: Callable[[], None],
         *,
-        retry_seconds: float,
+        retry_seconds: Callable[[], float],
         threads: int = 4,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -234,7 +234,7 @@ class Applier:
         now = self._monotonic()
         table_id = entry.table.table_id
         entry.backoff.failed(now)
-        worn_out = entry.backoff.worn_out(now, self._retry_seconds)
+        worn_out = entry.backoff.worn_out(now, self._retry_seconds())
         name = self._journal.state.tables[table_id].schema.name
         if isinstance(error, ChunkLost):
             with self._lock:

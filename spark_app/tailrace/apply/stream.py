@@ -37,13 +37,14 @@ class ApplyStream:
         self,
         spark: SparkSession,
         checkpoint: Path,
-        *,
-        interval: str,
         apply: Callable[[], None],
     ) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
-        self._interval = interval
+        self._interval: float | None = None
+        self._turn = 0
+        """Counts what `follow` was told: a query is of one turn."""
+        self._follows = threading.Event()
         self._apply = apply
         self._lock = threading.Lock()
         self._source: Any = None
@@ -55,7 +56,22 @@ class ApplyStream:
         self._thread = threading.Thread(target=self._keep, name="apply-stream", daemon=True)
 
     def start(self) -> None:
+        """Nothing comes before `follow`."""
         self._thread.start()
+
+    def follow(self, interval: float | None) -> None:
+        """Seconds between two batches from now on; None: no more batches come."""
+        if interval == self._interval:
+            return
+        with self._lock:
+            self._interval, self._turn = interval, self._turn + 1
+            self._source = None  # nobody would take what it is told
+        if interval is None:
+            self._follows.clear()
+        else:
+            self._follows.set()
+        if self._query is not None:
+            self._query.stop()  # another is begun
 
     def tell(self, number: RecordNumber) -> None:
         """The journal holds records up to `number`. A new query is told at once, so that it proves that it works."""
@@ -79,28 +95,36 @@ class ApplyStream:
 
     def stop(self) -> None:
         self._ending.set()
+        self._follows.set()
         if self._query is not None:
             self._query.stop()
-        if self._thread.is_alive():  # it is never started while the target is suspended
+        if self._thread.is_alive():
             self._thread.join(30)
 
     def _keep(self) -> None:
         pause = FIRST_PAUSE
-        while not self._ending.is_set():
+        while self._follows.wait() and not self._ending.is_set():
             begun = time.monotonic()
+            with self._lock:
+                interval, turn = self._interval, self._turn
             self._delivers = False
+            if interval is None:
+                continue
             try:
-                self._query = self._begin()
-                if self._ending.is_set():  # `stop` came too early to meet it
+                self._query = self._begin(interval)
+                if self._ending.is_set() or self._turn != turn:  # `stop` or `follow` came too early to meet it
                     self._query.stop()
                 self._query.awaitTermination()
             except (PySparkException, Py4JError) as error:
                 if not self._ending.is_set():
                     log.warning("the apply stream ended, restarting it: %s", privacy.error_text(error))
+            if self._turn != turn:
+                pause = FIRST_PAUSE
+                continue
             pause = FIRST_PAUSE if time.monotonic() - begun > CALM else min(pause * 2, LONGEST_PAUSE)
             self._ending.wait(pause)
 
-    def _begin(self) -> StreamingQuery:
+    def _begin(self, interval: float) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes")
         encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
@@ -111,7 +135,7 @@ class ApplyStream:
             DataFrame(source.toDF(), self._spark)
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", str(self._checkpoint))
-            .trigger(processingTime=self._interval)
+            .trigger(processingTime=f"{int(interval * 1000)} milliseconds")
             .queryName("tailrace-apply")
             .start()
         )

@@ -26,7 +26,8 @@ def check_manifest(replicator: Replicator, root: str, owner: str) -> None:
 def _foreign(replicator: Replicator, root: str, owner: str) -> SourceRefused:
     return SourceRefused(
         f"the change log at {root} belongs to Replicator {owner!r}, this is {ownership.owner(replicator)!r}",
-        "Give this Replicator its own storage.location. If it replaces that Replicator, and that one no longer runs,"
+        "Give this Replicator its own storage.location (in Kubernetes, create another Replicator). If it replaces that"
+        " Replicator, and that one no longer runs,"
         f" set storage.adopt to {owner!r}.",
     )
 
@@ -36,5 +37,6 @@ def check_product(replicator: Replicator, origin: Origin) -> None:
     if origin.source != replicator.spec.source.type:
         raise SourceRefused(
             f"the change log belongs to a {origin.source} source, the manifest names {replicator.spec.source.type}",
-            "A new source needs a new change log: set storage.location to an empty folder.",
+            "A new source needs a new change log: set storage.location to an empty folder; in Kubernetes, create"
+            " another Replicator.",
         )

@@ -4,6 +4,7 @@ One `CaptureClient` is one connection and may be shared by threads; a chunk's fl
 it, so a planner keeps its client. Errors come back under their own names.
 """
 
+import select
 import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +118,8 @@ class CaptureClient:
         return answer
 
     def _exchange(self, request: bytes) -> bytes:
+        if self._socket is not None and _ended(self._socket):
+            self._close()  # that capture is gone; there may be another one, which has not been asked yet
         if self._socket is None or self._lines is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._socket.settimeout(CONNECT_TIMEOUT)
@@ -132,6 +135,13 @@ class CaptureClient:
         if self._socket is not None:
             self._socket.close()
         self._socket = self._lines = None
+
+
+def _ended(connection: socket.socket) -> bool:
+    """The other side has closed it: nothing else is readable where nothing was asked."""
+    looked = select.poll()
+    looked.register(connection, select.POLLIN)
+    return bool(looked.poll(0))
 
 
 def _error(answer: ErrorAnswer) -> TailraceError:

@@ -86,7 +86,8 @@ def _origin(state: LogState) -> Origin:
     if state.origin is None:
         raise CorruptLog(
             "the change log has no origin",
-            "Point storage.location to the change log of this Replicator: its record 0 holds the origin.",
+            "Restore record 0 of its journal, which holds the origin, or point storage.location to the change log of"
+            " this Replicator; in Kubernetes, create another Replicator.",
         )
     return state.origin
 

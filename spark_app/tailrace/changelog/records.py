@@ -409,7 +409,8 @@ def check_format(version: object) -> None:
     if version != FORMAT_VERSION:
         raise CorruptLog(
             f"the change log has format version {version}, this is {FORMAT_VERSION}",
-            "Use the version of Tailrace that wrote it, or set storage.location to an empty folder.",
+            "Use the version of Tailrace that wrote it, or set storage.location to an empty folder (in Kubernetes,"
+            " create another Replicator).",
         )
 
 

@@ -13,18 +13,22 @@ from pydantic import ValidationError
 from tailrace.contract.driver import (
     DROP,
     SNAPSHOTS,
+    SPEC,
     STATUS,
     DropAnswer,
     DropBody,
     Problem,
     SnapshotAnswer,
     SnapshotBody,
+    SpecAnswer,
+    SpecBody,
     SuspendBody,
 )
+from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
 from tailrace.driver.key_lookups import BeingLookedUp
 from tailrace.driver.run_dir import NotRunning, RunFolder
-from tailrace.errors import InvalidManifest, TailraceError
+from tailrace.errors import InvalidManifest, Retry, TailraceError
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Past any proxy of the environment: the driver is on this machine, and the token is nobody else's business."""
@@ -77,6 +81,17 @@ class DriverClient:
                     raise
             time.sleep(LOOK_PAUSE)
 
+    def change_spec(self, body: SpecBody) -> SpecAnswer:
+        """Asked again, for as long as an answer may take at all, while chunks are being read."""
+        text, end = body.to_json(), time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return SpecAnswer.model_validate_json(self._call("PUT", SPEC, text))
+            except DriverRefused as error:
+                if not error.message.startswith(f"{Retry.__name__}: ") or time.monotonic() > end:
+                    raise
+            time.sleep(LOOK_PAUSE)
+
     def suspend(self, snapshot_id: str, suspend: bool) -> None:
         body = SuspendBody(suspend=suspend).model_dump_json(by_alias=True)
         self._call("PUT", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}/suspend", body)
@@ -84,8 +99,8 @@ class DriverClient:
     def stop(self, snapshot_id: str) -> None:
         self._call("DELETE", f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}")
 
-    def drop(self, data: bool) -> DropAnswer:
-        return DropAnswer.model_validate_json(self._call("POST", DROP, DropBody(data=data).model_dump_json()))
+    def drop(self, policy: DeletionPolicy) -> DropAnswer:
+        return DropAnswer.model_validate_json(self._call("POST", DROP, DropBody.of(policy).to_json()))
 
     def _call(self, method: str, path: str, body: str | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}

@@ -1,7 +1,6 @@
 """What the commands of the command line do. Each takes the parsed options and returns the exit code."""
 
 import argparse
-import csv
 import json
 import logging
 import os
@@ -9,15 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from tailrace import faults, privacy
+from tailrace.cli import request_options
 from tailrace.cli.client import DriverClient
-from tailrace.contract.driver import SnapshotBody
-from tailrace.contract.manifest import Manifest, invalid, load
-from tailrace.contract.resources import EVERY_TABLE, ReplicatorSpec, SnapshotRequest, SnapshotRequestSpec
+from tailrace.contract.driver import SnapshotBody, SpecBody
+from tailrace.contract.manifest import Manifest, load
+from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.units import seconds
 from tailrace.driver import display
 from tailrace.driver.run_dir import NotRunning, RunFolder
@@ -28,7 +25,7 @@ from tailrace.storage.secret_files import SECRETS_VARIABLE
 
 log = logging.getLogger(__name__)
 DROP_PAUSE = 5.0
-"""Seconds between two attempts of `drop --wait`."""
+"""Seconds between two attempts of `drop --wait` and `release --wait`."""
 
 
 def manifest_of(options: argparse.Namespace) -> Manifest:
@@ -125,6 +122,16 @@ def status(options: argparse.Namespace) -> int:
     return 0
 
 
+def reload(options: argparse.Namespace) -> int:
+    manifest = manifest_of(options)
+    spec = manifest.replicator(options.name).spec
+    if spec.suspend:
+        raise InvalidManifest("spec.suspend is true", "To suspend outside Kubernetes, stop `tailrace run`.")
+    answer = _client_of(options, manifest).change_spec(SpecBody(spec=spec))
+    print(f"in effect: {', '.join(answer.changed)}" if answer.changed else "nothing changed")
+    return 0
+
+
 FLAGS = ("where", "keys", "chunk_rows", "parallelism", "id")
 """What goes with --tables; requests of a file say it themselves."""
 
@@ -135,7 +142,10 @@ def snapshot(options: argparse.Namespace) -> int:
         raise InvalidManifest(f"{', '.join(lost)}: no effect without --tables", "Add --tables.")
     manifest = manifest_of(options)
     name = name_of(options, manifest)
-    requests = manifest.requests_of(name) if options.tables is None else (_from_flags(options, name),)
+    if options.tables is None:
+        requests = manifest.requests_of(name)
+    else:
+        requests = (request_options.of_rows(options, name, "tailrace"),)
     if not requests:
         raise InvalidManifest(f"the files hold no SnapshotRequest for {name}", "Add one, or use --tables.")
     client = _client_of(options, manifest)
@@ -153,7 +163,7 @@ def resync(options: argparse.Namespace) -> int:
         raise InvalidManifest("--all covers every table, --tables names some", "Leave one of them out.")
     if not options.all and options.tables is None:
         raise InvalidManifest("resync needs --tables or --all", "Add one of them.")
-    request = _request(options, name, options.tables or [EVERY_TABLE], resync=True)
+    request = request_options.of_tables(options, name, options.tables or [EVERY_TABLE], "tailrace", resync=True)
     try:
         client = _client_of(options, manifest)
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
@@ -179,7 +189,8 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: S
     if state.origin is None:
         raise InvalidManifest(
             f"there is no change log at {storage.root}",
-            "Correct storage.location; a first start reads every table anyway.",
+            "Correct storage.location, in Kubernetes too before the Replicator is created; a first start reads every"
+            " table anyway.",
         )
     if not state.released:
         check_manifest(replicator, storage.root, state.owner)
@@ -193,41 +204,6 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: S
     does = f"re-creates {ours}, even if it is healthy, and " if ours else ""
     print(f"{made.id}: recorded; the next start {does}reads every table again")
     return 0
-
-
-def _from_flags(options: argparse.Namespace, name: str) -> SnapshotRequest:
-    keys = None if options.keys is None else tuple(tuple(row) for row in csv.reader(options.keys))
-    return _request(options, name, options.tables, where=options.where, keys=keys)
-
-
-def _request(options: argparse.Namespace, name: str, tables: Sequence[str], **more: Any) -> SnapshotRequest:
-    try:
-        spec = SnapshotRequestSpec(
-            replicator=name,
-            tables=tuple(tables),
-            chunk_rows=options.chunk_rows,
-            parallelism=options.parallelism,
-            **more,
-        )
-        document = {
-            "apiVersion": "tailrace.dev/v1alpha1",
-            "kind": "SnapshotRequest",
-            "metadata": {"name": options.id or _unique()},
-            "spec": spec,
-        }
-        return SnapshotRequest.model_validate(document)
-    except ValidationError as error:
-        raise invalid(error, "command line", fix=f"See `tailrace {options.command} --help`.", named=_flag) from error
-
-
-def _flag(location: Sequence[int | str]) -> str:
-    """The option that a field of the request comes from."""
-    return "--id" if location[0] == "metadata" else f"--{location[0]}".replace("_", "-")
-
-
-def _unique() -> str:
-    """Without --id every call is a snapshot of its own: a person who asks twice wants it read twice."""
-    return f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
 
 
 def _not_one(asked: str | None, found: Sequence[str]) -> tuple[str, str]:
@@ -262,6 +238,14 @@ def change_snapshot(options: argparse.Namespace) -> int:
 
 
 def drop(options: argparse.Namespace) -> int:
+    return _leave(options, "Delete" if options.data else "Retain")
+
+
+def release(options: argparse.Namespace) -> int:
+    return _leave(options, "Orphan")
+
+
+def _leave(options: argparse.Namespace, policy: DeletionPolicy) -> int:
     from tailrace.removal import drop as dropping  # brings the database client
     from tailrace.sources.api import RemovalStep
 
@@ -273,7 +257,7 @@ def drop(options: argparse.Namespace) -> int:
     try:
         while True:
             try:
-                for step in dropping.drop(replicator, secrets_folder(), folder.path, data=options.data):
+                for step in dropping.leave(replicator, secrets_folder(), folder.path, policy):
                     print(visible(str(step)), flush=True)
                     steps.append(step)
                 break

@@ -1,4 +1,5 @@
-"""The command line: `tailrace run | status | snapshot | resync | pause | resume | stop | doctor | drop`.
+"""The command line: `tailrace run | status | reload | snapshot | resync | pause | resume | stop | doctor | drop |
+release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -14,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tailrace import __version__, faults, logs, privacy
+from tailrace import __version__, faults, logs
+from tailrace.cli import request_options
 from tailrace.errors import TailraceError
 
 EXAMPLES = """examples:
@@ -22,6 +24,7 @@ EXAMPLES = """examples:
   tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
   tailrace doctor -f shop.yaml               check source and target without changing them
   tailrace status -f shop.yaml               how far the running process is
+  tailrace reload -f shop.yaml               tables, options or intervals have changed: no restart
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
@@ -34,6 +37,9 @@ exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target
 
 
 ONCE = "exit when everything the source held at start is applied (exit code 1 if a table failed)"
+
+WAIT = "if it fails, keep trying for this long (30s, 5m)"
+RELOAD = "have the running process work by the changed manifest: tables, options, snapshot, apply, retry, retention"
 
 RESYNC = (
     "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over with a new slot, once"
@@ -60,16 +66,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _extras_named():
             return int(options.act(options))
     except TailraceError as error:
-        print(f"tailrace: {logs.visible(str(error))}", file=sys.stderr)
+        logs.complain(f"tailrace: {error}")
         faults.leave_fault(error, time.time())
         return error.exit_code
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
         if options.command == "run" and not options.once:  # it has no other end
-            print("tailrace: interrupted; the next start continues", file=sys.stderr)
+            logs.complain("tailrace: interrupted; the next start continues")
             return 0
-        print("tailrace: interrupted before it was done", file=sys.stderr)
+        logs.complain("tailrace: interrupted before it was done")
         return 1
 
 
@@ -111,7 +117,7 @@ def entry() -> None:
     try:
         code = main()
     except Exception as error:
-        print(privacy.traceback_text(error), file=sys.stderr)
+        logs.complain("tailrace: an unexpected error", error)
         faults.leave_fault(error, time.time())
         code = 1
     logging.shutdown()
@@ -134,6 +140,8 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     _run(verbs)
     _status(verbs)
+    sub = _verb(verbs, "reload", RELOAD)
+    sub.set_defaults(act=_command("reload"))
     _snapshot(verbs)
     _resync(verbs)
     for verb, text in (
@@ -149,8 +157,11 @@ def parser() -> argparse.ArgumentParser:
     sub.set_defaults(act=_command("doctor"))
     sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data, its data too")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
-    sub.add_argument("--wait", default="0s", metavar="TIME", help="if it fails, keep trying for this long (30s, 5m)")
+    sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("drop"))
+    sub = _verb(verbs, "release", "leave the change log, and slot and publication, to whichever Replicator starts next")
+    sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
+    sub.set_defaults(act=_command("release"))
     return top
 
 
@@ -189,12 +200,8 @@ def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
 def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "snapshot", "read tables, or some of their rows, again while changes are followed")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed")
-    sub.add_argument("--where", metavar="SQL", help="only rows that match this condition on the source's columns")
-    sub.add_argument(
-        "--keys", nargs="+", metavar="KEY", help="only these keys; separate the columns of a composite key by commas"
-    )
-    sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
-    sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
+    request_options.add_rows(sub)
+    request_options.add_size(sub)
     sub.add_argument(
         "--id", help="name of the request; repeating a request with the same name and content does nothing"
     )
@@ -205,8 +212,7 @@ def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub = _verb(verbs, "resync", "start tables over as they are now: target replaced, all rows read")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
     sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
-    sub.add_argument("--chunk-rows", type=int, metavar="N", help="rows of a chunk (default: adaptive)")
-    sub.add_argument("--parallelism", type=int, metavar="N", help="chunks read at the same time")
+    request_options.add_size(sub)
     sub.add_argument("--id", help="name of the request; asking twice with one name and content is one resync")
     sub.set_defaults(act=_command("resync"))
 

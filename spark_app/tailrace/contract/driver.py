@@ -9,9 +9,12 @@
     DELETE /snapshots/{id}             stop it; 200, also when it has already ended or its keys are still being looked
                                        up, and it is then not planned; 404 unknown
     PUT    /snapshots/{id}/suspend     SuspendBody; 200; 404 unknown
+    PUT    /spec                       SpecBody; 200 with a SpecAnswer once the driver works by it; idempotent; 422
+                                       names fields that change only with a restart; 503: ask again, it is still
+                                       starting, or chunks are being read
     POST   /drop                       DropBody; the driver ends its work and drops what it made in the source, on
-                                       request its data. 200 with a DropAnswer at once; ask again until `done`. The
-                                       driver then waits to be ended
+                                       request its data, or releases the change log and drops nothing. 200 with a
+                                       DropAnswer at once; ask again until `done`. The driver then waits to be ended
 
 All but GET need `Authorization: Bearer <token>`; 401 without. Errors are `Problem` documents.
 """
@@ -22,13 +25,14 @@ from typing import Literal
 from pydantic import ValidationError
 
 from tailrace.contract.base import Model
-from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace.contract.status import Fault
+from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequestSpec
+from tailrace.contract.status import Fault, Many
 
 STATUS = "/status"
 METRICS = "/metrics"
 HEALTH = "/healthz"
 SNAPSHOTS = "/snapshots"
+SPEC = "/spec"
 DROP = "/drop"
 MAX_MESSAGE = 4000
 """Bytes: Kubernetes cuts a termination message at 4096."""
@@ -51,24 +55,60 @@ class SnapshotAnswer(Model):
     id: str
     record: int
     """The journal's record that holds the plan."""
-    tables: tuple[str, ...]
+    tables: Many[str]
+
+
+class SpecBody(Model):
+    """The spec to work by from now on."""
+
+    generation: int | None = None
+    """Of the Replicator; None outside Kubernetes."""
+    spec: ReplicatorSpec
+
+    def to_json(self) -> str:
+        """Without defaults: a driver of an older version does not know all fields."""
+        return self.model_dump_json(by_alias=True, exclude_defaults=True)
+
+
+class SpecAnswer(Model):
+    changed: Many[str]
+    """Fields of the spec that differ from what the driver worked by, as users write them."""
 
 
 class DropBody(Model):
     data: bool = False
     """Tables and change log too."""
+    orphan: bool = False
+    """Nothing at all: only release the change log, for whoever starts with it next. A driver that does not know this
+    field refuses the order."""
+
+    @staticmethod
+    def of(policy: DeletionPolicy) -> "DropBody":
+        return DropBody(data=policy == "Delete", orphan=policy == "Orphan")
+
+    @property
+    def policy(self) -> DeletionPolicy:
+        if self.orphan:
+            return "Orphan"
+        return "Delete" if self.data else "Retain"
+
+    def to_json(self) -> str:
+        """Without defaults: a driver of an older version does not know all fields."""
+        return self.model_dump_json(by_alias=True, exclude_defaults=True)
 
 
 class DropReport(Model):
-    """What `tailrace drop` did. A pod's `LastWords` have it, too: a pod's end outlives its answers."""
+    """What `tailrace drop` or `release` did. A pod's `LastWords` have it, too: a pod's end outlives its answers."""
 
     owner: str
-    """The Replicator that was dropped (`tailrace.contract.ownership`)."""
+    """The Replicator that was deleted (`tailrace.contract.ownership`)."""
     complete: bool
     """False: it was still at work."""
-    dropped: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    dropped: Many[str] = ()
+    kept: Many[str] = ()
     """What stays, and why."""
+    released: bool = False
+    """The change log is left to whoever starts with it next, and so is what it has in the source."""
     more: int = 0
     """Lines that were left out because there are too many."""
 

@@ -31,10 +31,25 @@ class Credentials(Model):
         return self
 
 
+_ONE_AUTHORITY = "give caSecretName or caFile, not both"
+_ONE_CERTIFICATE = "give clientSecretName, or clientCertFile and clientKeyFile, not both"
+_KEY_AND_CERTIFICATE = "clientCertFile and clientKeyFile go together"
+_NEEDS_TLS = "a client certificate needs mode require, verify-ca or verify-full"
+
+
 class Tls(Model):
     """Transport security of connections to the source; libpq's modes."""
 
-    model_config = rules(("!has(self.caSecretName) || !has(self.caFile)", "give caSecretName or caFile, not both"))
+    model_config = rules(
+        ("!has(self.caSecretName) || !has(self.caFile)", _ONE_AUTHORITY),
+        ("has(self.clientCertFile) == has(self.clientKeyFile)", _KEY_AND_CERTIFICATE),
+        ("!has(self.clientSecretName) || !has(self.clientCertFile)", _ONE_CERTIFICATE),
+        (
+            "(!has(self.clientSecretName) && !has(self.clientCertFile))"
+            " || self.mode in ['require', 'verify-ca', 'verify-full']",
+            _NEEDS_TLS,
+        ),
+    )
 
     mode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
     """How strict: `verify-full` checks the certificate and the host name, `prefer` uses TLS if the server
@@ -43,11 +58,25 @@ class Tls(Model):
     """Secret with key `ca.crt`."""
     ca_file: Text | None = None
     """Path of the CA certificate, outside Kubernetes."""
+    client_secret_name: Name | None = None
+    """Secret of type `kubernetes.io/tls` (keys `tls.crt` and `tls.key`) with the certificate that the source knows
+    Tailrace by. Needs mode `require`, `verify-ca` or `verify-full`."""
+    client_cert_file: Text | None = None
+    """Path of that certificate (PEM), outside Kubernetes."""
+    client_key_file: Text | None = None
+    """Path of its private key (PEM, without a passphrase), outside Kubernetes; readable for nobody but its owner."""
 
     @model_validator(mode="after")
     def _one(self) -> "Tls":
         if self.ca_secret_name is not None and self.ca_file is not None:
-            raise ValueError("give caSecretName or caFile, not both")
+            raise ValueError(_ONE_AUTHORITY)
+        if (self.client_cert_file is None) != (self.client_key_file is None):
+            raise ValueError(_KEY_AND_CERTIFICATE)
+        if self.client_secret_name is not None and self.client_cert_file is not None:
+            raise ValueError(_ONE_CERTIFICATE)
+        certified = self.client_secret_name is not None or self.client_cert_file is not None
+        if certified and self.mode not in ("require", "verify-ca", "verify-full"):
+            raise ValueError(_NEEDS_TLS)
         return self
 
 
@@ -129,10 +158,15 @@ class SourceSpec(Model):
         return self.port if self.port is not None else PORTS[self.type]
 
     @property
+    def keeps_log(self) -> bool:
+        """The source keeps its log for as long as nobody reads it, until its disk is full."""
+        return self.type == "postgresql"
+
+    @property
     def unread_log(self) -> str:
         """For people: what becomes of the source's log while nobody reads it."""
         keeps = "keeps its log meanwhile"
-        return f"the source {keeps}" if self.type == "postgresql" else f"the source {keeps} only until it expires"
+        return f"the source {keeps}" if self.keeps_log else f"the source {keeps} only until it expires"
 
     @property
     def address(self) -> str:

@@ -7,9 +7,10 @@ commands, ports) cannot be taken away from it here, and no volume reaches the no
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from tailrace.contract.base import MemorySize, Model, Name, rules
+from tailrace.contract.units import size
 
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
@@ -24,6 +25,7 @@ CpuAmount = Annotated[str, StringConstraints(max_length=8, pattern=r"^[1-9][0-9]
 
 RESERVED_LABELS = ("tailrace.dev/", "app.kubernetes.io/", "spark-")
 _RESERVED = "labels that begin with tailrace.dev/, app.kubernetes.io/ or spark- are reserved"
+_SPARK_ENV = "variables that begin with TAILRACE_SPARK_ are reserved: Spark's settings go to sparkConf"
 _ONE_VALUE = "give exactly one of value and valueFrom"
 _ONE_VOLUME = "give exactly one of persistentVolumeClaim, configMap, secret and emptyDir"
 _VOLUME_NAME = "names of volumes that begin with tailrace- are reserved"
@@ -34,6 +36,10 @@ _MOUNTED_TWICE = "two volumes have the same mountPath"
 _VALUES = "values goes with In, NotIn, Gt and Lt, and not with Exists and DoesNotExist"
 _NO_VALUE = "a toleration with operator Exists has no value; one with Equal needs a key"
 _SECONDS = "tolerationSeconds goes with effect NoExecute only"
+LEAST_MEMORY = 512 << 20
+"""Bytes. Spark refuses to start in less than 450 MiB."""
+_LITTLE = "Spark needs memory of at least 512Mi: write 512Mi or more"
+_ENOUGH = "!self.endsWith('Mi') || int(self.substring(0, self.size() - 2)) >= 512"
 
 
 class SecretKeyRef(Model):
@@ -55,7 +61,10 @@ class EnvSource(Model):
 class EnvVar(Model):
     """An environment variable of the container."""
 
-    model_config = rules(("has(self.value) != has(self.valueFrom)", _ONE_VALUE))
+    model_config = rules(
+        ("has(self.value) != has(self.valueFrom)", _ONE_VALUE),
+        ("!self.name.startsWith('TAILRACE_SPARK_')", _SPARK_ENV),
+    )
 
     name: EnvName
     """The variable. The operator's own variables cannot be changed."""
@@ -68,6 +77,8 @@ class EnvVar(Model):
     def _one(self) -> "EnvVar":
         if (self.value is None) == (self.value_from is None):
             raise ValueError(_ONE_VALUE)
+        if self.name.startswith("TAILRACE_SPARK_"):
+            raise ValueError(_SPARK_ENV)
         return self
 
 
@@ -204,18 +215,55 @@ class Affinity(Model):
     nodes that differ in it."""
 
 
+def _enough(memory: str) -> str:
+    if size(memory) < LEAST_MEMORY:
+        raise ValueError(_LITTLE)
+    return memory
+
+
+def _milli(cpu: str) -> int:
+    return int(cpu[:-1]) if cpu.endswith("m") else int(cpu) * 1000
+
+
+def _milli_rule(field: str) -> str:
+    """The same in the API server."""
+    amount = f"self.{field}"
+    return f"({amount}.endsWith('m') ? int({amount}.substring(0, {amount}.size() - 1)) : int({amount}) * 1000)"
+
+
+_CPU_LIMIT = "cpuLimit must not be less than cpuRequest, or cores where that is unset"
+
+
 class Pod(Model):
     """A driver or executor pod. Outside Kubernetes only `cores` and `memory` of the driver count."""
+
+    model_config = rules(
+        (
+            f"!has(self.cpuLimit) || {_milli_rule('cpuLimit')} >="
+            f" (has(self.cpuRequest) ? {_milli_rule('cpuRequest')} : self.cores * 1000)",
+            _CPU_LIMIT,
+        ),
+    )
 
     cores: Annotated[int, Field(ge=1, le=256)] = 1
     """CPU cores: tasks at the same time, and the container's CPU request unless `cpuRequest` is set."""
     cpu_request: CpuAmount | None = None
     """CPU request of the container (`500m`, `2`), for nodes that cannot spare `cores`; unset: `cores`."""
-    memory: MemorySize = "2Gi"
-    """Memory of the JVM (`512Mi`, `2Gi`)."""
+    cpu_limit: CpuAmount | None = None
+    """Maximum CPU of the container (`2`, `1500m`), for namespaces that demand one; unset: none. A limit makes the JVM
+    pause."""
+    memory: Annotated[
+        MemorySize,
+        AfterValidator(_enough),
+        Field(json_schema_extra={"x-kubernetes-validations": [{"rule": _ENOUGH, "message": _LITTLE}]}),
+    ] = "2Gi"
+    """Memory of the JVM (`512Mi`, `2Gi`), at least 512Mi."""
     memory_overhead: MemorySize | None = None
     """Memory of the container beside the JVM's: Python, capture, buffers. Unset: two fifths of `memory`, at least
     384Mi."""
+    scratch: MemorySize = "50Gi"
+    """Maximum size of each scratch volume of the pod (`20Gi`): Spark's shuffles and spills; in the driver also large
+    transactions that are still open in the source. Kubernetes evicts a pod that exceeds it, and a new one continues."""
     labels: Annotated[
         Labels,
         Field(
@@ -270,6 +318,8 @@ class Pod(Model):
 
     @model_validator(mode="after")
     def _names(self) -> "Pod":
+        if self.cpu_limit is not None and _milli(self.cpu_limit) < _milli(self.cpu_request or str(self.cores)):
+            raise ValueError(_CPU_LIMIT)
         if any(key.startswith(RESERVED_LABELS) for key in self.labels):
             raise ValueError(_RESERVED)
         for field, names in (("volumes", [v.name for v in self.volumes]), ("env", [e.name for e in self.env])):
@@ -285,4 +335,4 @@ class Executors(Pod):
     """The executors' pods."""
 
     count: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Number of executors; 0: the driver does all the work itself."""
+    """Number of executors; 0: the driver does all the work itself, with its own cores and memory."""

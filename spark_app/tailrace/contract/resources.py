@@ -32,12 +32,13 @@ from tailrace.contract.places import (
     Tls,
 )
 from tailrace.contract.pods import Executors, Pod
+from tailrace.contract.spark_conf import SparkConf
 
 __all__ = [
-    "API_VERSION", "GROUP", "VERSION", "ApplySpec", "Catalog", "Credentials", "Duration", "Executors", "Identifier",
-    "Metadata", "Model", "Name", "Pod", "Replicator", "ReplicatorSpec", "RetentionSpec", "RetrySpec",
-    "SnapshotRequest", "SnapshotRequestSpec", "SnapshotSpec", "SourceSpec", "StorageLocation", "StorageSpec",
-    "TableOptions", "TablePattern", "TablesSpec", "TargetSpec", "Text", "Tls",
+    "API_VERSION", "GROUP", "VERSION", "ApplySpec", "Catalog", "Credentials", "DeletionPolicy", "Duration", "Executors",
+    "Identifier", "Metadata", "Model", "Name", "Pod", "RecoverSpec", "Replicator", "ReplicatorSpec", "RetentionSpec",
+    "RetrySpec", "SnapshotRequest", "SnapshotRequestSpec", "SnapshotSpec", "SourceSpec", "StorageLocation",
+    "StorageSpec", "TableOptions", "TablePattern", "TablesSpec", "TargetSpec", "Text", "Tls",
 ]  # fmt: skip
 
 
@@ -73,7 +74,8 @@ class SnapshotSpec(Model):
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     """Fixed chunk size in rows instead; unset: adaptive."""
     parallelism: Annotated[int, Field(ge=1, le=256)] = 2
-    """Number of chunks read at the same time, over all tables."""
+    """Number of chunks read at the same time, over all tables. If it is raised while the driver runs, large batches of
+    changes may have to wait for the end of a chunk, until the driver is restarted."""
 
 
 class ApplySpec(Model):
@@ -86,11 +88,14 @@ class ApplySpec(Model):
 
 
 class RetrySpec(Model):
-    """What happens to a table that fails."""
+    """What happens to a table that fails, and to a driver that is refused."""
 
     time: Duration = "1h"
     """How long a failing table is retried (`30m`, `7d`). After that, the change log no longer waits for the table, and
     it needs a snapshot."""
+    halted: Duration = "30m"
+    """How long the operator waits before it starts a driver again that was stopped because the source, the target or
+    the storage refused its credentials or its configuration; 0s: it does not. Ignored outside Kubernetes."""
 
 
 class RetentionSpec(Model):
@@ -98,6 +103,9 @@ class RetentionSpec(Model):
 
     time: Duration = "1h"
     """Minimum time that changes are kept (`1h`, `7d`); longer where a table still needs them."""
+
+
+OnSchemaChange = Literal["Evolve", "EvolveAdditive"]
 
 
 class TableOptions(Model):
@@ -109,6 +117,20 @@ class TableOptions(Model):
     """Keep only these columns (the key is always kept); unset: all."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """Columns to copy as their exact text, whatever their type."""
+    on_schema_change: OnSchemaChange | None = None
+    """As `spec.onSchemaChange`, for these tables; unset: what that says."""
+
+
+class RecoverSpec(Model):
+    """What to do once the position in the source's log is lost (`PositionLost`)."""
+
+    mode: Literal["Resnapshot"]
+    """`Resnapshot`: start every table over from the present end of the source's log, and read all rows."""
+    nonce: Annotated[int, Field(ge=0, le=2**53 - 1)]
+    """Each number allows it once: change it to recover again."""
+
+
+DeletionPolicy = Literal["Retain", "Delete", "Orphan"]
 
 
 class ReplicatorSpec(Model):
@@ -134,23 +156,37 @@ class ReplicatorSpec(Model):
     their type and a short hash are shown. Values may be personal data."""
     restart_nonce: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
     """Change this number to restart the driver."""
-    deletion_policy: Literal["Retain", "Delete"] = "Retain"
-    """Whether target tables and change log are deleted with the Replicator. A slot or publication that Tailrace created
-    is dropped in either case."""
+    deletion_policy: DeletionPolicy = "Retain"
+    """What goes with the Replicator. `Retain`: the slot and the publication that Tailrace created. `Delete`: also the
+    target tables and the change log. `Orphan`: nothing, so that the same manifest, applied again here or in another
+    cluster, continues without a snapshot; until then PostgreSQL keeps its log for the slot, which fills its disk."""
+    on_table_failure: Literal["Degrade", "NotReady"] = "Degrade"
+    """What a failing or stopped table means for `Ready` while others replicate. `Degrade`: it stays True, and
+    `TablesHealthy` is False. `NotReady`: it is False. Ignored outside Kubernetes."""
+    on_schema_change: OnSchemaChange = "EvolveAdditive"
+    """What happens when the columns or the key of a table change. Columns that are added are followed in either case.
+    `EvolveAdditive`: after any other change the table stops, until it is resynced. `Evolve`: it starts over by itself;
+    its target is replaced by the table in its new form, and is not complete until all rows have been read."""
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
     """How changes are applied."""
     retry: RetrySpec = RetrySpec()
-    """What happens to a table that fails."""
+    """What happens to a table that fails, and to a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
     """How long the change log is kept."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""
+    recover: RecoverSpec | None = None
+    """What to do when the position in the source's log is lost; unset: stop, until it is set or a SnapshotRequest asks
+    for it. Ignored outside Kubernetes, where `tailrace resync --all` does it."""
     driver: Pod = Pod()
     """The driver's pod."""
     executors: Executors = Executors()
     """The executors' pods."""
+    spark_conf: SparkConf = ()
+    """Spark settings of driver and executors, such as `{name: spark.network.timeout, value: 300s}`. Refused are those
+    that Tailrace sets itself, and those that would weaken its security."""
     image: Text | None = None
     """Image of driver and executors; unset: the operator's default. Ignored outside Kubernetes."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -160,6 +196,12 @@ class ReplicatorSpec(Model):
     service_account_name: Name | None = None
     """An existing ServiceAccount for driver and executors (workload identity), with the rights of ClusterRole
     `tailrace-driver` in its namespace. Unset: the operator creates one. Ignored outside Kubernetes."""
+
+
+LIVE_FIELDS = frozenset({"tables", "options", "on_schema_change", "snapshot", "apply", "retry", "retention"})
+"""Fields of `ReplicatorSpec` that a running driver takes over; all others are read at its start."""
+OPERATOR_FIELDS = frozenset({"suspend", "deletion_policy", "on_table_failure", "recover"})
+"""Fields on which the driver's work does not depend."""
 
 
 class Replicator(BaseModel):

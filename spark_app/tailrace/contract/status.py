@@ -3,7 +3,9 @@
 Times are seconds since the Unix epoch, lags seconds or bytes; None means not known yet.
 """
 
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import FailFast
 
 from tailrace.contract.base import Model
 from tailrace.errors import Where
@@ -11,6 +13,9 @@ from tailrace.errors import Where
 State = Literal["Starting", "Running", "Suspended", "Failing", "Stopped"]
 TableState = Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]
 SnapshotState = Literal["Pending", "Running", "Paused", "Completed", "Failed", "Stopped"]
+Item = TypeVar("Item")
+Many = Annotated[tuple[Item, ...], FailFast()]
+"""Read from a process that others run: a million wrong items are one error, not a million."""
 
 
 class Fault(Model):
@@ -59,6 +64,9 @@ class TableCounters(Model):
 class TableStatus(Model):
     name: str
     state: TableState
+    read: bool | None = None
+    """Its existing rows have been read completely, or were never asked for. None: the driver is older and does not
+    say."""
     applied_sequence: int = 0
     applied_record: int = 0
     lag_seconds: float | None = None
@@ -74,7 +82,7 @@ class SnapshotTableProgress(Model):
     chunks_done: int = 0
     rows_done: int = 0
     rows_estimated: int = 0
-    running: tuple[str, ...] = ()
+    running: Many[str] = ()
     """Ranges being read now, `(lower, upper]`."""
     finished: bool = False
     fault: Fault | None = None
@@ -91,7 +99,7 @@ class SnapshotStatus(Model):
     rows_estimated: int = 0
     rows_per_second: float = 0.0
     seconds_left: float | None = None
-    tables: tuple[SnapshotTableProgress, ...] = ()
+    tables: Many[SnapshotTableProgress] = ()
     fault: Fault | None = None
 
 
@@ -110,14 +118,16 @@ class Status(Model):
     started_at: float
     updated_at: float
     log_id: str | None = None
-    made: tuple[str, ...] = ()
+    made: Many[str] = ()
     """What the change log made in the source (`replication slot x`, `publication x`): dropped with the Replicator."""
     epoch: int = 0
+    generation: int | None = None
+    """Of the Replicator's spec that the driver works by; None: the manifest has none, as outside Kubernetes."""
     capture: CaptureStatus = CaptureStatus()
     apply: ApplyStatus = ApplyStatus()
     tables_total: int = 0
     tables_replicating: int = 0
     tables_failing: int = 0
-    tables: tuple[TableStatus, ...] = ()
-    snapshots: tuple[SnapshotStatus, ...] = ()
+    tables: Many[TableStatus] = ()
+    snapshots: Many[SnapshotStatus] = ()
     fault: Fault | None = None

@@ -24,7 +24,7 @@ class Reporter:
         self,
         client: CaptureClient,
         progress: Progress,
-        retry_seconds: float,
+        retry_seconds: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`retry_seconds`: the log is not kept for a table that has failed for longer."""
@@ -64,11 +64,11 @@ class Reporter:
         self._cut_off = cut_off
 
     def _worn_out(self) -> frozenset[int]:
-        now = self._monotonic()
+        now, retry = self._monotonic(), self._retry_seconds()
         return frozenset(
             table_id
             for table_id, p in self._progress.all().items()
-            if p.fault is not None and p.failing_since is not None and now - p.failing_since > self._retry_seconds
+            if p.fault is not None and p.failing_since is not None and now - p.failing_since > retry
         )
 
 

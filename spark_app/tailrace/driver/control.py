@@ -14,11 +14,12 @@ from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
-from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
+from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
 from tailrace.contract.status import Fault, Status
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
+from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.rates import Rates
 from tailrace.driver.server import Conflict, Unknown
 from tailrace.driver.status import Moment, assemble
@@ -58,6 +59,7 @@ class DriverControl:
         """For questions that are answered at once: `client` may be waiting for a record."""
         self.loops: dict[str, Loop] = {}
         self.final_drop: FinalDrop | None = None
+        self.live: LiveSpec | None = None
         self.suspended = False
         self.stopped = False
         self.fault: Fault | None = None
@@ -109,6 +111,7 @@ class DriverControl:
                 table_rates=table_rates,
                 snapshot_rates=snapshot_rates,
                 suspended=self.suspended,
+                generation=self.live.generation if self.live is not None else None,
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,
                 position_text=self.position_text,
@@ -209,13 +212,20 @@ class DriverControl:
             raise Unknown(f"no snapshot has the id {snapshot_id}", "See `tailrace status` for the ids.")
         return known
 
+    # ---- the spec ----
+
+    def change_spec(self, body: SpecBody) -> SpecAnswer:
+        if self.live is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        return self.live.offer(body)
+
     # ---- the end ----
 
-    def drop(self, data: bool) -> DropAnswer:
+    def drop(self, policy: DeletionPolicy) -> DropAnswer:
         if self.final_drop is None:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
         self.loops = {}  # they end: to stand still is no ailment any more
-        return self.final_drop.ask(data)
+        return self.final_drop.ask(policy)
 
     def _canonical_keys(self, table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
         if self.runner is None:

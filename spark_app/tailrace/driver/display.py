@@ -1,7 +1,8 @@
 """What `tailrace run` and `tailrace status` show: a live table on a terminal, one line every few seconds elsewhere,
-JSON lines with `--json`. Renders status documents; knows nothing else.
+JSON lines with `--json`, events of the log where that is JSON. Renders status documents; knows nothing else.
 """
 
+import logging
 import os
 import sys
 import time
@@ -20,6 +21,8 @@ from rich.text import Text
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace.driver.status import total
 from tailrace.logs import visible
+
+log = logging.getLogger(__name__)
 
 LINE_SECONDS = 5.0
 """Between two lines without a terminal."""
@@ -128,9 +131,12 @@ def console() -> Console:
     return Console(width=PIPED_COLUMNS if free else None)
 
 
-def choose(json: bool) -> Display:
+def choose(json: bool, log_format: str) -> Display:
+    """`json`: whole status documents. Where the log is JSON, a line of the status is one of its events."""
     if on_terminal(json):
         return LiveDisplay(Console())
+    if log_format == "json" and not json:
+        return LineDisplay(lambda text: log.info("%s", text), json)
     return LineDisplay(lambda text: print(text, flush=True), json)
 
 

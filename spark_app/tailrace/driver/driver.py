@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -24,18 +25,20 @@ from tailrace.changelog.state import LogState
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
-from tailrace.driver import display, launch, tail
+from tailrace.driver import display, launch, live_spec, tail
 from tailrace.driver.applied_report import Reporter
 from tailrace.driver.beginning import Beginning
 from tailrace.driver.beside import Answer, PositionQuestion, Question
 from tailrace.driver.control import DriverControl, ManifestRequests
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.launch import DriverParts, DriverSettings
+from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.shutdown import Ending
 from tailrace.driver.supervise import CaptureProcess
-from tailrace.errors import Retry, SourceRefused, Stop, TailraceError
+from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
 from tailrace.faults import fault_of
+from tailrace.seams import seam
 from tailrace.sources.api import Source
 from tailrace.spark import class_archive, session
 from tailrace.storage.store import Storage
@@ -61,21 +64,27 @@ def run(settings: DriverSettings) -> int:
     privacy.configure(settings.replicator.spec.show_values)
     places.require(settings.replicator.spec)
     settings.folder.take()
-    return Driver(settings).run()
+    try:
+        settings.folder.refuse_if_fenced()
+        kept = live_spec.newest(settings.folder.path, settings.replicator)
+        return Driver(replace(settings, replicator=kept)).run()
+    except Fenced as error:
+        settings.folder.remember_fenced(error)
+        raise
 
 
 class Driver:
     def __init__(self, settings: DriverSettings) -> None:
         self._settings = settings
-        self._spec = settings.replicator.spec
+        self._live = LiveSpec(settings.replicator)
         self._folder = settings.folder
         self._name = settings.replicator.metadata.name
         self._control = control = DriverControl(self._name)
-        control.suspended = self._spec.apply.suspend
+        control.live, control.suspended = self._live, self._spec.apply.suspend
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
-        self._reporter = Reporter(control.watch, control.progress, seconds(self._spec.retry.time))
+        self._reporter = Reporter(control.watch, control.progress, lambda: seconds(self._spec.retry.time))
         self._ending = Ending()
         self._failing: list[TableStatus] = []
         """As the last status has them; the last lines of the log name them."""
@@ -86,11 +95,16 @@ class Driver:
         self._threads: list[threading.Thread] = []
         self.turned = time.monotonic()
 
+    @property
+    def _spec(self) -> ReplicatorSpec:
+        """As it is now."""
+        return self._live.spec
+
     def run(self) -> int:
         self._ending.listen()
         server = launch.server(self._settings, self._control)
         capture = launch.capture_process(self._settings)
-        view = display.Paced(display.choose(self._settings.json), self._control.status)
+        view = display.Paced(display.choose(self._settings.json, self._settings.log_format), self._control.status)
         try:
             capture.start()
             code = self._work(capture, view)
@@ -130,7 +144,9 @@ class Driver:
             progress = self._control.progress
             # A catalog may hang as well.
             made = Question(
-                lambda: launch.parts(self._settings, progress, source, capture=capture, spark=spark, journal=journal),
+                lambda: launch.parts(
+                    self._live, self._folder, progress, source, capture=capture, spark=spark, journal=journal
+                ),
                 "target",
             )
             if not self._answered(made, capture, view):
@@ -237,16 +253,16 @@ class Driver:
         self._spawn("snapshot-planner", parts.runner.turn)
         self._spawn("journal-tail", self._tail(parts))
         self._spawn("snapshot-requests", self._ask(requests))
-        if not self._spec.apply.suspend:
-            parts.applier.offer(parts.journal.state.number)
-            parts.stream.start()
-            control.loops["apply"] = parts.applier
+        parts.stream.start()
+        self._pace(parts)
+        self._live.accepts = True
         while not self._ending.wait(TURN_SECONDS):
             self.turned = time.monotonic()
             self._look_after(parts.capture)
             session.check(parts.spark, self._folder.spark_log)
             if self._broken is not None:
                 raise self._broken
+            self._take_spec(parts)
             unaccepted = requests.open  # before the state: that has the plans of all others
             state = parts.journal.state
             if not self._spec.apply.suspend:
@@ -263,6 +279,47 @@ class Driver:
                     log.debug("--once: %s", verdict.waits_for)
                 waits_for = verdict.waits_for
         return self._stopped_early()
+
+    def _take_spec(self, parts: DriverParts) -> None:
+        """Take over the spec that is offered, if there is one. Chunks that are being read were begun by the old one,
+        and end before capture starts by the new one."""
+        offer = self._live.next()
+        if offer is None:
+            parts.runner.release()  # what it was held for may have been withdrawn
+            return
+        before, after = self._spec, offer.replicator.spec
+        capture_starts_again = live_spec.of_capture(before) != live_spec.of_capture(after)
+        if live_spec.of_chunks(before) != live_spec.of_chunks(after) and not parts.runner.hold():
+            return
+        if not self._live.take(offer):
+            return
+        if capture_starts_again:
+            parts.capture.stop()  # first: the next driver would take it for one that works by the kept spec
+        refused = None
+        try:
+            live_spec.keep(self._folder.path, offer.replicator)
+            seam("driver.spec-kept")
+        except TailraceError as error:
+            refused = error
+        if capture_starts_again:
+            parts.capture.start_again()
+            self._control.ask_capture()  # what the last one said is over
+        self._live.settle(offer, refused)
+        parts.runner.release()
+        if refused is None:
+            self._pace(parts)
+            changed = ", ".join(live_spec.differences(before, after)) or "nothing that the driver depends on"
+            log.info("the spec changed, no restart needed: %s", changed)
+
+    def _pace(self, parts: DriverParts) -> None:
+        """Batches as the spec has them now."""
+        apply, loops = self._spec.apply, {k: v for k, v in self._control.loops.items() if k != "apply"}
+        if not apply.suspend:
+            parts.applier.offer(parts.journal.state.number)  # it has turned just now
+            loops["apply"] = parts.applier
+        self._control.loops, self._control.suspended = loops, apply.suspend
+        interval = None if apply.suspend else seconds(apply.interval)
+        without_jvm_errors("the apply stream", lambda: parts.stream.follow(interval))
 
     def _position_now(self, source: Source, state: LogState) -> Position:
         assert state.origin is not None, "there is a journal from record 0 on, which holds it"
@@ -292,11 +349,10 @@ class Driver:
 
     def _tail(self, parts: DriverParts) -> Callable[[], None]:
         """Twice per apply interval: new records must not wait for the main loop's slower turn."""
-        pause = max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
 
         def turn() -> None:
             parts.stream.tell(parts.journal.refresh().number)
-            self._ending.wait(pause)
+            self._ending.wait(max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL))
 
         return turn
 

@@ -14,15 +14,20 @@ from pathlib import Path
 
 from tailrace import faults
 from tailrace.contract.driver import DropAnswer, DropReport
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.driver.namespace import namespace_ends
 from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
-from tailrace.errors import TailraceError
+from tailrace.errors import Fenced, TailraceError
 from tailrace.removal import drop
 from tailrace.sources.api import RemovalStep
 
 log = logging.getLogger(__name__)
+ORDERS: dict[DeletionPolicy, str] = {
+    "Retain": "dropping what was created in the source",
+    "Delete": "dropping what was created in the source, and the data",
+    "Orphan": "releasing the change log, and dropping nothing",
+}
 PAUSE_SECONDS = 5.0
 """Between two attempts: the source or the storage may be away for a while."""
 HURRIED_PAUSE_SECONDS = 1.0
@@ -48,18 +53,18 @@ class FinalDrop:
         self._ends = ends
         self._reread = reread
         self._lock = threading.Lock()
-        self._asked: bool | None = None
-        """Whether the data goes too; None: nobody asked."""
+        self._asked: DeletionPolicy | None = None
+        """None: nobody asked."""
         self._ended: bool | None = None
         self._report: DropReport | None = None
         self._message = "the driver finishes its work first"
 
-    def ask(self, data: bool) -> DropAnswer:
+    def ask(self, policy: DeletionPolicy) -> DropAnswer:
         """Order it, and say how far it is. The first order counts."""
         with self._lock:
             if self._asked is None:
-                log.info("dropping what was created in the source%s, as requested", " and the data" if data else "")
-                self._asked = data
+                log.info("%s, as requested", ORDERS[policy])
+                self._asked = policy
                 self._ending.set()
         report = self._report
         return DropAnswer(done=report is not None, report=report, message=self._message if report is None else "")
@@ -75,14 +80,14 @@ class FinalDrop:
         """Nothing, unless it was asked for or the namespace ends. Dying anywhere: the Job does the rest, or nobody can,
         and the operator says so."""
         if self._asked is None and self.namespace_ends:
-            log.warning("the namespace is being deleted: what was created in the source is dropped now")
-            self._asked = self._data_too()
+            self._asked = self._policy()
+            log.warning("the namespace is being deleted: %s", ORDERS[self._asked])
         if self._asked is None:
             return
         steps: list[RemovalStep] = []
         while True:
             try:
-                for step in drop.drop(self._replicator, self._secrets, self._folder.path, data=self._asked):
+                for step in drop.leave(self._replicator, self._secrets, self._folder.path, self._asked):
                     log.info("%s", step)
                     steps.append(step)
                     faults.leave_report(drop.report_of(self._replicator, steps, complete=False))
@@ -96,17 +101,22 @@ class FinalDrop:
                 return  # told to end meanwhile: whoever asked has another way
         report = drop.report_of(self._replicator, steps, complete=True)
         faults.leave_report(report)
+        # A container that ends from here on is started again at once, until its pod is gone: it must not take back what
+        # was given up. Dying before this line: nobody has been told yet, and the order is given again.
+        self._folder.remember_fenced(Fenced(f"Replicator {report.owner!r} was deleted", "Apply it again."))
         self._report = report
         while not self._ending.signalled:  # the answer is fetched by whoever asked, who then ends this process
             self._pause(LINGER_TURN_SECONDS)
 
-    def _data_too(self) -> bool:
+    def _policy(self) -> DeletionPolicy:
         """By the manifest of now: a changed deletionPolicy restarts no driver. Nothing is deleted on a guess."""
+        if self._reread is None:
+            return "Retain"
         try:
-            return self._reread is not None and self._reread().spec.deletion_policy == "Delete"
+            return self._reread().spec.deletion_policy
         except TailraceError as error:
             log.warning("the data is kept: %s", error)
-            return False
+            return "Orphan" if self._replicator.spec.deletion_policy == "Orphan" else "Retain"
 
     def _pause(self, seconds: float) -> bool:
         """Up to so long; True: a signal came."""

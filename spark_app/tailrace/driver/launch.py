@@ -21,10 +21,11 @@ from tailrace.changelog.records import TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.contract.units import seconds
-from tailrace.driver import display
+from tailrace.driver import display, live_spec
 from tailrace.driver.control import DriverControl
+from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.ownership import Ownership
-from tailrace.driver.run_dir import RunFolder, writing
+from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.server import StatusServer
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import InvalidManifest, Retry
@@ -105,12 +106,8 @@ def _token(path: Path) -> str:
 def capture_process(settings: DriverSettings) -> CaptureProcess:
     """Capture as a child, with a copy of the manifest in the run directory."""
     folder = settings.folder
-    copy = folder.path / "replicator.json"
-    document = settings.replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True)
-    changed = not copy.exists() or copy.read_text() != document
-    with writing(folder.path):
-        copy.write_text(document)
-    command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(copy)]
+    changed = live_spec.keep(folder.path, settings.replicator)
+    command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(live_spec.path(folder.path))]
     command += ["--run-dir", str(folder.path), "--socket", str(folder.socket)]
     command += ["--log-format", settings.log_format, "--log-level", settings.log_level]
     if settings.secrets is not None:
@@ -143,7 +140,8 @@ def claimed(socket: Path) -> int:
 
 
 def parts(
-    settings: DriverSettings,
+    live: LiveSpec,
+    folder: RunFolder,
     progress: Progress,
     source: Source,
     *,
@@ -151,35 +149,37 @@ def parts(
     spark: SparkSession,
     journal: SharedJournal,
 ) -> DriverParts:
-    """All that needs the session and the journal."""
-    spec, folder = settings.replicator.spec, settings.folder
+    """All that needs the session and the journal. What of the spec may change while they work, they ask `live` for."""
+    spec = live.spec
     ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = targets.open(spec.target).tables(spark, Storage.open(spec.storage), ownership.check)
-    retry = seconds(spec.retry.time)
     applier = Applier(
         journal,
         progress,
         lambda table: TableWorker(table.table_id, target(table), progress, table.generation),
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
-        retry_seconds=retry,
+        retry_seconds=lambda: seconds(live.spec.retry.time),
     )
     tools = Tools(
         anywhere=source,
-        options=spec.options,
+        options=lambda: live.spec.options,
         socket=folder.socket,
         spark=spark,
         journal=journal,
         writers=lambda table_id, schema: _writer(applier, table_id, schema),
         lost=applier.lost_chunks,
-        opened=lambda table_id: (worker := applier.worker(table_id)) is not None and worker.opened,
+        opened=lambda table_id: (
+            not live.spec.apply.suspend and (worker := applier.worker(table_id)) is not None and worker.opened
+        ),
     )
     stream = ApplyStream(
         spark,
         folder.checkpoint,
-        interval=f"{int(seconds(spec.apply.interval) * 1000)} milliseconds",
         apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
     )
-    runner = SnapshotRunner(tools, progress, spec.snapshot, retry_seconds=retry)
+    runner = SnapshotRunner(
+        tools, progress, lambda: live.spec.snapshot, retry_seconds=lambda: seconds(live.spec.retry.time)
+    )
     return DriverParts(capture, applier, runner, stream, journal, spark)
 
 

@@ -1,8 +1,8 @@
 """The run directory: what a running driver leaves on disk for its other commands, and where it keeps scratch files.
 
 `lock` (held while running), `server.json` (where the status server listens), `token` (for the verbs that change
-something), `capture.sock`, `spark.log`, Spark's checkpoint and scratch. Nothing here is needed to
-continue: the journal and the targets are the state.
+something), `capture.sock`, `spark.log`, Spark's checkpoint and scratch, in a pod `fenced` (another writer took over).
+Nothing here is needed to continue: the journal and the targets are the state.
 """
 
 import errno
@@ -13,12 +13,13 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from tailrace import foreign
-from tailrace.errors import ROOM_FIRST, InvalidManifest, StorageFull, TailraceError
+from tailrace.errors import ROOM_FIRST, Fenced, InvalidManifest, StorageFull, TailraceError
+from tailrace.faults import in_a_pod
 
 LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 """Seconds between two tries."""
@@ -110,6 +111,28 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def refuse_if_fenced(self) -> None:
+        """In a container of the operator's that starts again where a driver was fenced: it would take the change log
+        back from its new owner, before the operator can stop it. A new pod has a new folder; people start by hand."""
+        if not in_a_pod():
+            return
+        try:
+            message = self._fenced.read_text("utf-8")
+        except FileNotFoundError:
+            return
+        self.release()
+        raise Fenced(message, "Stop the other writer, then change spec.restartNonce.")
+
+    def remember_fenced(self, error: Fenced) -> None:
+        """For the next container of this pod. A disk that is full must not hide what happened."""
+        if in_a_pod():
+            with suppress(OSError):
+                self._fenced.write_text(error.message, "utf-8")
+
+    @property
+    def _fenced(self) -> Path:
+        return self.path / "fenced"
 
     def make_token(self) -> str:
         """A new bearer token, readable by this user only."""

@@ -19,15 +19,19 @@ from tailrace.contract.driver import (
     HEALTH,
     METRICS,
     SNAPSHOTS,
+    SPEC,
     STATUS,
     DropAnswer,
     DropBody,
     Problem,
     SnapshotAnswer,
     SnapshotBody,
+    SpecAnswer,
+    SpecBody,
     SuspendBody,
 )
 from tailrace.contract.manifest import invalid
+from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
 from tailrace.driver import metrics
 from tailrace.errors import InvalidManifest, Retry, TailraceError
@@ -57,7 +61,8 @@ class Control(Protocol):
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer: ...
     def stop_snapshot(self, snapshot_id: str) -> None: ...
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None: ...
-    def drop(self, data: bool) -> DropAnswer:
+    def change_spec(self, body: SpecBody) -> SpecAnswer: ...
+    def drop(self, policy: DeletionPolicy) -> DropAnswer:
         """Answers at once, however far it is."""
         ...
 
@@ -112,6 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _put(self) -> None:
         body = self._body()
+        if self.path == SPEC:
+            self._send(200, self.control.change_spec(SpecBody.model_validate_json(body)))
+            return
         match self._snapshot_path():
             case [snapshot_id]:
                 self._send(200, self.control.request(snapshot_id, SnapshotBody.model_validate_json(body)))
@@ -124,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self) -> None:
         body = self._body()
         if self.path == DROP:
-            self._send(200, self.control.drop(DropBody.model_validate_json(body).data))
+            self._send(200, self.control.drop(DropBody.model_validate_json(body).policy))
         else:
             self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
 

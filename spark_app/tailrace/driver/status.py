@@ -44,6 +44,8 @@ class Moment:
     """Rows per second by table."""
     snapshot_rates: Mapping[str, float] = field(default_factory=dict)
     """Rows per second by snapshot."""
+    generation: int | None = None
+    """Of the spec that all parts work by."""
     suspended: bool = False
     stopped: bool = False
     fault: Fault | None = None
@@ -72,6 +74,7 @@ def assemble(at: Moment) -> Status:
         log_id=at.log.origin.log_id if at.log.origin else None,
         made=at.log.origin.made if at.log.origin else (),
         epoch=max(at.log.epoch, 0),
+        generation=at.generation,
         capture=_capture(at),
         apply=ApplyStatus(
             lag_seconds=max((t.lag_seconds for t in running if t.lag_seconds is not None), default=None),
@@ -101,10 +104,10 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
         worst = failing[0]
         why = f": {worst.fault.name}: {worst.fault.message}" if worst.fault else ""
         return "Failing", f"{len(failing)} of {len(tables)} tables fail, first {worst.name}{why}"
-    if at.suspended:
-        return "Suspended", "apply is suspended; the source is captured, the target stands still"
     if at.capture is None or at.log.origin is None:
         return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waiting for capture"
+    if at.suspended:
+        return "Suspended", "apply is suspended; the source is captured, the target stands still"
     if not tables:
         return "Running", at.capture.waiting_for or "no table matches tables.include"
     return "Running", at.capture.waiting_for or ""
@@ -136,6 +139,7 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
     return TableStatus(
         name=log.schema.name,
         state=_table_state(at, log, progress),
+        read=not log.initial_snapshot or log.read_record > log.added_record,
         applied_sequence=progress.applied_seq,
         applied_record=max(progress.applied_record, 0),
         # While capture ends again and again nobody knows what the source has written since.

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tailrace.backoff import ROTATION_SECONDS
 from tailrace.capture import last_fault
 from tailrace.capture.last_fault import write_in_place
 from tailrace.changelog.records import Position
@@ -77,6 +78,8 @@ class CaptureProcess:
         """Since when this one is known to work."""
         self._reached = Position(-1)
         """How far the last one that worked came."""
+        self._refused: float | None = None
+        """Since when the source has refused a password that it had accepted."""
         self.fault: Fault | None = None
         """Why it ended, until a later one `works`."""
 
@@ -104,7 +107,7 @@ class CaptureProcess:
         if code is None:
             return
         self._child = self._adopted = self._working = None
-        if code in STOPPING:
+        if code in STOPPING and not self._may_rotate(code):
             raise self._error(code)
         if self._clock() - self._started > CALM:
             self._pause = FIRST_PAUSE
@@ -112,6 +115,14 @@ class CaptureProcess:
         log.warning("%s; restarting it in %.1f s", self.fault.message, self._pause)
         self._due = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def _may_rotate(self, code: int) -> bool:
+        """Whether the password's file, which every start reads, may soon hold the one that the source wants."""
+        if STOPPING[code] is not AuthenticationFailed or self._reached < 0:
+            return False
+        if self._refused is None:
+            self._refused = self._clock()
+        return self._clock() - self._refused < ROTATION_SECONDS
 
     def _start_again(self) -> None:
         self._due = None
@@ -128,7 +139,13 @@ class CaptureProcess:
         self._working = now if self._working is None else self._working
         steady = now - self._working >= max(STEADY, self._pause)
         if self.fault is None or position > self._reached or steady:
-            self._reached, self.fault = position, None
+            self._reached, self.fault, self._refused = position, None, None
+
+    def start_again(self) -> None:
+        """After `stop`: it reads its manifest at its start. What keeps it from starting is tried again by `check`."""
+        self._adopted = self._working = None
+        self._pause = FIRST_PAUSE
+        self._start_again()
 
     def stop(self, grace: float = 20.0) -> None:
         """End capture in order: it makes its last record durable first."""

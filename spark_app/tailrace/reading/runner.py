@@ -19,7 +19,7 @@ from tailrace.changelog.records import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.status import Fault
-from tailrace.errors import Locked, Stop, TableStop, TailraceError
+from tailrace.errors import AuthenticationFailed, Locked, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.reading import steps
 from tailrace.reading.messages import (
@@ -32,6 +32,7 @@ from tailrace.reading.messages import (
     StepDone,
     StepFailed,
 )
+from tailrace.reading.rotation import Rotation
 from tailrace.reading.steps import Tools
 from tailrace.seams import seam
 from tailrace.snapshot import chunks, planner
@@ -85,13 +86,14 @@ class SnapshotRunner:
         self,
         tools: Tools,
         progress: Progress,
-        defaults: SnapshotSpec,
+        defaults: Callable[[], SnapshotSpec],
         *,
-        retry_seconds: float,
+        retry_seconds: Callable[[], float],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock`: what people are shown. Pauses go by `monotonic`: a clock that is set back must not prolong them."""
+        """`defaults` and `retry_seconds` are asked at each use: they change while it runs. `clock`: what people are
+        shown. Pauses go by `monotonic`: a clock that is set back must not prolong them."""
         self._tools = tools
         self._progress = progress
         self._defaults = defaults
@@ -100,17 +102,19 @@ class SnapshotRunner:
         self._client = CaptureClient(tools.socket)
         self._entries: dict[RunKey, _Entry] = {}
         self._messages: queue.Queue[Message] = queue.Queue()
-        threads = defaults.parallelism + 2
-        self._pool = ThreadPoolExecutor(threads, "snapshot")
-        self._most = 2 * threads
-        """Steps handed to the pool at once, and chunks that may wait to be read before another table is begun: of
-        thousands of tables, each would else begin before the first is read."""
+        self._threads = defaults().parallelism + 2
+        self._pool = ThreadPoolExecutor(self._threads, "snapshot")
         self._under_way = 0
         self._reading: Counter[str] = Counter()
         """Chunks being read, by snapshot."""
         self._ready = 0
         self._edges = Edges()
+        self._rotation = Rotation()
         self._stopping = False
+        self._hold: object | None = None
+        """What `hold` has asked for, until `release`."""
+        self._still: object | None = None
+        """The `hold` for which nothing is under way."""
         self.turned = time.monotonic()
 
     @property
@@ -123,6 +127,15 @@ class SnapshotRunner:
 
     def turn(self, patience: float = 0.5) -> None:
         """One round: plan, follow the journal, start what may start, take what came back."""
+        hold = self._hold
+        if hold is None:
+            self._begin_work()
+        self._take(patience)
+        self._still = hold if not self._under_way else None
+        self.turned = time.monotonic()
+
+    def _begin_work(self) -> None:
+        self._resize()
         state = self._plan(self._tools.journal.refresh())
         self._follow(state)
         self._count(state)
@@ -130,8 +143,32 @@ class SnapshotRunner:
             if self._under_way >= self._most:
                 break
             self._start_next(state, key, entry)
-        self._take(patience)
-        self.turned = time.monotonic()
+
+    def hold(self) -> bool:
+        """Begin nothing more until `release`. True: nothing is under way, so that what a step or a chunk is made of may
+        change."""
+        self._hold = self._hold or object()
+        return self._still is self._hold
+
+    def release(self) -> None:
+        """Go on, with each table as the source and the options show it by then. Without a `hold`: nothing happens."""
+        if self._hold is None:
+            return
+        for entry in list(self._entries.values()):
+            entry.table = None
+        self._hold = None
+
+    @property
+    def _most(self) -> int:
+        """Steps handed to the pool at once, and chunks that may wait to be read before another table is begun: of
+        thousands of tables, each would else begin before the first is read."""
+        return 2 * self._threads
+
+    def _resize(self) -> None:
+        threads = self._defaults().parallelism + 2
+        if threads != self._threads:
+            self._pool.shutdown(wait=False)  # it ends what it has
+            self._threads, self._pool = threads, ThreadPoolExecutor(threads, "snapshot")
 
     def canonical_keys(self, table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
         """See `planner.CanonicalKeys`; asked from other threads."""
@@ -185,7 +222,7 @@ class SnapshotRunner:
                 self._entries[key] = _Entry(_as_recorded(snapshot, key[1]), chunk_rows=first_rows)
 
     def _rows(self, snapshot: SnapshotState) -> int | None:
-        return snapshot.plan.chunk_rows or self._defaults.chunk_rows
+        return snapshot.plan.chunk_rows or self._defaults().chunk_rows
 
     # ---- starting work ----
 
@@ -202,7 +239,7 @@ class SnapshotRunner:
         elif snapshot.awaits(log_table):
             return  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
-        while not paused and (work := chunks.next_work(entry.run, AHEAD)) is not None:
+        while not paused and not self._rests() and (work := chunks.next_work(entry.run, AHEAD)) is not None:
             if isinstance(work, chunks.Read):
                 if not self._may_read(snapshot) or not self._tools.opened(key[1]):
                     return
@@ -218,6 +255,9 @@ class SnapshotRunner:
                 return
             else:
                 self._begin_step(state, key, entry, work)
+
+    def _rests(self) -> bool:
+        return self._rotation.rests(self._monotonic(), self._under_way)
 
     def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
@@ -250,9 +290,10 @@ class SnapshotRunner:
         return not repair, new, phase is chunks.Phase.EDGE, len(entry.run.reading)
 
     def _may_read(self, snapshot: SnapshotState) -> bool:
-        own = snapshot.plan.parallelism or self._defaults.parallelism
+        most = self._defaults().parallelism
+        own = snapshot.plan.parallelism or most
         mine = self._reading[snapshot.plan.snapshot_id]
-        return self._reading.total() < self._defaults.parallelism and mine < own
+        return self._reading.total() < most and mine < own
 
     def _begin_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
         entry.run = chunks.step(entry.run, chunks.ReadBegun(part.ordinal))
@@ -326,11 +367,15 @@ class SnapshotRunner:
             return
         match message:
             case EdgeLooked(_, look):
+                self._rotation.accepted(self._monotonic())
                 self._looked(entry, look)
             case StepDone(_, event, table):
                 entry.busy = False
+                if table is not None:  # the source was asked
+                    self._rotation.accepted(self._monotonic())
                 self._stepped(entry, event, table)
             case ChunkDone(key, ordinal, rows, table):
+                self._rotation.accepted(self._monotonic())
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
                 self._adapt(key, entry, ordinal, rows)
             case EndFailed(_, error):
@@ -363,12 +408,13 @@ class SnapshotRunner:
         snapshot = self._tools.journal.state.snapshots.get(key[0])
         if ordinal > 0 and rows and snapshot is not None:
             entry.chunk_rows = planner.next_chunk_rows(
-                self._rows(snapshot), rows, seconds, self._defaults.chunk_seconds
+                self._rows(snapshot), rows, seconds, self._defaults().chunk_seconds
             )
 
     def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:
         now = self._monotonic()
-        if isinstance(error, Stop):
+        refused = isinstance(error, AuthenticationFailed)
+        if isinstance(error, Stop) and not (refused and self._rotation.refused(now)):
             raise error
         fault = fault_of(error, self._clock())
         if isinstance(error, Locked):
@@ -379,7 +425,10 @@ class SnapshotRunner:
                 "snapshot step failed: %s: %s", fault.name, fault.message,
                 extra={"snapshot": entry.run.snapshot_id}, exc_info=None if known else error,
             )  # fmt: skip
-            entry.backoff.failed(now)
+            if refused:
+                entry.backoff.waited(now)  # the table is not given up for it
+            else:
+                entry.backoff.failed(now)
         entry.table = None  # looked up again: its definition may be what changed
         if ordinal is not None:
             entry.run = chunks.step(entry.run, chunks.ReadFailed(ordinal, fault))
@@ -387,7 +436,7 @@ class SnapshotRunner:
             entry.busy = False
             if entry.run.cutting:
                 entry.run = chunks.step(entry.run, chunks.CutFailed(fault))
-        lasting = isinstance(error, TableStop) or entry.backoff.worn_out(now, self._retry_seconds)
+        lasting = isinstance(error, TableStop) or entry.backoff.worn_out(now, self._retry_seconds())
         if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
             self._give_up(entry, fault)
 

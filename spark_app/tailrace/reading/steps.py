@@ -45,7 +45,8 @@ class Tools:
 
     anywhere: Source
     """As the manifest names it."""
-    options: Sequence[TableOptions]
+    options: Callable[[], Sequence[TableOptions]]
+    """As the manifest has them now."""
     socket: Path
     spark: SparkSession
     journal: SharedJournal
@@ -77,7 +78,7 @@ def check_edge(tools: Tools, log_table: TableLog) -> str | None:
 
 
 def look_up(tools: Tools, session: Session, log_table: TableLog) -> Table:
-    options = options_of(tools.options, log_table.schema.schema_name, log_table.schema.table_name)
+    options = options_of(tools.options(), log_table.schema.schema_name, log_table.schema.table_name)
     try:
         found = session.table(log_table.table_id, (options,) if options else ())
     except SourceRefused as error:  # a right that this table alone needs; capture meets what concerns all of them

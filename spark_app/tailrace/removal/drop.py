@@ -1,8 +1,9 @@
-"""`tailrace drop`: what a Replicator leaves in the world when it goes for good. Run by hand, by the operator's Job, or
-by the driver itself before it ends.
+"""`tailrace drop` and `tailrace release`: what a Replicator leaves in the world when it goes for good. Run by hand, by
+the operator's Job, or by the driver itself before it ends.
 
 What is dropped has been proven this Replicator's (`removal.claims`, and the source); what has not is kept and named.
 With `data`, tables and change log go too (`removal.data`); without it the change log is left to whoever starts next.
+`release` does only that: who starts next with the log finds all that it has in the source, and continues.
 Every step may have been done before, by this command or by a person: it can be run again after it died anywhere.
 """
 
@@ -19,7 +20,7 @@ from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract import ownership
 from tailrace.contract.driver import DropReport
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.errors import CorruptLog, TailraceError
 from tailrace.removal import claims
 from tailrace.removal import data as drop_data
@@ -53,11 +54,33 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
         lines = drop_data.drop(known, storage, run_dir, lambda: _known(_read(storage, replicator)))
         yield from (RemovalStep(*line) for line in lines)
     elif known.log is not None and claims.foreign(known) is None and not known.log.released:
-        seam("drop.before-release")
         yield from _release(storage, known)
     if known.noted is not None and known.noted.owner == known.owner:
         # Dying before this line: the note still says what was made, and all of it is gone.
         first_start.forget(storage)
+
+
+def release(replicator: Replicator, secrets: Path | None, run_dir: Path) -> Iterator[RemovalStep]:
+    """Drops nothing, and leaves the change log to whoever starts with it next. Where there is none yet, nothing could
+    be continued, and what a first start has made would be in the source for nobody: there it is `drop`."""
+    storage = Storage.open(replicator.spec.storage)
+    known = _known(_read(storage, replicator))
+    if known.log is None:
+        yield from drop(replicator, secrets, run_dir, data=False)
+        return
+    what, why = f"change log {storage.root}", claims.foreign(known)
+    if why is not None:
+        yield RemovalStep(what, "kept", why)
+        return
+    taken = [] if known.log.released else list(_release(storage, known))
+    yield from taken or [RemovalStep(what, "released")]
+
+
+def leave(replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy) -> Iterator[RemovalStep]:
+    """What a Replicator that is deleted does by its policy."""
+    if policy == "Orphan":
+        return release(replicator, secrets, run_dir)
+    return drop(replicator, secrets, run_dir, data=policy == "Delete")
 
 
 def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) -> DropReport:
@@ -69,6 +92,7 @@ def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) 
         owner=ownership.owner(replicator),
         complete=complete,
         dropped=tuple(dropped),
+        released=any(step.outcome == "released" for step in steps),
         kept=tuple(f"{what}: {why}" for what, why in kept.items()),
     )
 
@@ -112,6 +136,7 @@ def _release(storage: Storage, known: Known) -> Iterator[RemovalStep]:
         if why is not None:
             raise _TakenOver(why)
 
+    seam("drop.before-release")
     try:
         JournalWriter.claim(storage, uuid.uuid4().hex, admit, started=EpochStarted(owner=known.owner, released=True))
     except _TakenOver as error:

@@ -296,14 +296,14 @@ class RemovalStep:
     """One thing that a removal came to, and what became of it."""
 
     what: str
-    outcome: Literal["dropped", "kept", "absent"]
+    outcome: Literal["dropped", "kept", "absent", "released"]
     why: str = ""
     """Of what is kept."""
 
     @override
     def __str__(self) -> str:
-        words = {"dropped": "dropped", "kept": f"kept: {self.why}", "absent": "there is none"}
-        return f"{self.what}: {words[self.outcome]}"
+        words = {"kept": f"kept: {self.why}", "absent": "there is none"}
+        return f"{self.what}: {words.get(self.outcome, self.outcome)}"
 
 
 @dataclass(frozen=True)

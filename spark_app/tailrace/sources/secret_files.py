@@ -1,11 +1,13 @@
 """The files that a source's connection needs, as the manifest names them or in mounted Secrets: where they are, and the
 password in one."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, SourceRefused
+from tailrace.storage.secret_files import SECRETS_VARIABLE
 
 
 class SecretFiles(NamedTuple):
@@ -13,6 +15,9 @@ class SecretFiles(NamedTuple):
 
     password: str | None
     ca: str | None
+    certificate: str | None
+    """The client's, with its key in `key`: both or none."""
+    key: str | None
 
 
 def secret_files(source: SourceSpec, secrets: Path | None) -> SecretFiles:
@@ -21,21 +26,34 @@ def secret_files(source: SourceSpec, secrets: Path | None) -> SecretFiles:
     password = source.password_file
     if source.credentials is not None:
         password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
-    return SecretFiles(password, source.tls.ca_file or _mounted(secrets, source.tls.ca_secret_name, "ca.crt"))
+    tls = source.tls
+    return SecretFiles(
+        password,
+        tls.ca_file or _mounted(secrets, tls.ca_secret_name, "ca.crt"),
+        tls.client_cert_file or _mounted(secrets, tls.client_secret_name, "tls.crt"),
+        tls.client_key_file or _mounted(secrets, tls.client_secret_name, "tls.key"),
+    )
 
 
 def read_password(path: str) -> bytes:
     """Read at each connect, so that a rotated one is taken without a restart. `AuthenticationFailed`: there is none."""
-    correct = "or correct source.passwordFile (or source.credentials)."
+    what, correct = file_place(path, "password file"), "or correct source.passwordFile (or source.credentials)."
     try:
         password = Path(path).read_bytes().rstrip(b"\r\n")
     except OSError as error:
-        raise AuthenticationFailed(
-            f"the password file {path} cannot be read: {error.strerror}", f"Mount the Secret, {correct}"
-        ) from None
+        raise AuthenticationFailed(f"{what} cannot be read: {error.strerror}", f"Write it, {correct}") from None
     if not password:
-        raise AuthenticationFailed(f"the password file {path} is empty", f"Write the password into it, {correct}")
+        raise AuthenticationFailed(f"{what} is empty", f"Write the password into it, {correct}")
     return password
+
+
+def file_place(path: str, what: str) -> str:
+    """What a message calls it: in a pod nobody knows the path, but the Secret that is mounted there."""
+    mounted = os.environ.get(SECRETS_VARIABLE)
+    if mounted and Path(path).is_relative_to(mounted):
+        secret, _, key = str(Path(path).relative_to(mounted)).partition("/")
+        return f"key {key!r} of Secret {secret!r}"
+    return f"the {what} {path}"
 
 
 def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
@@ -44,6 +62,6 @@ def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
     if secrets is None:
         raise SourceRefused(
             f"Secret {secret!r} cannot be read outside Kubernetes",
-            "Use passwordFile, credentials.file and tls.caFile instead.",
+            "Use passwordFile, credentials.file, tls.caFile, tls.clientCertFile and tls.clientKeyFile instead.",
         )
     return str(secrets / secret / key)

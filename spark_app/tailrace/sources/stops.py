@@ -2,9 +2,14 @@
 
 from tailrace.changelog.records import Seq, TableSchema, TableStopped
 from tailrace.changelog.segments import LOG_COLUMNS
-from tailrace.errors import RESYNC, ReadRefused, TableStop, where_of
+from tailrace.changelog.state import TableLog
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import RESYNC, ReadRefused, SchemaChangeUnsupported, TableStop, where_of
+from tailrace.sources.patterns import options_of
 
 STOP_FIX = f"To copy the table as it is now, {RESYNC}."
+EVOLVED = "its columns or its key changed, and onSchemaChange is Evolve"
+"""Why a table of `starts_over` is captured again."""
 
 
 def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
@@ -23,3 +28,12 @@ def reserved(schema: TableSchema) -> TableStop | None:
         f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
         "Rename the column, or leave it out with options[].columns.",
     )
+
+
+def starts_over(table: TableLog, spec: ReplicatorSpec) -> bool:
+    """Whether the table is stopped by a change of its form after which it is to be captured as it is then."""
+    if table.stopped is None or table.stopped.error != SchemaChangeUnsupported.__name__:
+        return False
+    options = options_of(spec.options, table.schema.schema_name, table.schema.table_name)
+    own = None if options is None else options.on_schema_change
+    return (own or spec.on_schema_change) == "Evolve"

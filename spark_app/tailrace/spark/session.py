@@ -18,6 +18,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -26,8 +27,8 @@ from pyspark.sql import SparkSession
 from tailrace import foreign, privacy, targets
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
-from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull
-from tailrace.spark import artifacts
+from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError
+from tailrace.spark import artifacts, jvm_log
 
 STOP_SECONDS = 10.0
 """A JVM that has not ended by then, with its session stopped, is killed: it holds nothing that is not committed."""
@@ -37,21 +38,6 @@ POOLS = """<?xml version="1.0"?>
   <pool name="snapshot"><schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
 </allocations>
 """
-LOG4J = """rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = {log_file}
-appender.file.filePattern = {log_file}.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 32MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 1
-"""
-"""Two files of bounded size: a driver runs for years."""
 KUBERNETES = "k8s://"
 PREFIX = "TAILRACE_SPARK_CONF_"
 RPC_PORT, BLOCK_PORT = "7078", "7079"
@@ -87,10 +73,11 @@ SMALL_STEPS = {
 
 
 def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
-    """Spark's configuration. `environment` may name a master and options of the place where the driver runs
-    (`TAILRACE_SPARK_MASTER`, `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`); they win. `boot` is new with every start
+    """Spark's configuration. `spec.spark_conf` has other names than all that is set here (`contract.spark_conf`).
+    `environment` has the master and the options of the place where the driver runs (`TAILRACE_SPARK_MASTER`,
+    `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`): the operator sets them, and no user. `boot` is new with every start
     of the driver: on Kubernetes its executors carry it in their names."""
-    memory = max(size(spec.driver.memory) >> 20, 512)
+    memory = size(spec.driver.memory) >> 20
     master, needs = _master(spec, environment), targets.open(spec.target).spark()
     values = {
         "spark.master": master,
@@ -101,10 +88,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": f"{memory}m",
-        "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile=file:{run_dir}/log4j2.properties -Dderby.system.home={run_dir}/spark"
-            " -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
-        ),
+        "spark.driver.extraJavaOptions": _java_options(run_dir),
         "spark.local.dir": f"{run_dir}/spark",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{run_dir}/pools.xml",
@@ -116,8 +100,11 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         **needs.settings,
         **SMALL_STEPS,
         **AUTHENTICATED,
+        # What S3A has not uploaded yet. On executors this is the folder that goes with their pod.
+        "spark.hadoop.hadoop.tmp.dir": "${java.io.tmpdir}/hadoop",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        **{one.name: one.value for one in spec.spark_conf},
     }
     if environment.get(privacy.VARIABLE):
         values[f"spark.executorEnv.{privacy.VARIABLE}"] = environment[privacy.VARIABLE]
@@ -130,6 +117,15 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
             "The operator is older than this image: upgrade the operator, or set sparkImage.tag or spec.image back.",
         )
     return values
+
+
+def _java_options(run_dir: Path) -> str:
+    """The driver's. In quotes: a run directory may have blanks in its name."""
+    return (
+        f'"-Dlog4j2.configurationFile={(run_dir / "log4j2.properties").as_uri()}"'
+        f' "-Dderby.system.home={run_dir}/spark" "-Djava.io.tmpdir={scratch(run_dir)}"'
+        " -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
+    )
 
 
 def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str, jars: str) -> dict[str, str]:
@@ -152,8 +148,11 @@ def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: s
         # Slots, not CPUs: as in local mode, chunks get some beyond the cores, so that they never keep changes waiting.
         "spark.executor.cores": str(executors.cores + -(-spec.snapshot.parallelism // executors.count)),
         "spark.kubernetes.executor.request.cores": executors.cpu_request or str(executors.cores),
-        "spark.executor.memory": f"{max(size(executors.memory) >> 20, 512)}m",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.executor.memory": f"{size(executors.memory) >> 20}m",
+        "spark.executor.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{jvm_log.CONFIGURATION}"
+            " -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
+        ),
         # Changes go on with the first executor that is there.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
     }
@@ -171,10 +170,16 @@ def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
     return f"local[{spec.driver.cores + spec.snapshot.parallelism}]"
 
 
+def scratch(run_dir: Path) -> Path:
+    """Where the JVM has its temporary files. In `/tmp`, its default, each one that is killed leaves three folders and
+    the native libraries that it unpacked (lz4, snappy, cryptography), and nobody would remove them."""
+    return run_dir / "spark" / "tmp"
+
+
 def forget_leftovers(run_dir: Path) -> None:
-    """Remove the working files (shuffled rows, broadcasts) of a JVM that was killed: it could not do so itself. The run
-    directory is ours alone."""
-    for pattern in ("blockmgr-*", "spark-*"):
+    """Remove the working files (shuffled rows, broadcasts, temporary files) of a JVM that was killed: it could not do
+    so itself. The run directory is ours alone."""
+    for pattern in ("blockmgr-*", "spark-*", scratch(run_dir).name):
         for left in (run_dir / "spark").glob(pattern):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -199,9 +204,15 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
 
 def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str) -> SparkSession:
     forget_leftovers(run_dir)
+    scratch(run_dir).mkdir(parents=True, exist_ok=True)
     (run_dir / "pools.xml").write_text(POOLS)
-    (run_dir / "log4j2.properties").write_text(LOG4J.format(log_file=log_file))
+    forwarder = jvm_log.Forwarder() if os.environ.get("TAILRACE_SPARK_MASTER", "").startswith(KUBERNETES) else None
+    (run_dir / "log4j2.properties").write_text(jvm_log.configuration(log_file, forwarder is not None))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Variables of the pod would bring settings past what `spec.sparkConf` refuses.
+    no_files = run_dir / "spark-conf"
+    no_files.mkdir(exist_ok=True)
+    os.environ |= {"PYSPARK_SUBMIT_ARGS": "pyspark-shell", "SPARK_CONF_DIR": str(no_files)}
     os.environ |= utf8_paths(os.environ)
     values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
     values["spark.driver.extraJavaOptions"] += f" {java_options}"
@@ -213,7 +224,8 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
     for name, value in values.items():
         conf.set(name, value)
     with log_file.open("ab") as sink:
-        output = {"stdout": sink, "stderr": sink, "start_new_session": True}
+        said = sink.fileno() if forwarder is None else forwarder.pipe
+        output = {"stdout": said, "stderr": sink, "start_new_session": True}
         # The gateway's own session: Ctrl-C is for us, the JVM is ended after the last commit.
         try:
             gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]  # untyped in pyspark
@@ -222,10 +234,27 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
                 f"Spark's JVM did not start: {str(error).splitlines()[0]}",
                 f"Java 17 or newer must be on the PATH, and driver.memory must fit the machine; see {log_file}.",
             ) from error
-    context = SparkContext(conf=conf, gateway=gateway)
+        finally:
+            if forwarder is not None:
+                forwarder.start()
+    try:
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Py4JJavaError as error:
+        raise _refused(spec, error) from error
     context.setLogLevel("WARN")
     targets.open(spec.target).prepare(context, run_dir / "spark" / "classes")
     return SparkSession(context)
+
+
+def _refused(spec: ReplicatorSpec, error: Py4JJavaError) -> TailraceError:
+    """What Spark says before it has seen a row may be shown. Of a setting that it names, a user chose the value."""
+    texts = [cause.text.splitlines()[0][:500] for cause in foreign.chain(error) if cause.text]
+    for one in spec.spark_conf:
+        text = next((text for text in texts if one.name in text), None)
+        if text is not None:
+            return InvalidManifest(f"Spark did not start: {text}", f"Correct or remove {one.name} in spec.sparkConf.")
+    fix = "Check spec.sparkConf." if spec.spark_conf else "See the log; report the error if it persists."
+    return Retry(f"Spark did not start: {texts[-1] if texts else type(error).__name__}", fix)
 
 
 class Starting:

@@ -13,6 +13,7 @@ from support.cluster_shop import Shop, open_shop
 pytestmark = pytest.mark.timeout(1800)
 SLOTS = "SELECT slot_name FROM pg_replication_slots"
 PUBLICATIONS = "SELECT pubname FROM pg_publication"
+INITIAL = "jsonpath={.status.conditions[?(@.type=='InitialSnapshotCompleted')].status}"
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,8 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told(shop: Shop) -> None:
     shop.cluster.apply({**quota, "spec": {"hard": {"pods": "0"}}})
     counted = "jsonpath={.status.hard.pods}"
     shop.wait("the quota to count", 60, lambda: shop.kubectl("get", "resourcequota", "tight", "-o", counted) != "")
-    shop.apply("tight")
+    executors = workload.replicator(shop.space)["spec"]["executors"]
+    shop.apply("tight", executors={**executors, "nodeSelector": {"disk": "none-has-this"}})
     told = re.compile(
         r"The driver's pod cannot be created: pods \"tight-driver-0\" is forbidden: exceeded quota: tight"
     )
@@ -90,7 +92,22 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told(shop: Shop) -> None:
     shop.kubectl("delete", "resourcequota", "tight")
     shop.kubectl("delete", "statefulset", "tight-driver")  # its controller would try again after minutes only
     shop.wait_ready("tight")
+    executors_that_no_node_takes_are_told(shop, "tight")
     shop.kubectl("delete", "replicator", "tight", "--timeout=170s")
+
+
+def executors_that_no_node_takes_are_told(shop: Shop, name: str) -> None:
+    def told() -> bool:
+        return bool(shop.status(name).get("executors", {}).get("reason") == "PodPending")
+
+    shop.wait("no node takes an executor", 90, told)
+    status = shop.status(name)
+    assert (status["executors"]["running"], status["executorsSummary"]) == (0, "0/1"), status
+    assert "node selector" in status["executors"]["message"] or "affinity" in status["executors"]["message"], status
+    shop.kubectl("wait", f"replicator/{name}", "--for=condition=ExecutorsReady=False", "--timeout=10s")
+    warnings = shop.kubectl("get", "events", "-o", "jsonpath={.items[?(@.type=='Warning')].reason}").split()
+    assert "PodPending" in warnings
+    assert "False" in shop.kubectl("get", "replicator", name, "-o", INITIAL), "no executor has read a row"
 
 
 def bring(shop: Shop, name: str) -> None:

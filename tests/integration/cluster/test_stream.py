@@ -6,6 +6,7 @@ After each, the target holds every row of the source. The tests of this file sha
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
@@ -17,10 +18,13 @@ import pytest
 from cluster import images, workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster
 from support import stranger
+from support.audit import requests_of
 from support.cluster_shop import Shop, open_shop
+from support.kubectl_plugin import Plugin
 from support.seam_names import checked
 
 pytestmark = pytest.mark.timeout(1800)
+MANIFEST = "/etc/tailrace/replicator/replicator.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,44 @@ def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(s
     assert shop.status()["state"] == "Running"
     assert shop.status()["tables"]["total"] == 2
     assert "stream" in shop.cluster.kubectl("get", "repl", "--all-namespaces")
+    told = shop.kubectl("exec", "shop-driver-0", "--", "tailrace", "status", "-f", MANIFEST, "--json")
+    assert json.loads(told)["state"] == "Running"
+
+
+def test_a_table_is_left_out_and_taken_in_again_by_the_same_container(shop: Shop) -> None:
+    """Within seconds: kubelets take a minute to show a pod what has changed in a ConfigMap."""
+    shop.wait_ready()
+    before, included = _containers(shop), shop.resource("replicator", "shop")["spec"]["tables"]["include"]
+    began = time.monotonic()
+    shop.patch("replicator", "shop", json.dumps({"tables": {"include": included, "exclude": ["public.entries"]}}))
+    shop.wait("one table", 60, lambda: _tables(shop) == 1)
+    assert time.monotonic() - began < 60
+    shop.patch("replicator", "shop", json.dumps({"tables": {"include": included, "exclude": None}}))
+    shop.wait("both tables", 60, lambda: _tables(shop) == 2)
+    shop.wait_ready()
+    assert _containers(shop) == before
+    shop.assert_equal()
+
+
+def _tables(shop: Shop) -> int | None:
+    """As the driver's own status has them."""
+    told = shop.kubectl("exec", "shop-driver-0", "--", "tailrace", "status", "-f", MANIFEST, "--json")
+    return int(json.loads(told)["tablesTotal"])
+
+
+def _containers(shop: Shop) -> list[str]:
+    """Ids of the driver's container and the executors' pods."""
+    driver = shop.pod("shop-driver-0")
+    assert driver is not None
+    return [driver["status"]["containerStatuses"][0]["containerID"], *shop.executors()]
+
+
+def test_every_line_that_driver_and_executors_log_is_json(shop: Shop) -> None:
+    for pod in ("shop-driver-0", *shop.executors()):
+        lines = shop.kubectl("logs", pod).splitlines()
+        odd = [line for line in lines if not line.startswith("{") or not json.loads(line).get("message")]
+        assert lines or pod != "shop-driver-0", f"{pod} logs something"
+        assert not odd, f"{pod}: {odd[:5]}"
 
 
 def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:
@@ -169,7 +211,7 @@ def test_what_driver_and_executors_prove_themselves_with_is_in_files_only(shop: 
     shop.wait("an executor", 60, lambda: bool(shop.executors()))
     encoded = shop.resource("secret", "shop-spark")["data"]["secret"]
     pods = ("shop-driver-0", *shop.executors())
-    look = "cat /proc/[0-9]*/cmdline /var/lib/tailrace/*.log /var/lib/tailrace/*/*.log 2>/dev/null; true"
+    look = "cat /proc/[0-9]*/cmdline $(find /var/lib/tailrace -name '*.log') 2>/dev/null; true"
     told = [
         shop.kubectl("get", "pods,statefulsets,configmaps,events,replicators", "-o", "yaml"),
         *(shop.kubectl("logs", pod) for pod in pods),
@@ -203,6 +245,27 @@ def test_a_killed_executor_is_replaced(shop: Shop) -> None:
     shop.kill("stream", victim)
     shop.wait("another executor", 120, lambda: bool(set(shop.executors()) - {victim}))
     shop.assert_equal()
+
+
+def test_a_driver_uses_every_right_of_its_role_and_is_refused_nothing(shop: Shop) -> None:
+    """Over the whole of its life: it starts, replaces a lost executor, and shuts down."""
+    node, uid = shop.cluster.node, driver_uid(shop)
+    assert node is not None
+    shop.wait_ready()
+    shop.wait("an executor", 60, lambda: bool(shop.executors()))
+    lost = set(shop.executors())
+    for executor in lost:
+        shop.kill("stream", executor)
+    shop.wait("another executor", 120, lambda: bool(set(shop.executors()) - lost))
+    shop.kubectl("delete", "pod", "shop-driver-0")
+    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
+    shop.wait_ready()
+    shop.wait("its executor", 120, lambda: bool(shop.executors()))
+    asked = requests_of(node, "stream", "shop-driver")
+    role = json.loads(shop.cluster.kubectl("get", "clusterrole", "tailrace-driver", "-o", "json"))
+    granted = {(what, verb) for rule in role["rules"] for what in rule["resources"] for verb in rule["verbs"]}
+    assert [request for request in sorted(asked) if request.code in (401, 403)] == []
+    assert {(request.resource, request.verb) for request in asked} == granted
 
 
 def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
@@ -302,6 +365,16 @@ def seams(shop: Shop, steps: tuple[str, ...]) -> Iterator[None]:
 def _operator_restarts(shop: Shop) -> int:
     pods = shop.cluster.objects(OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/name=tailrace-operator")
     return sum(one["restartCount"] for pod in pods for one in pod["status"].get("containerStatuses", ()))
+
+
+def test_the_plugin_reads_the_log_and_asks_the_driver(shop: Shop, tmp_path: Path) -> None:
+    shop.wait_ready()
+    plugin = Plugin.installed(tmp_path / "bin", shop.cluster.kubeconfig, shop.space)
+    tables = plugin("tables", "shop", "--all").splitlines()
+    assert len(tables) == 3 and all("REPLICATING" in line for line in tables[1:])
+    assert plugin("doctor", "shop").splitlines()[-1] == "ready"
+    assert len(plugin("logs", "shop", "--tail", "2").splitlines()) == 2
+    assert "shop  Running" in plugin("status", "shop")
 
 
 def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:

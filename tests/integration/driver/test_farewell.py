@@ -28,9 +28,9 @@ def test_a_driver_that_is_asked_drops_its_slot_and_publication_and_leaves_the_co
         run = deployment.start()
         run.until(lambda: (status(deployment) or {}).get("tablesReplicating") == 1, 200, "the copy")
         client = DriverClient.of(RunFolder(deployment.state))
-        client.drop(data=False)
-        run.until(lambda: client.drop(data=False).done, 90, "the drop to be done")
-        report = client.drop(data=False).report
+        client.drop("Retain")
+        run.until(lambda: client.drop("Retain").done, 90, "the drop to be done")
+        report = client.drop("Retain").report
         assert report is not None and report.owner == "proof" and report.kept == ()
         assert [line.split()[0] for line in report.dropped] == ["replication", "publication"]
         assert postgres.execute("SELECT slot_name FROM pg_replication_slots") == [("of_another",)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from support.postgres import PostgresServer
+from support.postgres import LOCAL_TRUST, PostgresServer
 from support.proof.process import Deployment, Run, status
 
 SOMETHING_FAILED, MANIFEST, CONFIGURATION = 1, 2, 10
@@ -36,7 +36,7 @@ def states(deployment: Deployment) -> dict[str, str]:
 
 
 @pytest.mark.timeout(600)
-def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_until_it_is_back(
+def test_tables_that_fail_stop_alone_and_a_source_that_is_away_or_refuses_a_password_is_told_until_it_is_back(
     postgres: PostgresServer, deployment: Deployment
 ) -> None:
     postgres.execute("CREATE TABLE good (id int PRIMARY KEY, v int); INSERT INTO good VALUES (1, 1)")
@@ -44,6 +44,7 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     foreign = deployment.lake / "public" / "taken"
     foreign.mkdir(parents=True)
     write_deltalake(foreign, pa.table({"id": [7]}))
+    password = with_password(postgres, deployment)
     run = deployment.start()
     wanted = {"public.good": "REPLICATING", "public.keyless": "STOPPED", "public.taken": "STOPPED"}
     run.until(lambda: states(deployment) == wanted, 200, "one table to replicate and two to stop")
@@ -67,6 +68,14 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     run.until(lambda: tables(deployment)["public.good"]["counters"]["inserts"] == 1, 90, "the row written since")
     assert (status(deployment) or {})["capture"]["alive"]
 
+    postgres.execute("ALTER ROLE copier PASSWORD 'second'")
+    postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'copier'")
+    run.until(lambda: "AuthenticationFailed" in words(deployment), 30, "the refused password to be told")
+    password.write_text("second")
+    postgres.execute("INSERT INTO good VALUES (3, 3)")
+    run.until(lambda: named(deployment) == "", 60, "capture to work with the new password")
+    run.until(lambda: tables(deployment)["public.good"]["counters"]["inserts"] == 2, 60, "the row written since")
+
     family = run.family()
     run.process.send_signal(signal.SIGTERM)
     assert run.wait(60) == 0, run.tail()
@@ -76,6 +85,16 @@ def test_tables_that_fail_stop_alone_by_name_and_a_source_that_is_away_is_told_u
     once = deployment.start("--once")
     assert once.wait(200) == SOMETHING_FAILED, once.tail()
     assert_ends_with_names(once)
+
+
+def with_password(postgres: PostgresServer, deployment: Deployment) -> Path:
+    """The file of the password that the server wants from the source's user."""
+    postgres.execute("CREATE ROLE copier SUPERUSER LOGIN REPLICATION PASSWORD 'first'")
+    postgres.set_hba(("host all copier 127.0.0.1/32 scram-sha-256", *LOCAL_TRUST))
+    path = deployment.folder.with_name("password")
+    path.write_text("first")
+    deployment.source |= {"username": "copier", "passwordFile": str(path)}
+    return path
 
 
 def assert_ends_with_names(run: Run) -> None:

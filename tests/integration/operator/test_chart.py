@@ -14,6 +14,9 @@ from make_manifests import CHART, INSTALL, rendered
 from support.helm import helm, of_kind, only, refused
 from support.resources import EXAMPLES, examples
 from tailrace import __version__
+from tailrace.errors import InvalidManifest
+from tailrace_operator import settings
+from tailrace_operator.resources.defaults import PodDefaults
 
 Json = dict[str, Any]
 
@@ -60,9 +63,12 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
         ("image.tag=a b", "'/image/tag'"),
         ("image.digest=latest", "'/image/digest'"),
         ("image.pullPolicy=Sometimes", "'Always', 'IfNotPresent', 'Never'"),
-        ("crds.keep=yes", "'/crds/keep': got string, want boolean"),
+        ("crds.keep=false", "'/crds': additional properties 'keep' not allowed"),
+        ("podDefaults.labels.tailrace\\.dev/replicator=x", "invalid propertyName 'tailrace.dev/replicator'"),
+        ("podDefaults.env=x", "'/podDefaults': additional properties 'env' not allowed"),
         ("env[0].name=TAILRACE_SPARK_IMAGE,env[0].value=x", "'/env/0/name'"),
         ("metrics.podMonitor.interval=often", "'/metrics/podMonitor/interval'"),
+        ("metrics.alerts.runbookUrl=a#b", "'/metrics/alerts/runbookUrl'"),
         ("serviceAccount.create=false", "serviceAccount.name is empty"),
     ],
 )
@@ -78,10 +84,10 @@ def test_crds_come_with_the_release_are_equal_to_crds_and_stay_when_it_goes() ->
     assert found.keys() == plain.keys()
 
 
-def test_crds_can_be_left_out_or_left_to_go_and_carry_annotations() -> None:
+def test_crds_can_be_left_out_and_carry_annotations() -> None:
     assert of_kind(rendered("--set", "crds.enabled=false"), "CustomResourceDefinition") == []
-    gone = of_kind(rendered("--set", "crds.keep=false,crds.annotations.a=b"), "CustomResourceDefinition")
-    assert [document["metadata"]["annotations"] for document in gone] == [{"a": "b"}] * 2
+    marked = of_kind(rendered("--set", "crds.annotations.a=b"), "CustomResourceDefinition")
+    assert [d["metadata"]["annotations"] for d in marked] == [{"a": "b", "helm.sh/resource-policy": "keep"}] * 2
 
 
 def test_the_operator_watches_all_namespaces_with_a_cluster_role() -> None:
@@ -112,6 +118,14 @@ def test_the_operator_may_neither_run_commands_in_pods_nor_hand_on_any_role_but_
     (bind,) = [rule for rule in rules if "bind" in rule["verbs"]]
     assert bind["resourceNames"] == ["tailrace-driver"]
     assert "escalate" not in {verb for _, verb in granted}
+
+
+def test_a_driver_may_handle_pods_and_read_its_namespace() -> None:
+    """No more than what drivers on a whole cluster were seen to ask: `tests/integration/cluster/test_stream.py`."""
+    (role,) = [d for d in of_kind(rendered(), "ClusterRole") if d["metadata"]["name"] == "tailrace-driver"]
+    granted = {(what, verb) for rule in role["rules"] for what in rule["resources"] for verb in rule["verbs"]}
+    pods = {("pods", verb) for verb in ("get", "list", "watch", "create", "delete", "deletecollection")}
+    assert granted == {*pods, ("namespaces", "get")}
 
 
 def test_roles_can_be_left_to_others() -> None:
@@ -168,6 +182,44 @@ def test_pod_values_reach_the_pod(tmp_path: Path) -> None:
     assert deployment["selector"]["matchLabels"].items() <= metadata["labels"].items()
 
 
+def test_what_holds_for_all_replicators_reaches_the_operator(tmp_path: Path) -> None:
+    defaults: Json = {
+        "imagePullSecrets": ["pull"],
+        "labels": {"team": "data"},
+        "annotations": {"a": "b"},
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"podDefaults": defaults, "fixedUser": False}))
+    documents = rendered("-f", str(tmp_path / "values.yaml"))
+    arguments = pod(documents)["containers"][0]["args"]
+    told = settings.parse(arguments, {settings.IMAGE_VARIABLE: "spark"}).limits.pods
+    assert told == PodDefaults.model_validate({**defaults, "fixedUser": False})
+    assert "runAsUser" not in str(pod(documents)["securityContext"]), "nor has the operator a fixed one"
+    plain = settings.parse(pod(rendered())["containers"][0]["args"], {settings.IMAGE_VARIABLE: "spark"}).limits.pods
+    assert plain == PodDefaults()
+    assert "--pod-defaults: labels" in refused_by_the_operator('{"labels": {"a": "b c"}}')
+
+
+def refused_by_the_operator(defaults: str) -> str:
+    with pytest.raises(InvalidManifest) as caught:
+        settings.parse([f"--pod-defaults={defaults}"], {settings.IMAGE_VARIABLE: "spark"})
+    return str(caught.value)
+
+
+def test_several_operators_prefer_different_nodes_and_are_drained_one_at_a_time() -> None:
+    one, two = rendered(), rendered("--set", "replicas=2")
+    assert of_kind(one, "PodDisruptionBudget") == [], "it would block every drain"
+    assert "topologySpreadConstraints" not in pod(one)
+    budget, labels = only(two, "PodDisruptionBudget")["spec"], only(two, "Deployment")["spec"]["template"]["metadata"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert budget["selector"]["matchLabels"].items() <= labels["labels"].items()
+    spread = pod(two)["topologySpreadConstraints"]
+    assert [s["topologyKey"] for s in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert {s["whenUnsatisfiable"] for s in spread} == {"ScheduleAnyway"}
+    assert all(s["labelSelector"] == budget["selector"] for s in spread)
+
+
 def test_two_releases_do_not_meet() -> None:
     first, second = rendered(), rendered("--set", "rbac.driverRole=false,crds.enabled=false", release="second")
     taken = {(d["kind"], d["metadata"]["name"]) for d in first}
@@ -181,21 +233,24 @@ def test_two_releases_do_not_meet() -> None:
 
 
 def test_network_policies_protect_operator_and_drivers() -> None:
-    assert sorted(names(rendered(), "NetworkPolicy")) == ["tailrace-operator", "tailrace-operator-drivers"]
-    assert of_kind(rendered("--set", "networkPolicy.enabled=false,networkPolicy.drivers=false"), "NetworkPolicy") == []
-    only_drivers = rendered("--set", "networkPolicy.enabled=false")
-    assert names(only_drivers, "NetworkPolicy") == ["tailrace-operator-drivers"]
-    documents = rendered("--set", "watchNamespaces={shop}")
-    policy = next(d for d in of_kind(documents, "NetworkPolicy") if d["metadata"]["namespace"] == "shop")
-    among, http = policy["spec"]["ingress"]
-    assert "ports" not in among
-    assert http["ports"] == [{"port": 8090, "protocol": "TCP"}]
-    selector = only(documents, "Deployment")["spec"]["selector"]["matchLabels"]
-    assert http["from"][0]["podSelector"]["matchLabels"] == selector
-    scraped = rendered("--set", "watchNamespaces={shop},metrics.podMonitor.enabled=true")
-    policy = next(d for d in of_kind(scraped, "NetworkPolicy") if d["metadata"]["namespace"] == "shop")
-    among, http = policy["spec"]["ingress"]
-    assert "from" in among and "from" not in http, "whoever scrapes may come from anywhere, to that port alone"
+    assert names(rendered(), "NetworkPolicy") == ["tailrace-operator"]
+    assert of_kind(rendered("--set", "networkPolicy.enabled=false"), "NetworkPolicy") == []
+    assert driver_peers(rendered("--set", "networkPolicy.drivers=false")) is None
+    documents = rendered("--set", "networkPolicy.enabled=false")
+    (peer,) = driver_peers(documents) or ()
+    assert peer["podSelector"] == only(documents, "Deployment")["spec"]["selector"]
+    assert peer["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "tailrace-system"}}
+    scraped = ("--set", "metrics.podMonitor.enabled=true")
+    assert driver_peers(rendered(*scraped)) == (), "whoever scrapes may come from anywhere"
+    prometheus = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+    named = rendered(*scraped, "--set-json", f"networkPolicy.from=[{json.dumps(prometheus)}]")
+    assert driver_peers(named) == (peer, prometheus)
+
+
+def driver_peers(documents: list[Json]) -> tuple[Any, ...] | None:
+    """As the operator understands its arguments."""
+    arguments = pod(documents)["containers"][0]["args"]
+    return settings.parse(arguments, {settings.IMAGE_VARIABLE: "spark"}).limits.driver_peers
 
 
 def test_the_test_of_the_release_may_ask_whoever_else_may() -> None:
@@ -210,8 +265,6 @@ def test_the_test_of_the_release_may_ask_whoever_else_may() -> None:
 def test_notes_say_where_to_go_on() -> None:
     said = helm("install", "tailrace", str(CHART), "--dry-run=client", "-n", "here")
     assert "kubectl get replicators,snapshotrequests -A" in said
-    kept = helm("install", "tailrace", str(CHART), "--dry-run=client", "--set", "crds.keep=false")
-    assert "deletes every Replicator" in kept
 
 
 def test_the_values_of_the_examples_are_taken(tmp_path: Path) -> None:

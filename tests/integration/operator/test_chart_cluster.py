@@ -22,7 +22,7 @@ from support.helm import helm, only
 from support.kube import KubeApi
 from support.resources import POD, replicator, request
 from tailrace.contract.resources import Replicator
-from tailrace_operator.resources import driver, drop, settings
+from tailrace_operator.resources import driver, drop, identity, settings
 
 Json = dict[str, Any]
 
@@ -115,13 +115,18 @@ def test_a_release_is_upgraded_with_its_crds_and_taken_away_without_the_replicat
     assert api.kubectl(*image) == "tailrace-operator:0.0.9"
     assert "unknown field" in account_set(api)
 
-    helm("upgrade", *run, str(CHART), kubeconfig=api.kubeconfig)
+    helm("upgrade", *run, str(CHART), "--set", "replicas=2", kubeconfig=api.kubeconfig)
+    assert api.kubectl("-n", "releases", "get", "poddisruptionbudget", "-o", "name") != ""
     assert api.kubectl(*image) == "tailrace-operator:0.1.0"
     eventually("the new field is known", lambda: "unknown field" not in account_set(api))
 
     helm("uninstall", *run, kubeconfig=api.kubeconfig)
-    gone = ("get", "deployment,sa,service", "-l", "app.kubernetes.io/instance=tailrace", "-o", "name")
+    gone = ("get", "deployment,sa,service,pdb", "-l", "app.kubernetes.io/instance=tailrace", "-o", "name")
     assert api.kubectl("-n", "releases", *gone) == ""
+    # Its driver runs on: executors that are lost are replaced.
+    person = "system:serviceaccount:releases:shop-driver"
+    api.apply({**identity.role_binding("shop", "releases"), "metadata": {"name": "shop", "namespace": "releases"}})
+    assert api.kubectl("-n", "releases", "auth", "can-i", "create", "pods", "--as", person).strip() == "yes"
     assert api.kubectl("-n", "releases", "get", "repl", "shop", "-o", "jsonpath={.metadata.uid}") == uid
 
     helm("install", *run, str(CHART), kubeconfig=api.kubeconfig)
@@ -187,14 +192,14 @@ class Installed:
 
 
 NEEDED = (
-    *(("delete", what) for what in ("pods", "statefulsets.apps")),
+    *(("delete", what) for what in ("pods", "statefulsets.apps", "networkpolicies.networking.k8s.io")),
     *(("create", what) for what in ("jobs.batch", "secrets", "events")),
     *(("get", what) for what in ("secrets", "configmaps", "events")),
     ("update", "replicators.tailrace.dev/finalizers"),
     ("patch", "snapshotrequests.tailrace.dev/status"),
 )
 """Rights for what the short life in the test does not come to."""
-CHILDREN = ("statefulset", "service", "configmap", "secret", "serviceaccount", "rolebinding")
+CHILDREN = ("statefulset", "service", "configmap", "secret", "serviceaccount", "rolebinding", "networkpolicy")
 
 
 @pytest.mark.parametrize("scope", ["cluster", "namespaced"])

@@ -2,16 +2,19 @@
 
 import json
 import re
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from make_manifests import rendered
+from make_manifests import CHART, rendered
 from support.helm import of_kind, only
 from tailrace.contract.status import ApplyStatus, CaptureStatus, SnapshotStatus, Status, TableStatus
 from tailrace.driver.metrics import render
 from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.metrics import REGISTRY
 from tailrace_operator.observe.index import Index
+
+Json = dict[str, Any]
 
 
 def test_monitoring_is_off_until_it_is_asked_for() -> None:
@@ -70,3 +73,25 @@ def test_an_alert_has_the_bounds_of_the_values_and_keeps_prometheus_templates() 
     assert rules["TailraceLagging"]["expr"] == "tailrace_capture_lag_seconds + tailrace_apply_lag_seconds > 77"
     assert rules["TailraceSourceLogHeldBack"]["expr"] == "tailrace_source_retained_bytes > 10 * 1024 * 1024 * 1024"
     assert "{{ $labels.replicator }}" in rules["TailraceCaptureStopped"]["annotations"]["summary"]
+
+
+def alerts(*arguments: str) -> dict[str, Json]:
+    rule = only(rendered("--set", "metrics.alerts.enabled=true", *arguments), "PrometheusRule")
+    return {alert["alert"]: alert for alert in rule["spec"]["groups"][0]["rules"]}
+
+
+def test_each_alert_leads_to_its_own_section_and_there_is_none_without_an_alert() -> None:
+    page = (CHART.parents[1] / "docs" / "operations.md").read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    sections = re.findall(r"^### (\w+)$", page, re.MULTILINE)
+    assert sorted(sections) == sorted(alerts())
+    for base in ("docs/operations.md", "https://wiki.example.org/tailrace"):
+        found = alerts("--set", f"metrics.alerts.runbookUrl={base}")
+        links = {name: alert["annotations"]["runbook_url"] for name, alert in found.items()}
+        assert links == {name: f"{base}#{name.lower()}" for name in sections}
+
+
+def test_a_replicator_that_is_stopped_or_has_long_been_suspended_fires_an_alert() -> None:
+    found = alerts()
+    assert (found["TailraceStalled"]["for"], found["TailraceSuspended"]["for"]) == ("1m", "1d")
+    for name, condition in (("TailraceStalled", "Stalled"), ("TailraceSuspended", "Suspended")):
+        assert f'tailrace_replicator_condition{{type="{condition}"}}) == 1' in found[name]["expr"]

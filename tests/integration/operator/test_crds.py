@@ -208,7 +208,8 @@ def test_a_new_object_is_unobserved_and_status_is_written_apart(resources: Resou
     conditions = [
         {"type": "Ready", "status": "True", "reason": "Streaming", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     ]
-    status = {"state": "Running", "lag": "1.2s", "tablesSummary": "3/4", "conditions": conditions}
+    shown = {"lag": "1.2s", "tablesSummary": "3/4", "executorsSummary": "1/2"}
+    status = {"state": "Running", "conditions": conditions, **shown}
     kubectl = ("-n", resources.namespace)
     change = (*kubectl, "patch", "repl", "fresh", "--subresource=status", "--type=merge", "-p")
     wait = (*kubectl, "wait", "--for=condition=Ready", "repl/fresh")
@@ -218,8 +219,8 @@ def test_a_new_object_is_unobserved_and_status_is_written_apart(resources: Resou
     kube_api.kubectl(*wait, "--timeout=5s")
     assert kube_api.kubectl(*kubectl, "get", "repl", "fresh", "-o", "jsonpath={.spec.suspend}") == "false"
     header, row = kube_api.kubectl(*kubectl, "get", "replicators").splitlines()
-    assert header.split() == ["NAME", "STATE", "READY", "LAG", "TABLES", "SNAPSHOT", "AGE"]
-    assert row.split()[:5] == ["fresh", "Running", "True", "1.2s", "3/4"]
+    assert header.split() == ["NAME", "STATE", "READY", "LAG", "TABLES", "EXECUTORS", "SNAPSHOT", "AGE"]
+    assert row.split()[:6] == ["fresh", "Running", "True", "1.2s", "3/4", "1/2"]
     assert "fresh" in kube_api.kubectl(*kubectl, "get", "tailrace")
     wrong = json.dumps({"status": {"conditions": conditions * 2}})
     assert "Duplicate value" in kube_api.kubectl(*change, wrong, check=False)
@@ -230,6 +231,12 @@ def test_requests_have_columns_and_a_short_name_of_their_own(resources: Resource
     resources.create(request("shown"))
     header = kube_api.kubectl("-n", resources.namespace, "get", "snapreq", "shown").splitlines()[0]
     assert header.split() == ["NAME", "REPLICATOR", "STATE", "TABLES", "PROGRESS", "ROWS", "AGE"]
+    end = json.dumps({"status": {"estimatedEnd": "2199-01-01T00:00:00Z"}})
+    kube_api.kubectl(
+        "-n", resources.namespace, "patch", "snapreq", "shown", "--subresource=status", "--type=merge", "-p", end
+    )
+    wide = kube_api.kubectl("-n", resources.namespace, "get", "snapreq", "shown", "-o", "wide")
+    assert "2199-01-01T00:00:00Z" in wide and "<invalid>" not in wide, "an end that is still to come"
     resources.delete(request("shown"))
 
 

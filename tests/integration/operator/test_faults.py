@@ -4,13 +4,14 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.api_proxy import ApiProxy
 from support.kube import KubeApi
 from support.operator_process import OperatorProcess, until
-from support.resources import replicator
+from support.resources import SOURCE, replicator, request
 from support.team import Team, install_crds, operator, team
 
 STEPS = (
@@ -100,6 +101,49 @@ def test_expired_watches_list_again(kube_api: KubeApi, tmp_path: Path, proxy: Ap
         until(lambda: fault.hits >= 5, "watches expire")
         fault.times = 0
         until(lambda: place.get("service/before-driver"), "it lists again and sees", 60)
+
+
+def taken_up(place: Team, name: str) -> bool:
+    return bool(place.get(f"repl/{name}")["metadata"].get("finalizers"))
+
+
+def lacking(name: str) -> dict[str, Any]:
+    """A Replicator that waits for its Secret: it is deleted without a clean-up."""
+    return replicator(name, source={**SOURCE, "credentials": {"secretName": "never"}})
+
+
+def test_resources_are_watched_again_when_their_definitions_went_and_came_back(tmp_path: Path) -> None:
+    with KubeApi(tmp_path / "own") as kube:
+        install_crds(kube)
+        with team(kube, "back", tmp_path) as place, operator(place) as process:
+            place.apply(lacking("before"))
+            place.until_reason("repl/before", "SecretNotFound")
+            place.kubectl("delete", "repl", "before", "--timeout=30s")
+            kube.kubectl("delete", "crd", "--all", "--timeout=30s")
+            time.sleep(5)  # long enough for a watch to fail, and for the pauses to grow
+            install_crds(kube)
+            place.apply(lacking("after"), request("again", replicator="later"))
+            until(lambda: taken_up(place, "after"), "the Replicator", 10)
+            until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest", 10)
+            place.kubectl("delete", "repl", "after", "--timeout=30s")
+            assert process.get("/healthz") == (200, "ok")
+
+
+def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
+    kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
+) -> None:
+    with team(kube_api, "rightless", tmp_path) as place, through(place, proxy) as process:
+        place.apply(lacking("before"))
+        place.until_reason("repl/before", "SecretNotFound")
+        faults = [proxy.fault("GET", f"/{kind}?", 403, 10_000) for kind in ("replicators", "snapshotrequests")]
+        proxy.cut_everything()
+        until(lambda: all(fault.hits >= 4 for fault in faults), "the lists are refused")
+        for fault in faults:
+            fault.times = 0
+        place.apply(lacking("after"), request("again", replicator="later"))
+        until(lambda: taken_up(place, "after"), "the Replicator", 10)
+        until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest", 10)
+        assert process.get("/healthz") == (200, "ok")
 
 
 def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(tmp_path: Path) -> None:

@@ -4,17 +4,19 @@ import json
 import re
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from support.kube import KubeApi
-from support.operator_process import IMAGE, DriverDouble, until
+from support.operator_process import IMAGE, DriverDouble, OperatorProcess, until
 from support.resources import SOURCE, replicator
 from support.team import CRDS, Team, install_crds, operator, team
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
-from tailrace.contract.status import CaptureStatus, Fault
+from tailrace.contract.status import CaptureStatus, Fault, TableStatus
 from tailrace.driver.namespace import namespace_ends
 from tailrace_operator.resources import identity
 
@@ -31,6 +33,9 @@ def test_a_replicator_comes_up_follows_its_driver_suspends_and_goes(kube_api: Ku
         try:
             life.until_reason("repl/shop", "Streaming")
             _shows_what_the_driver_says(life, driver)
+            _shows_executors_that_do_not_run(life, process)
+            _shows_a_table_that_is_stopped(life, driver)
+            _tells_the_driver_a_new_spec(life, driver)
             _is_made_of_what_it_should_be(life)
             _suspends_and_resumes(life)
         finally:
@@ -48,6 +53,64 @@ def _shows_what_the_driver_says(life: Team, driver: DriverDouble) -> None:
     shown = life.kubectl("get", "repl", "shop")
     assert "Running" in shown and "2/2" in shown and "7m" in shown
     assert life.get("repl/shop")["status"]["capture"]["lagBytes"] == 7
+
+
+def _shows_executors_that_do_not_run(life: Team, process: OperatorProcess) -> None:
+    words = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
+    life.node.make_executor("shop", words)
+    pending = until(lambda: _reason(life, "ExecutorsReady", "PodPending"), "no node takes the executor")
+    assert "0 of 1 executors run" in pending["message"] and "didn't match" in pending["message"]
+    executors = life.get("repl/shop")["status"]["executors"]
+    assert (executors["desired"], executors["running"], executors["pending"]) == (1, 0, 1)
+    row = life.kubectl("get", "repl", "shop", "--no-headers").split()
+    assert row[:3] == ["shop", "Running", "True"] and row[5] == "0/1", row
+    assert events(life)["PodPending"] == pending["message"]
+    assert (
+        'tailrace_replicator_executors{name="shop",namespace="life",state="pending"} 1.0' in process.get("/metrics")[1]
+    )
+    life.node.run_executor("shop")
+    life.kubectl("wait", "repl/shop", "--for=condition=ExecutorsReady", "--timeout=30s")
+    assert life.get("repl/shop")["status"]["executorsSummary"] == "1/1"
+
+
+def _shows_a_table_that_is_stopped(life: Team, driver: DriverDouble) -> None:
+    fault = Fault(name="NoKey", message="public.b has no primary key", fix="Add one.", where="source")
+    well = TableStatus(name="public.a", state="REPLICATING", read=True)
+    stopped = TableStatus(name="public.b", state="STOPPED", fault=fault)
+    driver.change(state="Failing", tables=(well, stopped), tables_failing=1, tables_replicating=1)
+    degraded = life.until_reason("repl/shop", "Degraded")
+    assert degraded["status"] == "True" and "public.b" in degraded["message"]
+    assert life.kubectl("get", "repl", "shop", "--no-headers").split()[1] == "Degraded"
+    life.kubectl("wait", "repl/shop", "--for=condition=TablesHealthy=False", "--timeout=10s")
+    life.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"onTableFailure":"NotReady"}}')
+    generation = life.get("statefulset/shop-driver")["metadata"]["generation"]
+    assert life.until_reason("repl/shop", "TablesFailing")["status"] == "False"
+    assert life.get("statefulset/shop-driver")["metadata"]["generation"] == generation, "the driver runs on"
+    driver.change(tables=(stopped,), tables_replicating=0, tables_total=1)
+    assert life.until_reason("repl/shop", "TablesStopped")["status"] == "False"
+    assert life.condition("repl/shop", "Stalled")["reason"] == "TablesStopped"
+    until(lambda: "lag" not in life.get("repl/shop")["status"], "nobody knows the lag")
+    driver.change(state="Running", tables=(well,), tables_failing=0, tables_replicating=1)
+    life.until_reason("repl/shop", "Streaming")
+    life.kubectl("wait", "repl/shop", "--for=condition=InitialSnapshotCompleted", "--timeout=30s")
+
+
+def _reason(life: Team, kind: str, reason: str) -> Any:
+    found = life.condition("repl/shop", kind)
+    return found if found is not None and found["reason"] == reason else None
+
+
+def _tells_the_driver_a_new_spec(life: Team, driver: DriverDouble) -> None:
+    generation = life.get("repl/shop")["metadata"]["generation"]
+    driver.change(generation=generation)
+    before = life.get("statefulset/shop-driver")["metadata"]["generation"]
+    life.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"snapshot":{"parallelism":7}}}')
+    until(lambda: driver.specs, "the driver to be told")
+    life.until_reason("repl/shop", "Streaming")
+    assert (driver.specs[0].generation, driver.specs[0].spec.snapshot.parallelism) == (generation + 1, 7)
+    assert life.get("statefulset/shop-driver")["metadata"]["generation"] == before
+    manifest = json.loads(life.get("configmap/shop-driver")["data"]["replicator.yaml"])
+    assert manifest["metadata"]["generation"] == generation + 1
 
 
 def _is_made_of_what_it_should_be(life: Team) -> None:
@@ -156,6 +219,85 @@ def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_ap
         assert {"PositionLost", "DriverEnded"} <= set(events)
 
 
+def fails(place: Team, driver: DriverDouble, code: int, name: str) -> None:
+    """Its container ends with this error; the driver is stopped, and its pod goes."""
+    driver.close()
+    words = LastWords(fault=Fault(name=name, message="no", fix="Ask.", where="source")).to_message()
+    place.node.end_pod("shop", code, words)
+    until(lambda: replicas(place) == 0, "it is stopped")
+    place.node.delete_pod("shop")
+
+
+def replicas(place: Team) -> int:
+    return int(place.get("statefulset/shop-driver")["spec"]["replicas"])
+
+
+def test_a_refused_driver_is_tried_again_slowly_and_a_fenced_one_only_for_its_nonce(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    with team(kube_api, "halts", tmp_path) as halts, operator(halts):
+        halts.apply(replicator(retry={"halted": "3s"}))
+        fails(halts, halts.driver("shop", "127.0.10.14"), 11, "AuthenticationFailed")
+        assert "Retried at" in halts.until_reason("repl/shop", "AuthenticationFailed")["message"]
+        until(lambda: replicas(halts) == 1, "it is tried again", 15)
+        assert halts.condition("repl/shop", "Stalled")["reason"] == "AuthenticationFailed", "until it works"
+        driver = halts.driver("shop", "127.0.10.15")
+        halts.until_reason("repl/shop", "Streaming")
+        fails(halts, driver, 13, "Fenced")
+        halts.until_reason("repl/shop", "Fenced")
+        halts.secret("shop-db", "rotated")
+        halts.kubectl("annotate", "repl", "shop", "reconcile.fluxcd.io/requestedAt=now")
+        until(lambda: halts.get("repl/shop")["status"].get("lastHandledReconcileAt") == "now", "it has looked")
+        assert replicas(halts) == 0
+        halts.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"restartNonce":1}}')
+        until(lambda: replicas(halts) == 1, "its owner says so")
+
+
+def test_a_paused_replicator_is_left_alone_until_it_is_resumed(kube_api: KubeApi, tmp_path: Path) -> None:
+    pause = "tailrace.dev/pause-reconciliation"
+    with team(kube_api, "paused", tmp_path) as paused, operator(paused):
+        paused.apply(replicator())
+        driver = paused.driver("shop", "127.0.10.16")
+        try:
+            paused.until_reason("repl/shop", "Streaming")
+            paused.kubectl("annotate", "repl", "shop", f"{pause}=true")
+            until(lambda: paused.condition("repl/shop", "ReconciliationPaused"), "it is told")
+            paused.kubectl("delete", "service/shop-driver")
+            paused.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+            paused.until_reason("repl/shop", "ReconciliationPaused")
+            assert replicas(paused) == 1 and paused.get("service/shop-driver") is None
+            paused.kubectl("annotate", "repl", "shop", f"{pause}-")
+            until(lambda: replicas(paused) == 0 and paused.get("service/shop-driver"), "all of it is done now")
+        finally:
+            driver.close()
+
+
+def test_a_crash_loop_is_told_in_one_voice_with_warnings_that_count_up(kube_api: KubeApi, tmp_path: Path) -> None:
+    words = LastWords(fault=Fault(name="Retry", message="shop-db refuses connections", where="source")).to_message()
+    terminated = {"exitCode": 1, "reason": "Error", "message": words, "finishedAt": "2026-01-01T00:00:00Z"}
+    with team(kube_api, "crashes", tmp_path) as crashes, operator(crashes):
+        crashes.apply(replicator())
+        until(lambda: crashes.node.stateful_set("shop"), "the StatefulSet")
+        crashes.node.make_pod("shop")
+        told = []
+        for ends in range(4):
+            crashes.node.end_pod("shop", 1, words, restarts=ends)
+            told.append(crashes.until_reason("repl/shop", "DriverCrashLoop"))
+            until(partial(_restarts, crashes, ends), "the end is counted")
+            crashes.node.run_pod("shop", "127.0.10.9", restarts=ends + 1, ended=terminated)
+            time.sleep(1)
+            told.append(crashes.condition("repl/shop", "Ready"))
+        assert len({(c["reason"], c["message"], c["lastTransitionTime"]) for c in told}) == 1, told
+        found = json.loads(crashes.kubectl("get", "events", "-o", "json"))["items"]
+        ours = [e for e in found if e["involvedObject"]["kind"] == "Replicator"]
+        counts = {(e["type"], e["reason"]): e["count"] for e in ours if e["reason"].startswith("Driver")}
+        assert counts == {("Warning", "DriverEnded"): 4, ("Warning", "DriverCrashLoop"): 1}, counts
+
+
+def _restarts(place: Team, more_than: int) -> bool:
+    return int(place.get("repl/shop")["status"]["driver"].get("restarts", 0)) > more_than
+
+
 def test_a_dead_and_a_silent_driver_show_within_half_a_minute(kube_api: KubeApi, tmp_path: Path) -> None:
     with team(kube_api, "dead", tmp_path) as dead, operator(dead):
         dead.apply(replicator())
@@ -176,6 +318,33 @@ def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: K
             until(lambda kind=child: drift.get(f"{kind}/shop-driver"), child)  # type: ignore[misc]  # a default binds the loop's value
         drift.kubectl("scale", "statefulset/shop-driver", "--replicas=2")
         until(lambda: drift.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "one again")
+
+
+def test_a_replicator_has_network_policies_while_the_operator_is_told_to_give_them(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    both = ("networkpolicy/shop-driver", "networkpolicy/shop-executors")
+    peers = json.dumps([{"namespaceSelector": {"matchLabels": {"team": "ops"}}}])
+    with team(kube_api, "shielded", tmp_path) as shielded, operator(shielded, "--driver-peers", peers) as process:
+        shielded.apply(replicator())
+        made = [until(lambda what=what: shielded.get(what), what) for what in both]  # type: ignore[misc]  # as above
+        assert [len(policy["spec"]["ingress"]) for policy in made] == [2, 1]
+        assert made[0]["spec"]["ingress"][1]["from"] == json.loads(peers)
+        for policy in made:
+            (owner,) = policy["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["name"], owner["controller"]) == ("Replicator", "shop", True)
+        shielded.kubectl("patch", both[0], "--type=merge", "-p", '{"spec":{"ingress":[{}]}}')
+        until(lambda: shielded.get(both[0])["spec"] == made[0]["spec"], "what somebody opened is closed")
+        shielded.kubectl("delete", *both)
+        for what, before in zip(both, made, strict=True):
+            again = until(lambda what=what: shielded.get(what), f"{what} again")  # type: ignore[misc]  # as above
+            assert again["spec"] == before["spec"]
+        assert process.stop() == 0
+        with operator(shielded):
+            until(lambda: not any(shielded.get(what) for what in both), "they go when it is told no more")
+        with operator(shielded, "--driver-peers", "[]"):
+            policy = until(lambda: shielded.get(both[0]), "they come back")
+            assert "from" not in policy["spec"]["ingress"][1], "anyone may ask over HTTP"
 
 
 def report(place: Team, name: str, *dropped: str) -> DropReport:
@@ -230,10 +399,10 @@ def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
         try:
             place.until_reason("repl/shop", "Streaming")
             place.kubectl("delete", "secret/shop-db", "repl/shop", "--wait=false")
-            until(lambda: "drop True" in driver.asked, "the driver is asked")
+            until(lambda: "drop Delete" in driver.asked, "the driver is asked")
             process.kill()  # nothing of the order is lost: it is given again
             process.start()
-            until(lambda: driver.asked.count("drop True") >= 2, "and again", 60)
+            until(lambda: driver.asked.count("drop Delete") >= 2, "and again", 60)
             driver.dropped = DropAnswer(done=True, report=report(place, "shop", "replication slot x"))
             until(lambda: place.get("repl/shop") is None, "released at once", 20)
         finally:

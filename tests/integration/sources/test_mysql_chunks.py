@@ -130,9 +130,13 @@ def test_null_of_every_type_is_null(server: MysqlServer) -> None:
 
 
 def test_generated_columns_have_their_values_stored_or_not(server: MysqlServer) -> None:
+    """Those of MySQL: MariaDB does not log them with every change, so that they are left out."""
     columns = "id int PRIMARY KEY, h int AS (id + 1) STORED, vg int AS (id + 2) VIRTUAL"
     rows, _ = read(server, made(server, columns, "(1, DEFAULT, DEFAULT)", "(2, DEFAULT, DEFAULT)"))
-    assert rows == [{"id": 1, "h": 2, "vg": 3}, {"id": 2, "h": 3, "vg": 4}]
+    if server.mariadb:
+        assert rows == [{"id": 1}, {"id": 2}]
+    else:
+        assert rows == [{"id": 1, "h": 2, "vg": 3}, {"id": 2, "h": 3, "vg": 4}]
 
 
 def test_a_chunk_says_what_was_read_and_on_what_kind_of_server(server: MysqlServer) -> None:
@@ -363,3 +367,12 @@ def test_a_server_that_is_not_there_is_tried_again() -> None:
 def test_a_certificate_that_nobody_signed_is_refused(server: MysqlServer) -> None:
     with pytest.raises(SourceRefused, match=r"certificate|TLS|SSL"):
         connect(config(server, tls_mode="verify-full"))
+
+
+def test_an_index_that_the_server_does_not_use_is_no_key(server: MysqlServer) -> None:
+    """A chunk could not be read along it."""
+    hidden = "INVISIBLE" if server.name.startswith("mysql") else "IGNORED"
+    columns = f"b int NOT NULL, a int NOT NULL, UNIQUE KEY zz (b), UNIQUE KEY aa (a) {hidden}"
+    table = made(server, columns, "(2, 1), (1, 2)")
+    assert (table.key_index, table.stop) == ("zz", None)
+    assert [row["b"] for row in read(server, table)[0]] == [1, 2]

@@ -1,21 +1,27 @@
-"""A server that is killed in the middle of a statement on a table without transactions: the table keeps rows that the
-log does not have, so it is read again."""
+"""A server that is killed when its log and its tables differ: in the middle of a statement on a table without
+transactions, and while it decides an XA transaction. What the log does not have is read again."""
 
 import select
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import pymysql
 import pytest
 
+from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
+from support.mysql_replicas import copy_of, level, read_all
+from support.mysql_stalls import hanging_commits, make_commits_hang
 from tailrace.errors import Retry
 
-SLOW = "UPDATE d.kept SET v = id + SLEEP(0.05)"
+XA = ("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'seven', 7)", "XA END 'x'", "XA PREPARE 'x'")
+STUCK = "UPDATE d.kept SET v = id + SLEEP(IF(id < 20, 0, 3600))"
+"""Changes some rows, and ends at the next one."""
 
 
 @pytest.fixture(params=[MYSQL, "mysql-8.0", MARIADB_NEWEST])
@@ -28,19 +34,19 @@ def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
 
 @contextmanager
 def killed_halfway(server: MysqlServer) -> Iterator[None]:
-    """Statements inside are run while it works."""
+    """Statements inside are run while it hangs at a row."""
 
     def write() -> None:
         with suppress(pymysql.err.MySQLError):
-            server.execute(SLOW)
+            server.execute(STUCK)
 
     writer = threading.Thread(target=write)
     writer.start()
     until = time.monotonic() + 60
-    while not server.execute("SELECT 1 FROM information_schema.processlist WHERE info LIKE 'UPDATE%SLEEP%'"):
+    hangs = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'UPDATE%SLEEP%' AND state = 'User sleep'"
+    while not server.execute(hangs):
         assert time.monotonic() < until
         time.sleep(0.01)
-    time.sleep(0.5)
     yield
     server.kill()
     writer.join()
@@ -94,3 +100,126 @@ def test_a_server_that_was_shut_down_has_its_tables_read_once(server: MysqlServe
         with LogRun(server, tmp_path) as run:
             run.catch_up()
             assert rereads(run) == before
+
+
+def test_a_crash_is_met_once_also_where_an_older_transaction_is_sent_again(server: MysqlServer, tmp_path: Path) -> None:
+    """As long as an XA transaction of before the crash is prepared, each start is sent the log from there on."""
+    with LogRun(server, tmp_path) as run:
+        xa = ("XA START 'x'", "INSERT INTO d.other VALUES (1)", "XA END 'x'", "XA PREPARE 'x'")
+        server.script("INSERT INTO d.kept VALUES (1, 1)", *xa)
+        run.catch_up()
+        before = rereads(run)
+    server.kill()
+    server.start()
+    server.execute("REPAIR NO_WRITE_TO_BINLOG TABLE d.kept")
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.other VALUES (2)")
+        run.catch_up()
+        once = rereads(run)
+        assert once["d.kept"] != before["d.kept"]
+    for _ in range(2):
+        with LogRun(server, tmp_path) as run:
+            run.catch_up()
+            assert rereads(run) == once
+    server.execute("XA COMMIT 'x'")
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        assert [row["id"] for row in run.rows("d.other")] == [1, 2] and rereads(run) == once
+
+
+def killed_when_logged(server: MysqlServer, *statements: str) -> None:
+    """The server is killed when the last statement of a session is in its log and not carried out."""
+
+    def write() -> None:
+        with suppress(pymysql.err.OperationalError):
+            server.script(*statements)
+
+    make_commits_hang(server)
+    writer = threading.Thread(target=write)
+    with suppress(pymysql.err.OperationalError), hanging_commits(server):
+        writer.start()
+        until = time.monotonic() + 60
+        file, logged = server.execute("SHOW BINARY LOGS")[-1][0], statements[-1].rpartition(" ")[0]
+        while not any(logged in str(row[5]) for row in server.execute(f"SHOW BINLOG EVENTS IN '{file}'")):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        server.kill()
+    writer.join()
+    server.start()
+
+
+@pytest.mark.parametrize("server", [MARIADB_NEWEST], indirect=True)
+@pytest.mark.parametrize(("logged", "decided"), [("COMMIT", "COMMIT"), ("COMMIT", "ROLLBACK"), ("ROLLBACK", "COMMIT")])
+def test_an_xa_transaction_that_is_decided_again_after_a_crash_ends_as_in_the_server(
+    server: MysqlServer, tmp_path: Path, logged: str, decided: str
+) -> None:
+    """MariaDB comes back with the transaction prepared, although its log says how it was decided."""
+    mysql_shop.create(server)
+    copy = copy_of(server, tmp_path)
+    with copy.running():
+        read_all(copy)
+        server.script(*XA)
+        level(server, copy)
+    killed_when_logged(server, f"XA {logged} 'x'")
+    assert server.execute("XA RECOVER") and not server.execute("SELECT * FROM shop.plain")
+    with copy.running():
+        read_all(copy)
+        assert len(copy.lake.table("shop", "plain").rows()) == (logged == "COMMIT")
+    server.execute(f"XA {decided} 'x'")
+    with copy.running():
+        level(server, copy)
+        server.execute("INSERT INTO shop.plain VALUES (8, 'eight', 8)")
+        level(server, copy)
+
+
+@pytest.mark.parametrize("server", [MARIADB_NEWEST], indirect=True)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_xa_transaction_that_a_crash_took_back_is_not_waited_for(
+    server: MysqlServer, tmp_path: Path, restarted: bool
+) -> None:
+    """MariaDB has logged its XA PREPARE. The log is not needed from there on. `restarted`: capture, too, in between."""
+    mysql_shop.create(server)
+    copy = copy_of(server, tmp_path)
+    with copy.running():
+        level(server, copy)
+    killed_when_logged(server, *XA)
+    assert not server.execute("XA RECOVER")
+    if restarted:
+        server.execute("INSERT INTO shop.plain VALUES (6, 'six', 6)")
+        with copy.running():
+            level(server, copy)
+    with copy.running():
+        until = time.monotonic() + 60
+        for number in count(100):
+            server.execute(f"INSERT INTO shop.plain VALUES ({number}, 'after', 1)")
+            level(server, copy)
+            if "~" not in str(copy.state.source_state):
+                break
+            assert time.monotonic() < until
+    server.script("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{server.execute('SHOW BINARY LOGS')[-1][0]}'")
+    with copy.running():
+        level(server, copy)
+
+
+def test_an_xa_transaction_that_is_still_prepared_is_waited_for_through_other_files_of_the_log(
+    server: MysqlServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mysql_shop.create(server)
+    copy = copy_of(server, tmp_path)
+    xid = "X'00ff27','b~',7"  # bytes that are no text
+    with copy.running():
+        level(server, copy)
+        rows = "INSERT INTO shop.plain VALUES (7, 'seven', 7)"
+        server.script(f"XA START {xid}", rows, f"XA END {xid}", f"XA PREPARE {xid}")
+        server.execute("FLUSH BINARY LOGS")
+        end = time.monotonic() + 2.0
+        for number in count(100):
+            server.execute(f"INSERT INTO shop.plain VALUES ({number}, 'after', 1)")
+            level(server, copy)
+            if time.monotonic() > end:
+                break
+        assert server.execute("XA RECOVER" if server.mariadb else "XA RECOVER CONVERT XID")
+        server.execute(f"XA COMMIT {xid}")
+        level(server, copy)
+    assert (7, "seven", 7) in server.execute("SELECT * FROM shop.plain")
+    assert "read again" not in caplog.text and "never happened" not in caplog.text

@@ -14,7 +14,10 @@ from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import PATIENCE, LogRun
 from support.versions import release_for
 from tailrace.errors import PositionLost, Retry
+from tailrace.sources.mysql import catalog
 from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.log import tables
+from tailrace.sources.mysql.model import identity, number_of
 from tailrace.sources.mysql.position import OWN
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v varchar(20))"
@@ -232,6 +235,28 @@ def test_a_column_that_options_left_out_before_has_old_rows_read_again(
         assert table.stopped is None and table.reread_record > 0
 
 
+@pytest.mark.parametrize("when", ["at the statement", "from a restart on"])
+def test_a_new_column_that_was_left_out_at_first_has_old_rows_read_again(
+    server: MysqlServer, tmp_path: Path, when: str
+) -> None:
+    """It was NULL in every row when a statement added it, and is not by the time it is copied."""
+    narrow = [{"match": "d.t", "columns": ["v"]}]
+    with LogRun(server, tmp_path, options=narrow if when == "at the statement" else ()) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a')", "CREATE TABLE d.other (id int PRIMARY KEY)")
+        run.catch_up()
+        server.script("ALTER TABLE d.t ADD COLUMN n int", "INSERT INTO d.other VALUES (1)")
+        run.read()
+    with LogRun(server, tmp_path, options=narrow) as run:
+        server.script("UPDATE d.t SET n = 5")
+        run.catch_up()
+        assert run.table("d.t").reread_record == -1 and run.table("d.t").stopped is None
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        table = run.table("d.t")
+        assert [c.name for c in table.schema.columns] == ["id", "v", "n"]
+        assert table.stopped is None and table.reread_record > 0
+
+
 def test_a_new_column_that_the_log_does_not_tell_of_has_old_rows_read_again(server: MysqlServer, run: LogRun) -> None:
     server.script("INSERT INTO d.t VALUES (1, 'a')")
     run.catch_up()
@@ -239,6 +264,24 @@ def test_a_new_column_that_the_log_does_not_tell_of_has_old_rows_read_again(serv
     run.catch_up()
     table = run.table("d.t")
     assert (table.schema.version, table.stopped, table.reread_record > 0) == (2, None, True)
+
+
+def test_a_new_column_that_was_told_of_before_a_restart_is_not_read_again(server: MysqlServer, tmp_path: Path) -> None:
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a')", "CREATE TABLE d.other (id int PRIMARY KEY)")
+        run.catch_up()
+        server.script("ALTER TABLE d.t ADD COLUMN n int", "ALTER TABLE d.t ADD INDEX (n)")
+        server.script("INSERT INTO d.other VALUES (1)")
+        run.read()
+        assert run.table("d.t").schema.version == 1
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.t VALUES (2, 'b', 7)")
+        run.catch_up()
+        table = run.table("d.t")
+        assert (table.schema.version, table.stopped, table.reread_record) == (2, None, -1)
+        server.script("SET SESSION sql_log_bin = 0", "ALTER TABLE d.t ADD COLUMN m int NOT NULL DEFAULT 7")
+        run.catch_up()
+        assert run.table("d.t").reread_record > 0
 
 
 @pytest.mark.parametrize(
@@ -250,6 +293,52 @@ def test_what_cannot_be_followed_stops_the_table_by_name(server: MysqlServer, ru
     run.catch_up()
     stopped = run.table("d.t").stopped
     assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 1)
+
+
+EVOLVE = ({"match": "d.t", "onSchemaChange": "Evolve"},)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE d.t DROP COLUMN v",
+        "ALTER TABLE d.t RENAME COLUMN v TO w",
+        "ALTER TABLE d.t MODIFY v varbinary(20)",
+        "ALTER TABLE d.t DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)",
+    ],
+)
+def test_a_table_that_evolves_starts_over_in_its_new_form(server: MysqlServer, tmp_path: Path, statement: str) -> None:
+    server.script("ALTER TABLE d.t ADD COLUMN n int NOT NULL DEFAULT 1")
+    with LogRun(server, tmp_path, options=EVOLVE) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a', 1)")
+        run.catch_up()
+        before = run.table("d.t").generation
+        server.script(statement, "INSERT INTO d.t (id, n) VALUES (2, 2)")
+        run.catch_up()
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and table.initial_snapshot and table.generation > before
+        there = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'd' AND table_name = 't'"
+        assert {c.name for c in table.schema.columns} == {str(name) for (name,) in server.execute(there)}
+        server.script("INSERT INTO d.t (id, n) VALUES (3, 3)")
+        run.catch_up()
+        assert run.table("d.t").generation == table.generation and 3 in [row["id"] for row in run.changes("d.t")]
+
+
+def test_a_table_starts_over_once_its_log_is_behind_every_change_of_its_form(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    with LogRun(server, tmp_path, options=EVOLVE) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a')", "ALTER TABLE d.t RENAME COLUMN v TO w")
+        server.script("INSERT INTO d.t VALUES (2, 'b')")
+        run.read()
+        server.script("ALTER TABLE d.t RENAME COLUMN w TO v", "INSERT INTO d.t VALUES (3, 'c')")
+        server.script("ALTER TABLE d.t ADD COLUMN w varchar(20)", "INSERT INTO d.t VALUES (4, 'd', 'e')")
+        run.stream.look()
+        assert run.table("d.t").stopped is not None, "rows in the form of before are still to come"
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and [c.name for c in table.schema.columns] == ["id", "v", "w"]
 
 
 def test_text_means_what_it_meant_when_it_was_logged(server: MysqlServer, tmp_path: Path) -> None:
@@ -264,6 +353,25 @@ def test_text_means_what_it_meant_when_it_was_logged(server: MysqlServer, tmp_pa
         run.catch_up()
         assert run.table("d.t").stopped is None
         assert run.rows("d.t") == source_rows(server, "id, p, b, v, e")
+
+
+def test_rows_of_before_a_change_are_read_as_they_were_also_by_a_restart(server: MysqlServer, tmp_path: Path) -> None:
+    """The catalog has the table as it is behind the ALTER."""
+    columns = "v varchar(20) CHARACTER SET latin1, e enum('a', 'b'), x time(3), d datetime(3)"
+    server.script("DROP TABLE d.t", f"CREATE TABLE d.t (id int PRIMARY KEY, {columns}, n decimal(9, 2))")
+    times = "'12:00:00.125', '2024-01-01 12:00:00.125', 1.5"
+    with LogRun(server, tmp_path) as run:
+        server.script(f"INSERT INTO d.t VALUES (1, 'é', 'b', {times})")
+        run.catch_up()
+    server.script(f"INSERT INTO d.t VALUES (2, 'ü', 'a', {times})")
+    server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET utf8mb4, MODIFY e enum('a', 'new', 'b')")
+    server.script("ALTER TABLE d.t MODIFY d datetime(6)", f"INSERT INTO d.t VALUES (3, '€', 'new', {times})")
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and table.reread_record > 0
+        assert [(row["v"], row["e"]) for row in run.rows("d.t")] == [("é", "b"), ("ü", "a"), ("€", "new")]
+        assert len({str(row["d"]) for row in run.rows("d.t")}) == 1
 
 
 def test_rows_that_the_catalog_no_longer_explains_stop_the_table(server: MysqlServer, run: LogRun) -> None:
@@ -311,6 +419,80 @@ def test_a_table_on_which_the_user_lost_its_right_is_not_taken_for_dropped(serve
         server.execute("DROP TABLE d.t")
         run.catch_up()
         assert run.table("d.t").removed
+
+
+@pytest.mark.parametrize("revoked_first", [True, False])
+def test_a_table_that_is_dropped_and_its_right_revoked_is_removed(
+    server: MysqlServer, tmp_path: Path, revoked_first: bool
+) -> None:
+    server.script("CREATE USER reader", "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reader")
+    server.script("CREATE TABLE d.other (id int PRIMARY KEY)")
+    server.script("GRANT SELECT ON d.t TO reader", "GRANT SELECT ON d.other TO reader")
+    with LogRun(server, tmp_path, user="reader") as run:
+        run.catch_up()
+        revoke, drop = "REVOKE SELECT ON d.t FROM reader", "DROP TABLE d.t"
+        server.execute(revoke if revoked_first else drop)
+        if revoked_first:
+            run.catch_up()
+            assert run.table("d.t").stopped is not None
+        server.execute(drop if revoked_first else revoke)
+        run.catch_up()
+        assert run.table("d.t").removed
+
+
+@pytest.mark.parametrize("how", ["dropped without a word in the log", "excluded"])
+def test_a_stopped_table_that_is_gone_is_no_longer_told(server: MysqlServer, tmp_path: Path, how: str) -> None:
+    """Where the fix says `exclude it`, that ends it."""
+    server.script("CREATE TABLE d.other (id int PRIMARY KEY)")
+    with LogRun(server, tmp_path) as run:
+        server.script("ALTER TABLE d.t DROP COLUMN v")
+        run.catch_up()
+        assert run.table("d.t").stopped is not None and not run.table("d.t").removed
+    if how != "excluded":
+        server.script("SET SESSION sql_log_bin = 0", "DROP TABLE d.t")
+    with LogRun(server, tmp_path, include="d.o*" if how == "excluded" else "d.*") as run:
+        run.catch_up()
+        assert run.table("d.t").removed and not run.table("d.other").removed
+
+
+def test_a_table_whose_number_is_another_by_now_is_read_again(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a database with a dot in its name: once, after the upgrade, also without initial snapshots."""
+    server.script("CREATE DATABASE `a.b`", "CREATE TABLE `a.b`.t (id int PRIMARY KEY)")
+    with monkeypatch.context() as before:
+        for module in (catalog, tables):
+            before.setattr(module, "identity", lambda schema, table: f"{schema}.{table}")
+        with LogRun(server, tmp_path, include="a?b.*", initial=False) as run:
+            server.script("INSERT INTO `a.b`.t VALUES (1)")
+            run.catch_up()
+            (old,) = run.journal.state.tables.values()
+            assert not old.initial_snapshot
+    server.script("INSERT INTO `a.b`.t VALUES (2)")
+    for _ in range(2):
+        with LogRun(server, tmp_path, include="a?b.*", initial=False) as run:
+            run.catch_up()
+            now = run.journal.state.tables[number_of(identity("a.b", "t"))]
+            assert run.journal.state.tables[old.table_id].removed
+            assert now.initial_snapshot and now.reread_record == -1 and not now.removed
+
+
+def test_a_table_that_becomes_part_of_a_merge_table_stops(server: MysqlServer, run: LogRun) -> None:
+    """The log has what is written through that under its name."""
+    server.script("CREATE DATABASE m", *(f"CREATE TABLE d.{n} (id int PRIMARY KEY) ENGINE = MyISAM" for n in "xyz"))
+    run.catch_up()
+    assert run.table("d.x").stopped is None
+    server.script("CREATE TABLE m.all_of (id int PRIMARY KEY) ENGINE = MERGE UNION = (d.x, d.y) INSERT_METHOD = LAST")
+    server.script("CREATE TABLE m.broken (id int PRIMARY KEY) ENGINE = MERGE UNION = (d.nothing)")
+    server.script("INSERT INTO m.all_of VALUES (7)")
+    run.catch_up()
+    stops = {name: run.table(name).stopped for name in ("d.x", "d.y", "d.z", "d.t")}
+    assert [name for name, stop in stops.items() if stop is not None] == ["d.x", "d.y"]
+    assert stops["d.y"] is not None and "part of the MERGE table m.all_of" in stops["d.y"].message
+    server.script("DROP TABLE m.all_of")
+    run.catch_up()
+    table = run.table("d.y")
+    assert table.stopped is None and table.initial_snapshot
 
 
 def test_changes_that_are_logged_as_statements_stop_the_table(server: MysqlServer, run: LogRun) -> None:

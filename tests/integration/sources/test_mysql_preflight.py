@@ -25,6 +25,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
             "CREATE TABLE d.parent (id int PRIMARY KEY)",
             "CREATE TABLE d.child (id int PRIMARY KEY, p int,"
             " FOREIGN KEY (p) REFERENCES d.parent (id) ON DELETE CASCADE)",
+            "CREATE TABLE d.grandchild (id int PRIMARY KEY, p int, q int, FOREIGN KEY (p) REFERENCES d.child (id)"
+            " ON UPDATE SET NULL, FOREIGN KEY (q) REFERENCES d.grandchild (id) ON DELETE SET NULL)",
+            "CREATE TABLE d.friend (id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES d.parent (id))",
             "CREATE TABLE d.keyless (id int)",
             "CREATE TABLE d.old (id int PRIMARY KEY) ENGINE = MyISAM",
             "CREATE TABLE d.gone (id int PRIMARY KEY) ENGINE = MEMORY",
@@ -48,7 +51,9 @@ def failed(found: list[Finding]) -> dict[tuple[str, str | None], Finding]:
 
 def test_a_server_that_is_fit_has_only_its_tables_against_it(server: MysqlServer) -> None:
     found = failed(findings(server))
-    cascades = set() if server.name == "mysql-9" else {("cascade", "d.child")}  # it logs them
+    cascades = (
+        set() if server.name == "mysql-9" else {("cascade", "d.child"), ("cascade", "d.grandchild")}
+    )  # it logs them
     assert found.keys() == {("NoKey", "d.keyless"), ("engine", "d.old"), ("ReadRefused", "d.gone")} | cascades
     assert not failed(findings(server, "root", "d.parent"))
 
@@ -60,6 +65,47 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
     for finding in found.values():
         server.execute(finding.fix.removeprefix("Run `").removesuffix("`."))
     assert not failed(findings(server, "reader", "d.parent"))
+
+
+def test_whoever_may_only_read_is_told_of_cascades_too(server: MysqlServer) -> None:
+    server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT SELECT ON d.* TO reader")
+    told = [f for f in findings(server, "reader") if f.name == "cascade"]
+    where = [] if server.name == "mysql-9" else ["d.child", "d.grandchild", "d.grandchild"]
+    assert sorted(str(f.table) for f in told) == where
+
+
+def test_a_right_on_some_columns_only_is_told(server: MysqlServer) -> None:
+    """The catalog shows the others to nobody without a right on them."""
+    server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT SELECT (id) ON d.child TO reader")
+    finding = failed(findings(server, "reader", "d.child"))["select", "d.child"]
+    assert finding.level == "warn" and "on some columns of d.child only" in finding.message
+    server.execute(finding.fix.removeprefix("Run `").removesuffix("`."))
+    assert ("select", "d.child") not in failed(findings(server, "reader", "d.child"))
+
+
+def test_who_may_not_see_foreign_keys_is_told_so(server: MysqlServer) -> None:
+    server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT SELECT (id) ON d.child TO reader")
+    found = failed(findings(server, "reader", "d.child"))
+    if server.name == "mysql-9":  # it logs what they do
+        assert ("cascade", "d.child") not in found
+        return
+    finding = found["cascade", "d.child"]
+    assert finding.level == "warn" and "may not see the foreign keys of d.child" in finding.message
+    server.execute(finding.fix.removeprefix("Run `").removesuffix("`."))
+    assert "d.parent reach d.child" in failed(findings(server, "reader", "d.child"))["cascade", "d.child"].message
+
+
+def test_a_cascade_between_tables_whose_names_have_ends_of_lines_is_told(server: MysqlServer) -> None:
+    server.script(
+        "DROP DATABASE IF EXISTS odd",
+        "CREATE DATABASE odd",
+        "CREATE TABLE odd.`pa\nrent` (id int PRIMARY KEY)",
+        "CREATE TABLE odd.child (id int PRIMARY KEY COMMENT 'a\\nb', CONSTRAINT `f\nk`"
+        " FOREIGN KEY (id) REFERENCES `pa\nrent` (id) ON DELETE CASCADE)",
+    )
+    told = [f.message for f in findings(server, "root", "odd.*") if f.name == "cascade"]
+    where = [] if server.name == "mysql-9" else ["odd.pa\nrent reach odd.child"]
+    assert [w for w in where if w in told[0]] == where and len(told) == len(where)
 
 
 @pytest.mark.parametrize("name", [MARIADB_NEWEST, "mariadb-10.11"])
@@ -98,6 +144,7 @@ def test_a_setting_that_loses_changes_is_named_with_its_statement(
     try:
         (finding,) = failed(findings(server, "root", "d.parent")).values()
         assert finding.level == level and bad in finding.message
+        assert ("reconnect" in finding.fix) == (name in ("binlog_row_image", "binlog_format"))
         server.execute(finding.fix.split("`")[1])
         assert not failed(findings(server, "root", "d.parent"))
     finally:

@@ -21,3 +21,11 @@ def test_two_servers_have_identities_of_their_own() -> None:
     with MysqlServer() as one, MysqlServer() as other:
         ask = "SELECT @@server_uuid, @@server_id"
         assert not set(one.execute(ask)[0]) & set(other.execute(ask)[0])
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_two_servers_have_temporary_folders_of_their_own(name: str) -> None:
+    """A MariaDB that starts deletes the temporary tables in its folder, and another one whose tables these are crashes:
+    any query of `information_schema` may have one."""
+    with MysqlServer(name) as one, MysqlServer(name) as other:
+        assert one.execute("SELECT @@tmpdir") != other.execute("SELECT @@tmpdir")

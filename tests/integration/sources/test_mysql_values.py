@@ -178,6 +178,12 @@ def test_shapes_vectors_and_generated_columns_are_the_same(name: str, tmp_path: 
                 )
             run.catch_up()
             assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+            server.script("UPDATE d.t SET p = NULL", "UPDATE d.t SET id = 2")
+            run.catch_up()
+            assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+            server.execute("DELETE FROM d.t")
+            run.catch_up()
+            assert not run.rows("d.t")
 
 
 @pytest.mark.parametrize("name", [MARIADB_NEWEST])

@@ -1,11 +1,15 @@
 """The tests' Spark session reads and writes both lake formats."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 from zipimport import zipimporter
 
 import pytest
 from pyspark.sql import SparkSession
+
+from tailrace.spark import session
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -36,3 +40,114 @@ def test_a_python_worker_has_no_archive_on_its_path_to_read_before_each_task(spa
     for paths, zips, pyspark in spark.sparkContext.parallelize([1, 2], 2).map(archives).collect():
         assert not paths and not zips
         assert Path(pyspark).is_file()
+
+
+DIES = """
+import json, os, signal, sys
+from pathlib import Path
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.spark import session
+run_dir = Path(sys.argv[1])
+spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+assert spark.range(10).repartition(2).count() == 10
+java = spark._jvm.java.lang.System.getProperty
+buffer = spark.sparkContext._jsc.hadoopConfiguration().get("hadoop.tmp.dir")
+print(json.dumps([java("java.io.tmpdir"), buffer]))
+sys.stdout.flush()
+os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
+os._exit(0)
+"""
+
+
+def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_removes_it(tmp_path: Path) -> None:
+    """Whatever the run directory is called: the JVM's options name files in it."""
+    run_dir = tmp_path / "a run's directory"
+    run_dir.mkdir()
+    spec = {
+        "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
+        "tables": {"include": ["public.*"]},
+        "target": {"type": "delta", "location": tmp_path.as_uri()},
+        "storage": {"location": tmp_path.as_uri()},
+    }
+    command = [sys.executable, "-c", DIES, str(run_dir), json.dumps(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    scratch = str(session.scratch(run_dir))
+    assert json.loads(done.stdout) == [scratch, f"{scratch}/hadoop"]
+    left = {path.name.partition("-")[0] for path in Path(scratch).iterdir()}
+    assert {"spark", "artifacts"} <= left
+    assert (run_dir / "spark.log").exists()
+    session.forget_leftovers(run_dir)
+    assert not [path for path in (run_dir / "spark").iterdir() if path.name != "classes"]
+
+
+SAYS = """
+import json, sys
+from pathlib import Path
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.spark import session
+run_dir = Path(sys.argv[1])
+spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+conf = spark.sparkContext.getConf()
+names = ("spark.network.timeout", "spark.authenticate", "spark.eventLog.enabled", "spark.executor.memoryOverhead")
+print(json.dumps([conf.get(name) for name in names]))
+session.stop(spark)
+"""
+
+
+def test_a_users_setting_reaches_spark_beside_tailraces_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the spec alone, which refuses some."""
+    (tmp_path / "events").mkdir()
+    passed_by = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={(tmp_path / 'events').as_uri()}"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{passed_by} pyspark-shell")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.executor.memoryOverhead 1g\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    spec = {
+        "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
+        "tables": {"include": ["public.*"]},
+        "target": {"type": "delta", "location": tmp_path.as_uri()},
+        "storage": {"location": tmp_path.as_uri()},
+        "sparkConf": [{"name": "spark.network.timeout", "value": "301s"}],
+    }
+    command = [sys.executable, "-c", SAYS, str(tmp_path), json.dumps(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == ["301s", "true", None, None]
+
+
+REFUSED = """
+import json, sys
+from pathlib import Path
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import TailraceError
+from tailrace.spark import session
+run_dir = Path(sys.argv[1])
+try:
+    session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+except TailraceError as error:
+    print(json.dumps([error.exit_code, error.message, error.fix]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "said"),
+    [
+        ("spark.memory.fraction", "seven", 2, "seven"),
+        ("spark.network.timeout", "1s", 2, "spark.executor.heartbeatInterval"),
+        ("spark.task.cpus", "50", 1, "cpus per task = 50"),
+    ],
+)
+def test_what_spark_refuses_of_a_users_settings_is_said(
+    tmp_path: Path, name: str, value: str, code: int, said: str
+) -> None:
+    spec = {
+        "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
+        "tables": {"include": ["public.*"]},
+        "target": {"type": "delta", "location": tmp_path.as_uri()},
+        "storage": {"location": tmp_path.as_uri()},
+        "sparkConf": [{"name": name, "value": value}],
+    }
+    command = [sys.executable, "-c", REFUSED, str(tmp_path), json.dumps(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    exit_code, message, fix = json.loads(done.stdout.splitlines()[-1])
+    assert exit_code == code and said in message and "sparkConf" in fix

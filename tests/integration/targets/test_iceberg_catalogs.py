@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.iceberg import LOG, Orders, random_rows
+from support.iceberg import LOG, Orders, create_namespace_late, random_rows
 from support.postgres import PostgresServer
 from support.s3 import S3Server
 from tailrace.contract.resources import Catalog, Credentials, TargetSpec
@@ -66,6 +66,10 @@ def test_rows_and_state_on_s3_with_a_jdbc_catalog(on_s3: Orders) -> None:
     assert on_s3.read() == on_s3.rows
     on_s3.apply({3: (Decimal("3.00"), "after compaction")}, deletes=[4])
     assert on_s3.read() == on_s3.rows
+
+
+def test_tables_that_are_opened_first_at_the_same_time_share_a_namespace(on_s3: Orders) -> None:
+    create_namespace_late(on_s3)
 
 
 def test_the_jdbc_catalog_refuses_the_second_of_two_writers(on_s3: Orders) -> None:

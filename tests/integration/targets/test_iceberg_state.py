@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.iceberg import LOG, Orders, local, random_rows
+from support.iceberg import LOG, Orders, create_namespace_late, local, random_rows
 from tailrace.batch.applied import Generation
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
@@ -62,6 +62,42 @@ def test_we_forget_old_versions_ourselves_and_keep_state_and_rows(spark: "SparkS
 def snapshots(orders: Orders) -> list[int]:
     rows = orders.spark.sql(f"SELECT snapshot_id FROM {orders.sql_name}.snapshots ORDER BY committed_at").collect()
     return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut off", "gone", "manifests"])
+def test_after_a_power_cut_the_version_before_the_damaged_one_is_put_back_as_the_document_says(
+    spark: "SparkSession", damage: str
+) -> None:
+    """Iceberg writes its metadata through Hadoop, which forces nothing to a local disk."""
+    orders = filled(spark)
+    before = orders.table.refresh()
+    rows = dict(orders.rows)
+    orders.apply({5: (Decimal("5.00"), "five")})
+    metadata = local(orders.table.location) / "metadata"
+    newest = max(metadata.glob("v*.metadata.json"), key=lambda path: int(path.name[1:].partition(".")[0]))
+    match damage:
+        case "manifests":
+            max(metadata.glob("snap-*.avro"), key=lambda path: path.stat().st_mtime_ns).write_bytes(b"")
+        case "gone":
+            newest.unlink()
+        case _:
+            newest.write_bytes(newest.read_bytes()[: 0 if damage == "empty" else 3000])
+    with pytest.raises(Retry, match=r"v\d|RuntimeIOException|ValidationException") as caught:
+        orders.another_opened()
+    assert caught.value.name == "Retry" and "power cut" in caught.value.fix
+
+    newest.unlink(missing_ok=True)
+    (metadata / "version-hint.text").unlink()
+    orders.table = orders.another_opened()
+    assert orders.table.refresh() == before
+    orders.rows = rows
+    orders.apply({5: (Decimal("5.00"), "five")})
+    assert orders.read() == orders.rows
+
+
+def test_tables_that_are_opened_first_at_the_same_time_share_a_namespace(spark: "SparkSession") -> None:
+    """Of the tables of a first start one failed, and the Replicator with it, until it was tried again."""
+    create_namespace_late(Orders(spark))
 
 
 def test_a_foreign_compaction_between_locate_and_commit_is_refused_and_then_located_again(

@@ -16,6 +16,9 @@ from support.postgres import PostgresServer, ServerFailed
 def test_committed_rows_survive_a_kill_of_every_server_process(major: int) -> None:
     with PostgresServer(major) as server:
         assert server.execute("SHOW wal_level") == [("logical",)]
+        assert server.execute("SHOW dynamic_shared_memory_type") == [("mmap",)], (
+            "nothing of a killed one stays in memory"
+        )
         server.execute("CREATE TABLE t (id int PRIMARY KEY)")
         server.execute("INSERT INTO t SELECT generate_series(1, 1000)")
         port = server.port
@@ -24,6 +27,19 @@ def test_committed_rows_survive_a_kill_of_every_server_process(major: int) -> No
         server.start()
         assert server.port == port
         assert server.execute("SELECT count(*) FROM t") == [(1000,)]
+
+
+def test_a_server_leaves_no_shared_memory_behind() -> None:
+    """Half a megabyte and a segment each: after 4,096 no server starts any more."""
+    with PostgresServer(18) as server:
+        keys = (server.data_dir / "postmaster.pid").read_text().splitlines()[6].split()
+        assert keys[1] in segments()
+    assert keys[1] not in segments()
+
+
+def segments() -> set[str]:
+    """Ids of the system's segments of shared memory."""
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
 
 
 @pytest.mark.postgres(18, wal_sender_timeout="7s")

@@ -109,11 +109,16 @@ def publication(rnd: Random) -> tuple[dict[str, object], list[str]]:
     ]
 
 
+def policy(seed: int) -> dict[str, object]:
+    """What happens to a table whose form changes: both in turn."""
+    return {"onSchemaChange": ("EvolveAdditive", "Evolve")[seed % 2]}
+
+
 def fuzz(one: Quick, seed: int, operations: int) -> Round:
     """Write and run one script of this seed."""
     rnd = Random(seed)
     spec, more = publication(rnd)
-    one.spec |= EXCLUDE | spec
+    one.spec |= EXCLUDE | policy(seed) | spec
     done = Round(seed)
     writer = Writer(one, done.outcome, strict=False)
     try:
@@ -220,7 +225,7 @@ class Rounds:
         self.refused += len(done.outcome.refused)
         if not done.outcome.wrong:
             return None
-        spec = EXCLUDE | publication(Random(seed))[0]
+        spec = EXCLUDE | policy(seed) | publication(Random(seed))[0]
         kind = _kind(done.outcome)
         small = shrink(done.script, lambda script: _kind(self._again(script, spec)) == kind, self._shrink_seconds)
         told = self._again(small, spec)

@@ -16,6 +16,8 @@ from demo.compare import is_text, matched, plain, target_rows
 from support.ddl.quick import Quick
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.patterns import options_of, selected
+from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.stops import starts_over
 
 TABLES = """
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text,
@@ -55,10 +57,15 @@ def judge(quick: Quick, state: LogState) -> Verdict:
     """After `settle`."""
     wrong: list[str] = []
     stopped: dict[str, str] = {}
+    spec = quick.replicator.spec
+    there = discover(quick.session("judge"), spec.tables, spec.options)
+    fit = {table.oid for table in there if table.stop is None}
     for table in selected_tables(quick):
         log = state.tables.get(table.oid)
         said = _said(quick, table, log)
-        if said is not None:
+        if said is not None and log is not None and table.oid in fit and starts_over(log, quick.replicator.spec):
+            wrong.append(f"{table.name} does not start over: {said}")
+        elif said is not None:
             stopped[table.name] = said
         elif log is None or log.removed:
             wrong.append(f"{table.name} is not captured, and nothing says so")

@@ -29,6 +29,7 @@ from support.ddl.scenarios import Pack
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
 from tailrace.contract.resources import TablesSpec
+from tailrace.errors import SchemaChangeUnsupported
 from tailrace.sources.patterns import selected
 from tailrace.sources.postgresql.catalog import discover
 
@@ -168,6 +169,9 @@ class Whole:
         for table in self._selected():
             if table.name not in self.stopped:
                 wrong += self._different(table)
+        if self.deployment.spec.get("onSchemaChange") == "Evolve":
+            late = {n: why for n, why in self.needless().items() if why.startswith(SchemaChangeUnsupported.__name__)}
+            wrong += [f"{name} does not start over: {why}" for name, why in late.items()]
         return wrong
 
     def needless(self) -> dict[str, str]:
@@ -261,9 +265,11 @@ def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
 
 
 @contextmanager
-def over(server: PostgresServer, folder: Path, format: str, pack: Pack) -> Iterator[Whole]:
-    """A Replicator that takes the pack's tables, and the fuzzer's."""
-    spec = {key: value for key, value in pack.spec.items() if key != "source"}
+def over(
+    server: PostgresServer, folder: Path, format: str, pack: Pack, policy: str = "EvolveAdditive"
+) -> Iterator[Whole]:
+    """A Replicator that takes the pack's tables, and the fuzzer's. `policy`: its `onSchemaChange`."""
+    spec = {key: value for key, value in pack.spec.items() if key != "source"} | {"onSchemaChange": policy}
     tables = spec.get("tables", {"include": [], "exclude": []})
     spec["tables"] = {"include": [*tables["include"], "s.*"], "exclude": [*tables["exclude"], "s.x*"]}
     source = server.source() | pack.spec.get("source", {})

@@ -36,7 +36,9 @@ def applier(
         return TableWorker(log_table.table_id, target, progress)
 
     journal = cast(SharedJournal, Journal(state))
-    return Loop(journal, progress, make, lambda: None, retry_seconds=retry, clock=clock, monotonic=clock), progress
+    return Loop(
+        journal, progress, make, lambda: None, retry_seconds=lambda: retry, clock=clock, monotonic=clock
+    ), progress
 
 
 def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covered() -> None:
@@ -69,7 +71,9 @@ def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_b
 
     target, progress = Target(), Progress()
     journal = cast(SharedJournal, Overtaken(states[0]))
-    loop = Loop(journal, progress, lambda t: TableWorker(t.table_id, target, progress), lambda: None, retry_seconds=60)
+    loop = Loop(
+        journal, progress, lambda t: TableWorker(t.table_id, target, progress), lambda: None, retry_seconds=lambda: 60
+    )
     loop.offer(9, patience=5)
     loop.offer(10, patience=5)
     assert [(p.through_record, len(p.chunks)) for p in target.work.slices] == [(9, 0), (10, 1)]
@@ -131,7 +135,7 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     worker = TableWorker(7, target, progress)
     loop = Loop(
         cast(SharedJournal, journal), progress, lambda _: worker, lambda: None,
-        retry_seconds=60, clock=lambda: now[0], monotonic=lambda: now[0],
+        retry_seconds=lambda: 60, clock=lambda: now[0], monotonic=lambda: now[0],
     )  # fmt: skip
     loop.offer(9, patience=5)
     loop.offer(9, patience=5)
@@ -195,7 +199,7 @@ def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> 
         return TableWorker(8, good, progress)
 
     journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
-    loop = Loop(journal, progress, make, lambda: None, retry_seconds=60)
+    loop = Loop(journal, progress, make, lambda: None, retry_seconds=lambda: 60)
     for _ in range(2):
         loop.offer(9, patience=5)
     assert len(good.applied) == 1
@@ -293,7 +297,7 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
     loop = Loop(
         cast(SharedJournal, Journal(log(table(7, 3)))), progress,
         lambda t: TableWorker(t.table_id, bad, progress), lambda: None,
-        retry_seconds=60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],
+        retry_seconds=lambda: 60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],
     )  # fmt: skip
     loop.offer(9, patience=5)
     fault = progress.of(7).fault

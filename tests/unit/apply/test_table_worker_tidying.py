@@ -29,7 +29,7 @@ def applier(
         return TableWorker(log_table.table_id, target, progress)
 
     journal = cast(SharedJournal, Journal(state))
-    return Loop(journal, progress, make, lambda: None, retry_seconds=60, clock=clock, monotonic=clock), progress
+    return Loop(journal, progress, make, lambda: None, retry_seconds=lambda: 60, clock=clock, monotonic=clock), progress
 
 
 def tidied(loop: Loop) -> None:

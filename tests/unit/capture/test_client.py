@@ -1,10 +1,14 @@
 import socket
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tailrace.capture.client import CaptureClient, CaptureGone
+from tailrace.capture.protocol import Answer, StateAnswer
+from tailrace.changelog.records import Position, RecordNumber
 
 
 def test_closing_a_client_ends_the_wait_of_another_thread_for_an_answer(tmp_path: Path) -> None:
@@ -55,3 +59,41 @@ def test_a_closed_client_opens_no_connection_again(tmp_path: Path) -> None:
             client.state()
         with pytest.raises(TimeoutError):
             listener.accept()
+
+
+def test_a_capture_that_was_restarted_is_asked_over_a_new_connection_and_an_idle_one_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    answer = (
+        Answer(state=StateAnswer(record=RecordNumber(9), epoch=1, position=Position(5))).model_dump_json().encode()
+        + b"\n"
+    )
+    accepted: list[socket.socket] = []
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            accepted.append(connection)
+            threading.Thread(target=reply, args=(connection,), daemon=True).start()
+
+    def reply(connection: socket.socket) -> None:
+        with suppress(OSError):  # closed at the end, perhaps before this thread has begun
+            while connection.recv(10_000):
+                connection.sendall(answer)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        with CaptureClient(path, timeout=5.0) as client:
+            began = time.monotonic()
+            client.state()
+            client.state()
+            assert (len(accepted), time.monotonic() - began < 4) == (1, True), "a healthy connection is kept"
+            accepted[0].shutdown(socket.SHUT_RDWR)
+            client.state()
+            assert len(accepted) == 2
+        for connection in accepted:
+            connection.close()

@@ -47,3 +47,11 @@ def test_the_command_has_the_signal_as_it_was(handler: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"
+
+
+def test_the_plugin_of_kubectl_starts_in_the_same_way() -> None:
+    program = (
+        "import sys; sys.argv = ['kubectl-tailrace', '--version']; from tailrace.cli import start; start.kubectl()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("kubectl tailrace ")

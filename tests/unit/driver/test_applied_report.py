@@ -29,7 +29,7 @@ def log(table: TableLog) -> LogState:
 def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     now, client = [0.0], Client()
     progress = Progress(lambda: now[0])
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, lambda: 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     reporter.tell(state)
     assert client.told == []
@@ -57,7 +57,7 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
 def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_off_until_it_heals() -> None:
     now, client = [0.0], Client()
     progress = Progress(lambda: now[0])
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, lambda: 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     for now[0] in (10.0, 50.0, 69.0):
         progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
@@ -79,7 +79,7 @@ def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_of
 def test_a_clock_that_is_set_neither_cuts_a_table_off_nor_spares_one() -> None:
     wall, now, client = [1e9], [0.0], Client()
     progress = Progress(lambda: now[0])
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, lambda: 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
 
     def fails(seconds: float) -> list[int]:
@@ -103,7 +103,7 @@ def test_a_table_that_fails_with_two_names_in_turn_is_cut_off_like_any_other() -
     """The retry time began again with each change of the name."""
     now, client = [0.0], Client()
     progress = Progress(lambda: now[0])
-    reporter = Reporter(cast(CaptureClient, client), progress, 60.0, lambda: now[0])
+    reporter = Reporter(cast(CaptureClient, client), progress, lambda: 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
     for number in range(8):
         now[0] = 10.0 + 9 * number

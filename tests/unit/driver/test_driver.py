@@ -27,15 +27,17 @@ from tailrace.capture.server import CaptureServer
 from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.driver import SpecBody
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequest, StorageLocation
 from tailrace.contract.status import Status
-from tailrace.driver import display, driver, launch
+from tailrace.driver import display, driver, launch, live_spec
 from tailrace.driver.beginning import Beginning
 from tailrace.driver.driver import Driver
 from tailrace.driver.launch import DriverParts, DriverSettings
+from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.run_dir import RunFolder
-from tailrace.errors import PositionLost, Retry
+from tailrace.errors import PositionLost, Retry, StorageFull
 from tailrace.spark import session
 from tailrace.storage.store import Storage
 
@@ -75,6 +77,19 @@ class Fake:
     def works(self, position: int) -> None: ...
     def offer(self, through: int) -> None: ...
     def tell(self, number: int) -> None: ...
+    def follow(self, interval: float | None) -> None:
+        self._do(f"follow {interval}")
+
+    def hold(self) -> bool:
+        self._do("hold")
+        return True
+
+    def release(self) -> None:
+        self._do("release")
+
+    def start_again(self) -> None:
+        self._do("start again")
+
     def refresh(self) -> LogState:
         return self.state
 
@@ -104,6 +119,13 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     made = Driver(DriverSettings(document.replicator(), (), folder, secrets=tmp_path))
     monkeypatch.setattr(made._ending, "listen", lambda: None)  # the test run's own handlers stay
     return made, done
+
+
+def log_in(folder: Path, made: Driver) -> None:
+    """The change log is there."""
+    storage = StorageLocation.model_validate({"location": f"file://{folder}/log"})
+    given = made._live.replicator
+    made._live = LiveSpec(given.model_copy(update={"spec": given.spec.model_copy(update={"storage": storage})}))
 
 
 def test_a_jvm_that_cannot_stop_does_not_hide_what_ended_the_run(
@@ -280,8 +302,7 @@ def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
     elif hanging == "target":
         monkeypatch.setattr(launch, "parts", lambda *_, **__: hangs.wait(60))
     else:
-        place = {"location": f"file://{tmp_path}/log"}
-        made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
+        log_in(tmp_path, made)
         monkeypatch.setattr(Driver, "_journal", wait)
         monkeypatch.setattr(Beginning, "look", lambda self: hangs.wait(60))
     threading.Timer(1.5, made._ending.on_signal, (15, None)).start()
@@ -297,8 +318,7 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
     wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
     monkeypatch.setattr(Driver, "_journal", wait)
-    place = {"location": f"file://{tmp_path}/log"}
-    made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
+    log_in(tmp_path, made)
     shown: list[str] = []
     view = Fake("view", done, {})
     monkeypatch.setattr(view, "show", lambda status, last=False: shown.append(status.message))
@@ -317,8 +337,7 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
     """Until then the journal's origin may name another server, and what is read from this one would be refused."""
     wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
-    place = {"location": f"file://{tmp_path}/log"}
-    made._spec = made._spec.model_copy(update={"storage": StorageLocation.model_validate(place)})
+    log_in(tmp_path, made)
     storage = Storage.open(made._spec.storage)
     JournalWriter.create(storage, origin(), Position(1), "capture")
     Renewal(id="again", request="again").write(storage)
@@ -350,9 +369,7 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
     """However long it waits, and however long the journal is."""
     wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
-    made._spec = made._spec.model_copy(
-        update={"storage": StorageLocation.model_validate({"location": f"file://{tmp_path}/log"})}
-    )
+    log_in(tmp_path, made)
     asked: list[str] = []
 
     class Counting(Storage):
@@ -383,3 +400,53 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
     assert wait(made, cast(Any, Fake("capture", done, {})), cast(Any, view)) is None
     made._folder.release()
     assert by_turn[-1] - by_turn[0] == 19, asked[by_turn[0] :][:10]
+
+
+def takes(made: Driver, parts: DriverParts, **spec: Any) -> None:
+    body = SpecBody(generation=4, spec=parse(json.dumps(replicator(**spec)), "m").replicator().spec)
+    made._live.accepts = True
+    with pytest.raises(Retry):
+        made._live.offer(body, patience=0)
+    made._take_spec(parts)
+
+
+def test_capture_starts_again_only_for_what_it_reads_and_between_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None), capture=cast(Any, None),
+                         spark=cast(Any, None), journal=cast(Any, None))  # fmt: skip
+    takes(made, parts, apply={"interval": "2s"}, snapshot={"parallelism": 5})
+    assert done == ["runner release", "stream follow 2.0"]
+    assert made._spec.snapshot.parallelism == 5
+    done.clear()
+    takes(made, parts, apply={"suspend": True}, tables={"include": ["a.*"]})
+    assert done == ["runner hold", "capture stop", "capture start again", "runner release", "stream follow None"]
+    assert (made._control.suspended, "apply" in made._control.loops) == (True, False)
+    assert json.loads((tmp_path / "replicator.json").read_text())["spec"]["tables"] == {"include": ["a.*"]}
+    done.clear()
+    monkeypatch.setattr(parts.runner, "hold", lambda: False)
+    takes(made, parts, tables={"include": ["shop.*"]})
+    assert (done, made._spec.tables.include) == ([], ("a.*",)), "a chunk is being read"
+    monkeypatch.setattr(parts.runner, "hold", lambda: True)
+    made._take_spec(parts)
+    assert done == ["capture stop", "capture start again", "runner release", "stream follow 0.5"]
+    assert (made._live.generation, "apply" in made._control.loops) == (4, True)
+    made._folder.release()
+
+
+def test_a_spec_that_cannot_be_kept_is_refused_and_the_old_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None), capture=cast(Any, None),
+                         spark=cast(Any, None), journal=cast(Any, None))  # fmt: skip
+
+    def full(folder: Path, kept: object) -> bool:
+        raise StorageFull("no room")
+
+    monkeypatch.setattr(live_spec, "keep", full)
+    takes(made, parts, tables={"include": ["shop.*"]})
+    assert done == ["runner hold", "capture stop", "capture start again", "runner release"]
+    assert (made._spec.tables.include, made._live.next()) == (("public.*",), None)
+    made._folder.release()

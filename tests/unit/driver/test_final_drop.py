@@ -9,13 +9,13 @@ import pytest
 from support.resources import replicator
 from tailrace import faults
 from tailrace.contract.driver import MAX_MESSAGE, DropReport, LastWords
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.contract.status import Fault
 from tailrace.driver import final_drop, namespace
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.shutdown import Ending
-from tailrace.errors import Retry
+from tailrace.errors import Fenced, Retry
 from tailrace.removal import drop
 from tailrace.sources.api import RemovalStep
 
@@ -23,13 +23,15 @@ SLOT = RemovalStep("replication slot s", "dropped")
 
 
 class Source:
-    """Stands for `drop.drop`: fails so often, and remembers how it was called."""
+    """Stands for `drop.leave`: fails so often, and remembers how it was called."""
 
     def __init__(self, faults: int = 0, then: Callable[[], None] = lambda: None) -> None:
-        self.faults, self.then, self.asked = faults, then, list[bool]()
+        self.faults, self.then, self.asked = faults, then, list[DeletionPolicy]()
 
-    def __call__(self, *arguments: object, data: bool) -> Iterator[RemovalStep]:
-        self.asked.append(data)
+    def __call__(
+        self, replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy
+    ) -> Iterator[RemovalStep]:
+        self.asked.append(policy)
         if len(self.asked) <= self.faults:
             self.then()
             raise Retry("the source is away")
@@ -45,7 +47,7 @@ def make(tmp_path: Path, ending: Ending, *, ends: bool = False, policy: str = "R
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     made = Source()
-    monkeypatch.setattr(drop, "drop", made)
+    monkeypatch.setattr(drop, "leave", made)
     for name in ("PAUSE_SECONDS", "HURRIED_PAUSE_SECONDS", "LINGER_TURN_SECONDS"):
         monkeypatch.setattr(final_drop, name, 0.01)
     return made
@@ -64,14 +66,14 @@ def test_what_was_asked_for_is_done_answered_and_the_driver_stays_until_it_is_en
 ) -> None:
     ending = Ending()
     made = make(tmp_path, ending)
-    assert made.ask(True).done is False
+    assert made.ask("Delete").done is False
     assert ending.is_set(), "the driver ends its work"
     thread = threading.Thread(target=made.carry_out)
     thread.start()
-    while not (answer := made.ask(False)).done:
+    while not (answer := made.ask("Retain")).done:
         pass
     assert answer.report is not None and answer.report.dropped == ("replication slot s",)
-    assert source.asked == [True], "the first order counts, and it is carried out once"
+    assert source.asked == ["Delete"], "the first order counts, and it is carried out once"
     assert thread.is_alive()
     ending.on_signal(15, None)
     thread.join(5)
@@ -83,8 +85,8 @@ def test_a_source_that_is_away_is_tried_again_and_told(
 ) -> None:
     ending, said = Ending(), list[str]()
     made = make(tmp_path, ending)
-    source.faults, source.then = 2, lambda: said.append(made.ask(False).message)
-    made.ask(False)
+    source.faults, source.then = 2, lambda: said.append(made.ask("Retain").message)
+    made.ask("Retain")
     words = tmp_path / "words"
     monkeypatch.setenv("TAILRACE_TERMINATION_MESSAGE", str(words))
     threading.Timer(0.5, lambda: ending.on_signal(15, None)).start()
@@ -103,12 +105,12 @@ def test_whoever_ends_it_while_the_source_is_away_is_not_held_up(source: Source,
     ending = Ending()
     made = make(tmp_path, ending)
     source.faults, source.then = 99, lambda: ending.on_signal(15, None)
-    made.ask(False)
+    made.ask("Retain")
     made.carry_out()
-    assert made.ask(False).done is False
+    assert made.ask("Retain").done is False
 
 
-@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+@pytest.mark.parametrize("policy", ["Retain", "Delete", "Orphan"])
 def test_the_end_of_its_namespace_drops_without_being_asked_and_does_not_give_up(
     source: Source, tmp_path: Path, policy: str
 ) -> None:
@@ -118,7 +120,35 @@ def test_the_end_of_its_namespace_drops_without_being_asked_and_does_not_give_up
     assert not made.namespace_ends, "only a signal calls for the question"
     ending.on_signal(15, None)
     made.carry_out()
-    assert source.asked == [policy == "Delete"] * 3
+    assert source.asked == [policy] * 3
+
+
+@pytest.mark.parametrize(("started", "asked"), [("Delete", "Retain"), ("Orphan", "Orphan")])
+def test_a_manifest_that_cannot_be_read_at_the_end_of_the_namespace_deletes_no_data(
+    source: Source, tmp_path: Path, started: str, asked: str
+) -> None:
+    def unreadable() -> Replicator:
+        raise Retry("no such file")
+
+    ending, known = Ending(), Replicator.model_validate(replicator(deletionPolicy=started))
+    ending.on_signal(15, None)
+    FinalDrop(known, None, RunFolder(tmp_path), ending, ends=lambda: True, reread=unreadable).carry_out()
+    assert source.asked == [asked]
+
+
+def test_a_container_that_starts_again_once_all_is_given_up_takes_nothing_back(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet starts it at once, and the Replicator may be gone by then: nobody would stop it."""
+    monkeypatch.setenv("TAILRACE_TERMINATION_MESSAGE", str(tmp_path / "words"))
+    ending = Ending()
+    made = make(tmp_path, ending)
+    made.ask("Orphan")
+    ending.on_signal(15, None)
+    RunFolder(tmp_path).refuse_if_fenced()
+    made.carry_out()
+    with pytest.raises(Fenced, match="was deleted"):
+        RunFolder(tmp_path).refuse_if_fenced()
 
 
 def test_a_report_of_ten_thousand_tables_fits_a_termination_message() -> None:

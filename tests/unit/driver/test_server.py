@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody
+from support.resources import replicator
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
+from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status, TableCounters, TableStatus
 from tailrace.driver.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest, Retry
@@ -40,8 +42,12 @@ class Fake:
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
         self.calls.append(("suspend", snapshot_id, suspend))
 
-    def drop(self, data: bool) -> DropAnswer:
-        self.calls.append(("drop", data))
+    def change_spec(self, body: SpecBody) -> SpecAnswer:
+        self.calls.append(("spec", body.generation, body.spec.apply.interval))
+        return SpecAnswer(changed=("apply.interval",))
+
+    def drop(self, policy: DeletionPolicy) -> DropAnswer:
+        self.calls.append(("drop", policy))
         return DropAnswer(done=False, message="under way")
 
 
@@ -98,11 +104,22 @@ def test_without_the_token_nothing_is_changed(server: StatusServer, fake: Fake) 
     assert fake.calls == []
 
 
+def test_a_spec_is_handed_over_with_its_generation(server: StatusServer, fake: Fake) -> None:
+    spec = {**replicator()["spec"], "apply": {"interval": "2s"}}
+    assert call(server, "PUT", "/spec", {"generation": 7, "spec": spec}, token="wrong")[0] == 401
+    code, body = call(server, "PUT", "/spec", {"generation": 7, "spec": spec})
+    assert (code, SpecAnswer.model_validate_json(body).changed) == (200, ("apply.interval",))
+    assert fake.calls == [("spec", 7, "2s")]
+    assert call(server, "PUT", "/spec", {"generation": 7, "spec": {**spec, "aply": {}}})[0] == 422
+
+
 def test_the_order_to_drop_is_answered_with_how_far_it_is(server: StatusServer, fake: Fake) -> None:
     code, body = call(server, "POST", "/drop", {"data": True})
     assert (code, DropAnswer.model_validate_json(body).done) == (200, False)
     assert call(server, "POST", "/dropp", {"data": True})[0] == 404
-    assert fake.calls == [("drop", True)]
+    assert call(server, "POST", "/drop", {})[0] == call(server, "POST", "/drop", {"orphan": True})[0] == 200
+    assert call(server, "POST", "/drop", {"orphans": True})[0] == 422, "what it does not know it does not do"
+    assert fake.calls == [("drop", "Delete"), ("drop", "Retain"), ("drop", "Orphan")]
 
 
 @pytest.mark.parametrize(("snapshot_id", "code"), [("taken", 409), ("none", 422), ("later", 503)])

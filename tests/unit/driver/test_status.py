@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from typing_extensions import override
 
-from tailrace import privacy
+from support.origins import origin
+from tailrace import logs, privacy
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.packed import PackedRows
@@ -243,6 +244,16 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
     assert assemble(moment(log(table(7), snapshots=both), tables=progress)).tables[0].state == "REPLICATING"
 
 
+def test_a_table_says_whether_its_existing_rows_have_been_read() -> None:
+    """Out of the change log alone: a driver that has just started knows it before it has opened a target."""
+    for asked, read_record, read in ((False, -1, True), (True, -1, False), (True, 4, True)):
+        one = table(7, initial_snapshot=asked, read_record=read_record)
+        (told,) = assemble(moment(log(one), tables={})).tables
+        assert told.read is read, (asked, read_record)
+    again = table(7, initial_snapshot=True, added_record=9, read_record=4)
+    assert not assemble(moment(log(again))).tables[0].read, "it was started over since"
+
+
 def test_a_read_that_failed_for_no_named_reason_is_called_snapshot_failed() -> None:
     unread = table(7, unread=ReadFailure(message="it ended in the middle", where="driver"))
     (failed,) = assemble(moment(log(unread), tables={7: TableProgress()})).tables
@@ -322,15 +333,27 @@ def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_
     now = [0.0]
     lines: list[str] = []
     view = display.LineDisplay(lines.append, json=False, clock=lambda: now[0])
+    begun = log(table(7), origin=origin())
     more = {7: TableProgress(applied_record=RecordNumber(9), counters=TableCounters(inserts=1))}
-    view.show(assemble(moment(log(table(7)))))
-    view.show(assemble(moment(log(table(7)))))
-    view.show(assemble(moment(log(table(7)), suspended=True)))
+    view.show(assemble(moment(begun)))
+    view.show(assemble(moment(begun)))
+    view.show(assemble(moment(begun, suspended=True)))
     now[0] = 6.0
-    view.show(assemble(moment(log(table(7)), tables=more, suspended=True)))
+    view.show(assemble(moment(begun, tables=more, suspended=True)))
     assert len(lines) == 3
-    view.show(assemble(moment(log(table(7)), tables=more, suspended=True)), last=True)
+    view.show(assemble(moment(begun, tables=more, suspended=True)), last=True)
     assert len(lines) == 4
+
+
+def test_where_the_log_is_json_a_line_of_the_status_is_one_of_its_events(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tailrace")
+    status = assemble(moment(log(table(7))))
+    for form in logs.FORMS:
+        display.choose(json=False, log_format=form).show(status)
+    assert capsys.readouterr().out == display.line(status) + "\n"
+    assert [record.getMessage() for record in caplog.records] == [display.line(status)]
 
 
 def test_without_a_terminal_a_line_that_says_nothing_new_comes_once_a_minute() -> None:

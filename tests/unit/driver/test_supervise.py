@@ -12,7 +12,7 @@ from tailrace.capture import last_fault
 from tailrace.changelog.records import Position
 from tailrace.driver import supervise
 from tailrace.driver.supervise import CaptureProcess, is_capture
-from tailrace.errors import MAKE_ROOM, Fenced, PositionLost
+from tailrace.errors import MAKE_ROOM, AuthenticationFailed, Fenced, PositionLost
 
 MARK = "tailrace.capture.process"
 """Stands in the stand-in's command line, as in the real one."""
@@ -54,6 +54,36 @@ def test_an_exit_code_that_nobody_should_repeat_becomes_the_same_error(
     until(lambda: ended(capture))
     with pytest.raises(error, match="the slot is gone"):
         capture.check()
+
+
+def test_a_password_that_was_accepted_and_is_refused_now_has_a_minute_to_be_rotated(tmp_path: Path) -> None:
+    """A connection that broke between the server's change and the file's ended the run."""
+    now = [0.0]
+    capture = process(tmp_path, "raise SystemExit(11)", clock=lambda: now[0])
+    capture.start()
+    until(lambda: ended(capture))
+    with pytest.raises(AuthenticationFailed):
+        capture.check()  # it was never accepted
+
+    capture.start()
+    capture.works(Position(7))
+    starts = 0
+    with pytest.raises(AuthenticationFailed):
+        while now[0] < 120:
+            if capture.pid is not None:
+                until(lambda: ended(capture))
+                starts += 1
+            capture.check()
+            assert capture.fault is not None and capture.fault.message == "capture ended with code 11"
+            now[0] += 0.5
+    assert 60 <= now[0] < 90 and starts < 12, "a server may lock who tries too often"
+
+    capture.start()
+    capture.works(Position(8))
+    until(lambda: ended(capture))
+    capture.check()
+    assert ends(capture) == 1, "the next rotation has a minute of its own"
+    capture.stop()
 
 
 def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import argparse
 import ast
 import pkgutil
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
@@ -13,6 +14,7 @@ from support import error_names
 from tailrace.changelog.records import Closed, EpochStarted, Heartbeat, Origin, Record
 from tailrace.changelog.state import HANDLERS
 from tailrace.cli import main as cli
+from tailrace.cli.kubectl import main as plugin
 from tailrace.contract.status import Status
 from tailrace.driver import metrics
 
@@ -22,6 +24,7 @@ DOCS = [
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "tests/README.md",
+    ROOT / "charts/tailrace/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/dev").glob("*.md")),
 ]
@@ -71,6 +74,18 @@ def test_every_command_in_the_documents_exists_with_its_options() -> None:
             assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", rest)) <= options, f"{path.name}: {line}"
             seen.add(verb)
     assert {"run", "doctor", "status", "snapshot", "pause", "drop"} <= seen
+
+
+def test_every_command_of_the_plugin_in_the_documents_is_understood() -> None:
+    parser = plugin.parser()
+    lines = [line for path in DOCS for line in re.findall(r"^kubectl tailrace (.*)$", path.read_text(), re.MULTILINE)]
+    verbs = {
+        parser.parse_args(shlex.split(line, comments=True)).command
+        for line in lines
+        if not line.startswith("--version")
+    }
+    known = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)).choices
+    assert verbs == set(known)
 
 
 def test_every_bound_of_the_performance_page_names_tests_that_exist() -> None:

@@ -1,8 +1,10 @@
-"""Whom the policies of `manifests/install.yaml` let in, judged on the labels of the pods that the operator makes.
+"""Whom the policies of an installation by `manifests/install.yaml` let in, judged on the labels of the pods that the
+operator makes.
 
 The network of the tests' cluster enforces no policy: what is tested is which pods a network that does would protect.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import yaml
 
 from support.observed import SPEC
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace_operator.resources import driver, drop, names, settings
+from tailrace_operator.resources import driver, drop, names, network, settings
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests" / "install.yaml"
 DOCUMENTS: list[dict[str, Any]] = [d for d in yaml.safe_load_all(MANIFESTS.read_text()) if d]
-SPACE = "tailrace-system"
+HOME, SPACE = "tailrace-system", "shop"
+"""The operator's namespace, and the Replicator's."""
 HTTP, RPC, BLOCKS, ANY = names.HTTP_PORT, names.RPC_PORT, names.BLOCK_PORT, 41234
 """ANY: an executor's blocks."""
 Labels = Mapping[str, str]
@@ -26,9 +29,10 @@ def matches(selector: dict[str, Any] | None, labels: Labels) -> bool:
     """A label selector; None: there is none, and it selects everything."""
     chosen = selector or {}
     assert set(chosen) <= {"matchLabels", "matchExpressions"}
-    assert all(rule["operator"] == "Exists" for rule in chosen.get("matchExpressions", ()))
-    exist = all(rule["key"] in labels for rule in chosen.get("matchExpressions", ()))
-    return exist and chosen.get("matchLabels", {}).items() <= labels.items()
+    rules = chosen.get("matchExpressions", ())
+    assert all(rule["operator"] == "NotIn" for rule in rules)
+    others = all(labels.get(rule["key"]) not in rule["values"] for rule in rules)
+    return others and chosen.get("matchLabels", {}).items() <= labels.items()
 
 
 def is_peer(peer: dict[str, Any], space: str, labels: Labels) -> bool:
@@ -38,9 +42,24 @@ def is_peer(peer: dict[str, Any], space: str, labels: Labels) -> bool:
     return near and matches(peer.get("podSelector"), labels)
 
 
+def deployment() -> dict[str, Any]:
+    (found,) = (d for d in DOCUMENTS if d["kind"] == "Deployment")
+    template: dict[str, Any] = found["spec"]["template"]
+    return template
+
+
+def peers() -> list[dict[str, Any]]:
+    """As the operator is told on its command line."""
+    lead = "--driver-peers="
+    arguments = deployment()["spec"]["containers"][0]["args"]
+    (given,) = (argument.removeprefix(lead) for argument in arguments if argument.startswith(lead))
+    found: list[dict[str, Any]] = json.loads(given)
+    return found
+
+
 def lets_in(space: str, labels: Labels, to: Labels, port: int) -> bool:
     """Whether somebody with `labels` in `space` reaches a pod with labels `to` in the policies' namespace."""
-    policies = [d["spec"] for d in DOCUMENTS if d["kind"] == "NetworkPolicy"]
+    policies = [policy["spec"] for policy in network.policies("shop", peers())]
     over = [p for p in policies if "Ingress" in p["policyTypes"] and matches(p["podSelector"], to)]
     rules = [rule for policy in over for rule in policy["ingress"]]
     return not over or any(
@@ -50,20 +69,19 @@ def lets_in(space: str, labels: Labels, to: Labels, port: int) -> bool:
     )
 
 
-def own_pods() -> dict[str, Labels]:
+def own_pods(name: str = "shop") -> dict[str, Labels]:
     theirs = {"labels": {"app": "shop-db", "team": "data"}}
     spec = ReplicatorSpec.model_validate({**SPEC, "driver": theirs, "executors": theirs})
-    template = driver.stateful_set("shop", spec, "image", "hash", 1)["spec"]["template"]
+    template = driver.stateful_set(name, spec, "image", "hash", 1)["spec"]["template"]
     return {
         "driver": template["metadata"]["labels"],
-        "executor": settings.executor_template("shop", spec)["metadata"]["labels"],
-        "drop": drop.job("shop", spec, "image", seconds=9)["spec"]["template"]["metadata"]["labels"],
+        "executor": settings.executor_template(name, spec)["metadata"]["labels"],
+        "drop": drop.job(name, spec, "image", seconds=9)["spec"]["template"]["metadata"]["labels"],
     }
 
 
 def operators() -> Labels:
-    (deployment,) = (d for d in DOCUMENTS if d["kind"] == "Deployment")
-    labels: Labels = deployment["spec"]["template"]["metadata"]["labels"]
+    labels: Labels = deployment()["metadata"]["labels"]
     return labels
 
 
@@ -72,6 +90,10 @@ STRANGERS: dict[str, tuple[str, Labels]] = {
     "in another one": ("elsewhere", {"app": "shop-db"}),
     "with our labels in another one": ("elsewhere", own_pods()["executor"]),
     "with the operator's labels in another one": ("elsewhere", operators()),
+    "with the operator's labels in the namespace": (SPACE, operators()),
+    "an executor of another Replicator": (SPACE, own_pods("other")["executor"]),
+    "a driver of another Replicator": (SPACE, own_pods("other")["driver"]),
+    "the Replicator's own clean-up": (SPACE, own_pods()["drop"]),
 }
 
 
@@ -89,5 +111,7 @@ def test_those_who_work_together_are() -> None:
         assert lets_in(SPACE, pods["executor"], pods["driver"], port)
     assert lets_in(SPACE, pods["driver"], pods["executor"], ANY)
     assert lets_in(SPACE, pods["executor"], pods["executor"], ANY), "shuffled blocks"
-    assert lets_in(SPACE, operators(), pods["driver"], HTTP)
-    assert not lets_in(SPACE, operators(), pods["driver"], RPC), "it asks over HTTP only"
+    assert lets_in(HOME, operators(), pods["driver"], HTTP)
+    assert not lets_in(HOME, operators(), pods["driver"], RPC), "it asks over HTTP only"
+    assert not lets_in(HOME, operators(), pods["executor"], HTTP), "nor does it ask executors"
+    assert not lets_in(SPACE, pods["executor"], pods["driver"], HTTP), "its commands are none of theirs"

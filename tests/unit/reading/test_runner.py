@@ -17,7 +17,7 @@ from support.snapshot_runs import World, record_finish, runner_over
 from tailrace.changelog.records import Event, RecordNumber, SchemaChanged, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import SnapshotSpec
-from tailrace.errors import Locked, Retry
+from tailrace.errors import AuthenticationFailed, Locked, Retry
 from tailrace.reading import steps
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
@@ -78,7 +78,7 @@ class Surroundings(World):
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SnapshotRunner, Surroundings]]:
     def make(*edges: int) -> tuple[SnapshotRunner, Surroundings]:
         around = Surroundings(tmp_path, edges)
-        runner = runner_over(around, tmp_path, monkeypatch, SnapshotSpec(parallelism=PARALLELISM))
+        runner = runner_over(around, tmp_path, monkeypatch, lambda: SnapshotSpec(parallelism=PARALLELISM))
         return runner, around
 
     return make
@@ -116,8 +116,8 @@ def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(begin: Begin, mo
     around.running_xid = 11
 
     def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
-        step = 1 if work.lower is None else int(work.lower[0]) - 99
-        return (str(100 + step),) if table == 1 and step < 100 else None
+        """The large one has no end."""
+        return (str(int(work.lower[0]) + 1 if work.lower is not None else 100),) if table == 1 else None
 
     monkeypatch.setattr(steps, "find_cut", cut)
     turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
@@ -239,4 +239,47 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monke
     turn_until(runner, lambda: len(tries) == 1)
     wall[0] -= 86_400
     turn_until(runner, lambda: len(tries) == 2, seconds=10)
+    runner.stop()
+
+
+@pytest.mark.parametrize("asked", ["check_edge", "find_start", "find_cut", "read"])
+@pytest.mark.parametrize("seconds", [40, 80])
+def test_a_password_that_is_being_rotated_has_a_minute_to_reach_its_file(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, asked: str, seconds: int
+) -> None:
+    """The first connection between the two changes ended the run. A server may lock who tries too often, however many
+    tables there are."""
+    runner, around = begin(*[10] * 30)
+    around.running_xid = 11
+    now, began, refused = [1000.0], list[float](), list[float]()
+
+    def guarded(name: str) -> Callable[..., object]:
+        real = getattr(steps, name)
+
+        def step(*of: Any) -> object:
+            if name == asked and not began:
+                began.append(now[0])
+            if began and now[0] - began[0] < seconds:
+                refused.append(now[0])
+                raise AuthenticationFailed("db as 'u': password authentication failed")
+            return real(*of)
+
+        return step
+
+    def over() -> bool:
+        now[0] += 0.5
+        known = around.refresh().snapshots
+        return len(known) > 0 and all(s.ended is not None for s in known.values())
+
+    monkeypatch.setattr(runner, "_monotonic", lambda: now[0])
+    for name in ("check_edge", "find_start", "find_cut", "read"):
+        monkeypatch.setattr(steps, name, guarded(name))
+    if seconds > 60:
+        with pytest.raises(AuthenticationFailed):
+            turn_until(runner, over)
+        assert 60 < now[0] - began[0] < 90
+    else:
+        turn_until(runner, over)
+        assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
+    assert len([at for at in refused if at > began[0] + 5]) <= 7, refused
     runner.stop()

@@ -20,7 +20,7 @@ class Refusing:
 
 
 def test_a_look_at_one_table_that_is_refused_stops_that_table_and_not_the_driver() -> None:
-    tools = cast(Tools, type("NoOptions", (), {"options": ()})())
+    tools = cast(Tools, type("NoOptions", (), {"options": lambda self: ()})())
     with pytest.raises(ReadRefused) as told:
         look_up(tools, cast(Session, cast(Any, Refusing())), table(7))
     assert told.value.table == "s.t7"

@@ -34,3 +34,9 @@ def test_a_password_file_without_a_password_is_named(
     with pytest.raises(AuthenticationFailed, match=f"the password file {path} {said}") as caught:
         connect(str(path))
     assert "source.passwordFile" in caught.value.fix and "credentials" in caught.value.fix
+
+
+def test_in_a_pod_the_secret_and_its_key_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILRACE_SECRETS", str(tmp_path))
+    with pytest.raises(AuthenticationFailed, match="key 'password' of Secret 'shop-db' cannot be read: No such file"):
+        to_postgresql(str(tmp_path / "shop-db" / "password"))

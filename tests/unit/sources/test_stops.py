@@ -1,6 +1,15 @@
-from tailrace.changelog.records import Seq
+from typing import Any
+
+import pytest
+
+from support.journals import table_schema
+from support.resources import replicator
+from tailrace.changelog.logged import LoggedSchema
+from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.state import TableLog
+from tailrace.contract.resources import Replicator
 from tailrace.errors import SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
-from tailrace.sources.stops import stopped
+from tailrace.sources.stops import starts_over, stopped
 
 
 def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_has() -> None:
@@ -11,3 +20,34 @@ def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_h
             raise ValueUnsupported("s.t", "m")
     except TableStop as error:
         assert stopped(7, Seq(3), error).where == "storage"
+
+
+def table(error: TableStop | None) -> TableLog:
+    schema = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=table_schema(7))
+    return TableLog(
+        table_id=7, added_record=RecordNumber(1), edge="1", initial_snapshot=True, schemas=(schema,),
+        stopped=None if error is None else stopped(7, Seq(0), error),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "expected"),
+    [
+        ({}, SchemaChangeUnsupported("s.t", "m"), False),
+        ({"onSchemaChange": "Evolve"}, SchemaChangeUnsupported("s.t", "m"), True),
+        ({"onSchemaChange": "Evolve"}, ValueUnsupported("s.t", "m"), False),
+        ({"onSchemaChange": "Evolve"}, None, False),
+        ({"options": [{"match": "*.*", "onSchemaChange": "Evolve"}]}, SchemaChangeUnsupported("s.t", "m"), True),
+        ({"options": [{"match": "*.other", "onSchemaChange": "Evolve"}]}, SchemaChangeUnsupported("s.t", "m"), False),
+        (
+            {"onSchemaChange": "Evolve", "options": [{"match": "*.*", "onSchemaChange": "EvolveAdditive"}]},
+            SchemaChangeUnsupported("s.t", "m"),
+            False,
+        ),
+        ({"onSchemaChange": "Evolve", "options": [{"match": "*.*"}]}, SchemaChangeUnsupported("s.t", "m"), True),
+    ],
+)
+def test_only_a_change_of_form_makes_a_table_start_over_where_that_is_asked_for(
+    spec: dict[str, Any], error: TableStop | None, expected: bool
+) -> None:
+    assert starts_over(table(error), Replicator.model_validate(replicator(**spec)).spec) is expected

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.spark_conf import SparkSetting
 from tailrace.driver.run_dir import AlreadyRunning, NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, Retry, StorageFull
-from tailrace.spark import artifacts, session
+from tailrace.spark import artifacts, jvm_log, session
 from tailrace.storage.access import hadoop_options
 
 
@@ -72,6 +73,7 @@ def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
     assert values["spark.kubernetes.namespace"] == "data"
     assert values["spark.jars"] == "local:///jars/a.jar,local:///jars/b.jar"
     assert values["spark.executor.instances"] == "1"
+    assert f"file:{jvm_log.CONFIGURATION}" in values["spark.executor.extraJavaOptions"]
     assert (values["spark.executor.cores"], values["spark.kubernetes.executor.request.cores"]) == ("3", "1")
     assert values["spark.ui.enabled"] == "false"
 
@@ -117,6 +119,18 @@ def test_every_start_on_kubernetes_names_its_executors_anew_and_not_too_long(
         assert one[name] != two[name]
     assert one["spark.kubernetes.executor.podNamePrefix"] == "a" * 37 + "-0123abcd"
     assert "spark.app.id" not in session.settings(spec(), tmp_path, {})
+
+
+@pytest.mark.parametrize("environment", [{}, IN_A_POD])
+def test_a_users_settings_reach_spark_whatever_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    chosen = {"spark.network.timeout": "300s", "spark.rpc.message.maxSize": "256"}
+    plain = session.settings(spec(), tmp_path, environment)
+    settings = tuple(SparkSetting(name=name, value=value) for name, value in chosen.items())
+    given = session.settings(spec().model_copy(update={"spark_conf": settings}), tmp_path, environment)
+    assert given == plain | chosen
 
 
 def test_no_secret_reaches_the_configuration_that_becomes_the_jvm_s_command_line(
@@ -171,6 +185,7 @@ def test_what_a_killed_jvm_left_in_the_run_directory_is_removed_and_nothing_else
     for name in (
         "spark/blockmgr-1/0a/shuffle_0_0_0.data",
         "spark/spark-2/pyspark-3/broadcast",
+        "spark/tmp/artifacts-4/jars/a.jar",
         "spark/metastore_db/db.lck",
     ):
         (tmp_path / name).parent.mkdir(parents=True)

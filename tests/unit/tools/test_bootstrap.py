@@ -70,7 +70,33 @@ def test_a_test_keeps_its_postgresql_version_and_the_oldest_and_the_newest_occur
 
 def test_the_demo_needs_nothing_that_is_built_from_go() -> None:
     assert {*bootstrap.DEFAULT, *chain(*bootstrap.GROUPS.values())} <= set(bootstrap.PARTS)
-    assert not {"s3", "kubernetes", "helm", "node"} & {*bootstrap.DEFAULT, *chain(*bootstrap.GROUPS.values())}
+    demos = chain(*(parts for name, parts in bootstrap.GROUPS.items() if name.startswith("demo-")))
+    assert not {"s3", "kubernetes", "helm", "node"} & {*bootstrap.DEFAULT, *demos}
+
+
+def test_what_takes_minutes_is_announced_while_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TAILRACE_CACHE", str(tmp_path))
+    parts = list(bootstrap.GROUPS["cluster"])
+    bootstrap.announce(parts)
+    said = capsys.readouterr().out
+    assert [line.split()[1] for line in said.splitlines()] == ["kubernetes", "helm", "node"]
+    for folder, _ in bootstrap.slow().values():
+        folder.mkdir(parents=True)
+        (folder / artifacts.READY).touch()
+    bootstrap.announce(parts)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_command_is_quiet_and_of_a_failure_the_end_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = "import sys; [print(f'go: downloading module {n}', file=sys.stderr) for n in range(300)]"
+    bootstrap.run([sys.executable, "-c", lines])
+    with pytest.raises(bootstrap.SetupFailed) as failed:
+        bootstrap.run([sys.executable, "-c", f"{lines}; sys.exit('no network')"])
+    assert capfd.readouterr() == ("", "")
+    told = str(failed.value).splitlines()
+    assert told[-1] == "no network" and len(told) == bootstrap.LAST_LINES + 1
 
 
 def test_what_is_only_fetched_is_fetched_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pymysql
 
-from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources.mysql import charsets, faults, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
+from tailrace.sources.mysql.merges import note_merges
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of, quoted
 from tailrace.sources.mysql.types import ColumnType, Form
 from tailrace.sources.patterns import options_of, selected
@@ -30,27 +31,32 @@ SELECT table_schema, table_name, engine, table_type FROM information_schema.tabl
 """
 _COLUMNS = """
 SELECT table_schema, table_name, column_name, data_type, column_type, is_nullable, numeric_precision, numeric_scale,
-       datetime_precision, character_octet_length, character_set_name, collation_name, extra, generation_expression
+       datetime_precision, character_octet_length, character_set_name, collation_name, extra, generation_expression,
+       VERSION() LIKE '%MariaDB%' AS mariadb
   FROM information_schema.columns WHERE {} ORDER BY table_schema, table_name, ordinal_position
 """
 _INDEXES = """
-SELECT table_schema, table_name, index_name, column_name, sub_part, nullable
-  FROM information_schema.statistics WHERE non_unique = 0 AND {}
+SELECT * FROM information_schema.statistics WHERE non_unique = 0 AND {}
  ORDER BY table_schema, table_name, index_name, seq_in_index
 """
+"""All columns: MySQL has `is_visible`, MariaDB from 10.6 on `ignored`."""
 
 
 def discover(
     connection: Connection, tables: TablesSpec, options: Sequence[TableOptions] = ()
 ) -> tuple[MysqlTable, ...]:
     """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`."""
-    found = [r for r in _tables(connection) if selected(tables, r["table_schema"], r["table_name"])]
+    everything = _tables(connection)
+    found = [r for r in everything if selected(tables, r["table_schema"], r["table_name"])]
+    note_merges(connection, found, everything)
     return _with_columns(connection, found, options)
 
 
 def table_by_id(connection: Connection, table_id: int, options: Sequence[TableOptions] = ()) -> MysqlTable | None:
     """The table with this number; None: there is none (any more)."""
-    found = [r for r in _tables(connection) if number_of(_identity(r)) == table_id]
+    everything = _tables(connection)
+    found = [r for r in everything if number_of(_identity(r)) == table_id]
+    note_merges(connection, found, everything)
     return next(iter(_with_columns(connection, found, options)), None)
 
 
@@ -132,7 +138,6 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
         stop=_stop(name, row, columns, options) or reserved(schema),
         engine=row["engine"],
         options=options,
-        parts=_parts(found, index, key),
     )
 
 
@@ -147,7 +152,7 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
         (name != "PRIMARY", len(parts), name)
         for name, parts in unique.items()
         if all(p["column_name"] and p["nullable"] != "YES" and p["column_name"] not in computed for p in parts)
-        and (name == "PRIMARY" or all(p["sub_part"] is None for p in parts))
+        and (name == "PRIMARY" or all(p["sub_part"] is None and _is_used(p) for p in parts))
     ]
     if not fit:
         return "", []
@@ -155,8 +160,12 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
     return chosen, [p["column_name"] for p in unique[chosen]]
 
 
+def _is_used(part: Row) -> bool:
+    """An index that the server keeps and does not use cannot be read along."""
+    return bool(part.get("is_visible", "YES") == "YES" and part.get("ignored", "NO") == "NO")
+
+
 def _generated(column: Row) -> bool:
-    """Rows in the log have them with their values, those that are computed when they are read included."""
     return "VIRTUAL GENERATED" in column["extra"].upper() or "STORED GENERATED" in column["extra"].upper()
 
 
@@ -173,6 +182,8 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
     name, native = row["column_name"], types.logical(kind)
     as_text = options is not None and name in options.as_text
     kept = options is None or options.columns is None or name in options.columns
+    # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
+    logged = not (_generated(row) and row["mariadb"])
     return MysqlColumn(
         name=name,
         type=kind,
@@ -181,7 +192,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
         nullable=row["is_nullable"] == "YES",
         key=key.index(name) if name in key else None,
         generated=_generated(row),
-        copied=kept or name in key,
+        copied=logged and (kept or name in key),
     )
 
 
@@ -196,17 +207,6 @@ def _record(column: MysqlColumn) -> Column:
     )
 
 
-def _parts(columns: list[Row], index: str, key: list[str]) -> Parts:
-    collations = {c["column_name"]: c["collation_name"] or "" for c in columns if c["column_name"] in key}
-    return {
-        "column type": {
-            c["column_name"]: f"{c['column_type']} {c['character_set_name'] or ''}".strip() for c in columns
-        },
-        "expression": {c["column_name"]: c["generation_expression"] or "" for c in columns if _generated(c)},
-        "key order": {"index": f"{index}({','.join(f'{name} {collations[name]}'.strip() for name in key)})"},
-    }
-
-
 def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOptions | None) -> TableStop | None:
     if row["table_type"] == "SYSTEM VERSIONED":
         return ReadRefused(
@@ -217,6 +217,9 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
     if row["engine"] not in ENGINES:
         what = f"{name} has the storage engine {row['engine']}, whose changes cannot be captured"
         return ReadRefused(name, what, "Convert the table to InnoDB, or exclude it.")
+    if row.get("merged"):
+        what = f"{name} is a part of the MERGE table {row['merged']}: rows that are written there miss its log"
+        return ReadRefused(name, what, f"Drop {row['merged']}, convert {name} to InnoDB, or exclude it.")
     if not any(c.key is not None for c in columns):
         what = f"{name} has no primary key and no unique index over NOT NULL columns"
         table = f"{quoted(row['table_schema'])}.{quoted(row['table_name'])}"

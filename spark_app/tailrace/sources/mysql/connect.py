@@ -16,6 +16,7 @@ from pymysql.cursors import Cursor, DictCursor
 
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
+from tailrace.sources import client_certificate
 from tailrace.sources.mysql import faults
 from tailrace.sources.mysql.position import OWN, Numbering
 from tailrace.sources.secret_files import read_password, secret_files
@@ -34,11 +35,17 @@ SETTINGS = (
     # Without a limit: DEFAULT would be the server's own.
     "sql_select_limit = 18446744073709551615",
     "sql_big_selects = 1",
+    # Names in definitions.
+    "sql_quote_show_create = 1",
     # Whoever waits for a lock of ours waits for much more than one table: we try again, with pauses.
     "lock_wait_timeout = 5",
     # Rows may be written to a slow target while they arrive.
     "net_write_timeout = 900",
     "net_read_timeout = 900",
+)
+_WHO = (
+    "Check source.username, the password, the host that the user has, and the client's certificate in source.tls if the"
+    " user requires one."
 )
 SERVER_ID_PREFIX = "server_id "
 """Of a MariaDB's identity."""
@@ -73,6 +80,9 @@ class MyConfig:
     password_file: str | None = None
     tls_mode: str = "prefer"
     ca_file: str | None = None
+    cert_file: str | None = None
+    """The client's certificate, with its key in `key_file`: both or none."""
+    key_file: str | None = None
     identity: str | None = None
     """Only this very server is accepted; None: any."""
     numbering: Numbering = OWN
@@ -91,6 +101,8 @@ class MyConfig:
             password_file=files.password,
             tls_mode=source.tls.mode,
             ca_file=files.ca,
+            cert_file=files.certificate,
+            key_file=files.key,
         )
 
     def bound_to(self, identity: str, numbering: Numbering = OWN) -> "MyConfig":
@@ -151,6 +163,8 @@ def _tls(config: MyConfig) -> dict[str, Any]:
     context.check_hostname = config.tls_mode == "verify-full"
     if config.tls_mode == "require" and config.ca_file is None:
         context.verify_mode = ssl.CERT_NONE
+    if config.cert_file is not None and config.key_file is not None:
+        client_certificate.load(context, config.cert_file, config.key_file)
     return {"ssl": context}
 
 
@@ -203,9 +217,12 @@ def rows(connection: Connection, statement: str) -> list[dict[str, Any]]:
 
 def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
     what = f"{config.place} as {config.username!r}: {faults.connect_text(error)}"
-    match faults.kind(error):
+    kind = faults.kind(error)
+    if kind == "passing" and config.cert_file is not None and "_ALERT_" in what:
+        kind = "authentication"  # the server's word on the client's certificate
+    match kind:
         case "authentication":
-            return AuthenticationFailed(what, "Check source.username, the password and the host that the user has.")
+            return AuthenticationFailed(what, _WHO)
         case "refused":
             return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
         case _:
@@ -229,6 +246,6 @@ def _ours(what: str, error: Exception) -> TailraceError:
         case "authentication":
             return AuthenticationFailed(text, "Check source.username and the password.")
         case "right" | "refused":
-            return SourceRefused(text, "Grant the missing rights; `tailrace doctor` prints the statements.")
+            return SourceRefused(text, "Grant the missing rights; docs/mysql.md lists them.")
         case _:
             return Retry(text)

@@ -30,3 +30,20 @@ def seen(connection: Connection, numbering: Numbering) -> str:
         found = dict(execute(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
     at = {str(name).lower(): str(value) for name, value in found.items()}
     return f"maria:{numbering.of(at['binlog_snapshot_file'], int(at['binlog_snapshot_position']))}"
+
+
+def prepared(connection: Connection) -> set[str]:
+    """The XA transactions that are prepared now, as `Transaction.prepares` names them."""
+    mysql = server_of(connection).product == "mysql"
+    with source_errors("looking for prepared XA transactions"):
+        found = execute(connection, "XA RECOVER CONVERT XID" if mysql else "XA RECOVER")
+    return {_xid(int(form), int(length), _bytes(data)) for form, length, _, data in found}
+
+
+def _xid(form: int, length: int, data: bytes) -> str:
+    return f"x'{data[:length].hex()}',x'{data[length:].hex()}',{form}"
+
+
+def _bytes(data: bytes | str) -> bytes:
+    """MySQL writes them as hexadecimal digits."""
+    return data if isinstance(data, bytes) else bytes.fromhex(data.removeprefix("0x"))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.mysql import filters, sql
-from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, rows, server_of, source_errors
+from tailrace.sources.mysql.cascades import Cascade, Unseen, cascades
+from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlTable
 
 _NAMES = (
@@ -25,17 +26,6 @@ _NAMES = (
     "innodb_native_foreign_keys",
 )
 _GRANT = re.compile(r"GRANT (?P<rights>.+) ON (?P<place>\S+) TO ", re.IGNORECASE)
-_RULES = (("UPDATE", "update_rule"), ("DELETE", "delete_rule"))
-_CASCADING = ("CASCADE", "SET NULL", "SET DEFAULT")
-
-
-@dataclass(frozen=True)
-class Cascade:
-    """A foreign key whose effects on the child table are not in the log."""
-
-    child: str
-    parent: str
-    rule: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,9 @@ class Facts:
     tables: Sequence[MysqlTable]
     unreadable: frozenset[str]
     """Names of tables without a SELECT right."""
-    cascades: tuple[Cascade, ...]
+    partly_readable: frozenset[str]
+    """Names of tables with a SELECT right on some columns: the catalog shows only these."""
+    cascades: tuple[Cascade | Unseen, ...]
     filters: filters.Rules
     """What it may have left out as a replica."""
 
@@ -72,6 +64,7 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
         names = f"Variable_name IN {sql.listed(_NAMES)}"
         found = execute(connection, f"SHOW GLOBAL VARIABLES WHERE {names}")
         server, variables = server_of(connection), {str(name).lower(): str(value) for name, value in found}
+        unreadable = _refused(connection, tables, "1")
         return Facts(
             server=server,
             user=_user(connection),
@@ -80,8 +73,10 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
             replica=is_replica(connection, server),
             dropped=_dropped(connection, server),
             tables=tables,
-            unreadable=frozenset(t.name for t in tables if not _readable(connection, t)),
-            cascades=_cascades(connection, tables, logged=variables.get("innodb_native_foreign_keys") == "OFF"),
+            unreadable=unreadable,
+            partly_readable=_refused(connection, tables, "*") - unreadable,
+            # Since 9.6 MySQL logs them, unless `innodb_native_foreign_keys` is on.
+            cascades=() if variables.get("innodb_native_foreign_keys") == "OFF" else cascades(connection, tables),
             filters=filters.rules(connection, server),
         )
 
@@ -122,32 +117,17 @@ def _try(connection: Connection, statement: str) -> Sequence[tuple[object, ...]]
         return None
 
 
-def _readable(connection: Connection, table: MysqlTable) -> bool:
+def _refused(connection: Connection, tables: Sequence[MysqlTable], what: str) -> frozenset[str]:
+    """Names of those of which the user may not select this."""
+    return frozenset(t.name for t in tables if not _readable(connection, t, what))
+
+
+def _readable(connection: Connection, table: MysqlTable, what: str) -> bool:
     try:
         with source_errors(f"reading {table.name}"):
-            execute(connection, f"SELECT 1 FROM {table.quoted} LIMIT 0")
+            execute(connection, f"SELECT {what} FROM {table.quoted} LIMIT 0")
     except SourceRefused:
         return False
     except Retry:  # locked, or just dropped: nothing is known about the right
         return True
     return True
-
-
-_CASCADES = """
-SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name, update_rule, delete_rule
-  FROM information_schema.referential_constraints WHERE constraint_schema IN {}
-"""
-
-
-def _cascades(connection: Connection, tables: Sequence[MysqlTable], logged: bool) -> tuple[Cascade, ...]:
-    """Since 9.6 MySQL logs them, unless `innodb_native_foreign_keys` is on."""
-    captured = {t.name for t in tables}
-    if logged or not captured:
-        return ()
-    found: list[Cascade] = []
-    for row in rows(connection, _CASCADES.format(sql.listed(sorted({t.schema_name for t in tables})))):
-        child = f"{row['constraint_schema']}.{row['table_name']}"
-        rule = " ".join(f"ON {what} {row[key]}" for what, key in _RULES if row[key] in _CASCADING)
-        if child in captured and rule:
-            found.append(Cascade(child, f"{row['unique_constraint_schema']}.{row['referenced_table_name']}", rule))
-    return tuple(found)

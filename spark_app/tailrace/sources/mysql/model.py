@@ -1,9 +1,9 @@
 """What the catalog says about one table: made by `catalog`, used by the log, the chunk reader and preflight."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tailrace.changelog.records import Parts, TableSchema
+from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
 from tailrace.sources.mysql.types import ColumnType, Form
@@ -60,8 +60,6 @@ class MysqlTable:
     engine: str | None = None
     options: TableOptions | None = None
     """The options that were in force."""
-    parts: Parts = field(default_factory=dict)
-    """All that gives the rows their meaning and that no row event tells of."""
 
     @property
     def id(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from tailrace.sources.api import ColumnSupport, Finding, Level
 from tailrace.sources.mysql import filters, types
+from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.facts import Facts
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
@@ -28,11 +29,16 @@ def check(facts: Facts) -> tuple[Finding, ...]:
     return tuple(finding for look in CHECKS for finding in look(facts))
 
 
+_OF_SESSIONS = ("binlog_format", "binlog_row_image", "binlog_row_value_options")
+"""A session takes them over when it begins."""
+
+
 def _set(facts: Facts, name: str, value: str) -> str:
     value = value if value.isdigit() else f"'{value}'"
-    if facts.server.product == "mysql":
-        return f"Run `SET PERSIST {name} = {value}`; sessions that are open keep the old value."
-    return f"Run `SET GLOBAL {name} = {value}`, and set it in the server's configuration; open sessions keep theirs."
+    fix = f"Run `SET PERSIST {name} = {value}`."
+    if facts.server.product == "mariadb":
+        fix = f"Run `SET GLOBAL {name} = {value}`, and set it in the server's configuration."
+    return f"{fix} Sessions that are open keep the old value: reconnect them." if name in _OF_SESSIONS else fix
 
 
 def version(facts: Facts) -> Iterator[Finding]:
@@ -148,6 +154,10 @@ def rights(facts: Facts) -> Iterator[Finding]:
         if table.name in facts.unreadable:
             fix = f"Run `GRANT SELECT ON {table.quoted} TO {facts.user}`."
             yield Finding("select", "fail", f"{facts.user} lacks SELECT on {table.name}", fix, table.name)
+        elif table.name in facts.partly_readable:
+            what = f"{facts.user} has SELECT on some columns of {table.name} only: the others are not copied"
+            fix = f"Run `GRANT SELECT ON {table.quoted} TO {facts.user}`."
+            yield Finding("select", "warn", what, fix, table.name)
 
 
 _SAME = {"BINLOG MONITOR": ("REPLICATION CLIENT",), "REPLICATION SLAVE": ("REPLICATION REPLICA",)}
@@ -179,11 +189,19 @@ def engines(facts: Facts) -> Iterator[Finding]:
 
 def cascades(facts: Facts) -> Iterator[Finding]:
     """The engine carries them out below the log."""
+    tables = {table.name: table for table in facts.tables}
     for found in facts.cascades:
-        what = (
-            f"changes of {found.parent} reach {found.child} through a foreign key ({found.rule}) and are not in the log"
-        )
         fix = f"Change rows of {found.child} by statements on that table, or exclude it; a resync corrects its copy."
+        if isinstance(found, Cascade):
+            what = f"changes of {found.parent} reach {found.child} through a foreign key ({found.rule}) and are not in"
+            what += " the log"
+        elif found.denied:
+            what = f"{facts.user} may not see the foreign keys of {found.child}: changes that reach it through one with"
+            what += " CASCADE or SET NULL are not in the log"
+            fix = f"Run `GRANT SELECT ON {tables[found.child].quoted} TO {facts.user}`."
+        else:
+            what = f"a foreign key of {found.child} was not understood: if it has CASCADE or SET NULL, changes that"
+            what += " reach the table through it are not in the log"
         yield Finding("cascade", "warn", what, fix, found.child)
 
 
@@ -194,7 +212,10 @@ def whole_copy(facts: Facts, databases: Collection[str], follows: bool = False) 
         items = ", ".join(sorted(facts.filters[rule.removeprefix("replicate_")]))
         what = f"as a replica the server may have left out changes of {database} ({rule}: {items})"
         fix = "Read from a server without replication filters for the captured tables."
-        again = " If there is none: `tailrace resync -f <manifest> --all`, then start: every table is read again."
+        again = (
+            " If there is none: `tailrace resync -f <manifest> --all`, then start; in Kubernetes, a SnapshotRequest"
+            " with resync: true and tables: ['*.*']. Every table is read again."
+        )
         fix += again if follows else ""
         yield Finding("filters", "fail" if follows else "warn", what, fix)
     if facts.replica is None:
@@ -224,7 +245,11 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 def columns(table: MysqlTable) -> tuple[ColumnSupport, ...]:
     """Per column YES, PARTIAL or NO, with what to do about it."""
-    return tuple(_support(table.name, c) for c in table.copied)
+    hint = "MariaDB does not log generated columns with every change; compute it in the target"
+    wanted = None if table.options is None else table.options.columns
+    unlogged = (c for c in table.columns if c.generated and not c.copied and (wanted is None or c.name in wanted))
+    no = tuple(ColumnSupport(table.name, c.name, "generated", "NO", hint) for c in unlogged)
+    return tuple(_support(table.name, c) for c in table.copied) + no
 
 
 def _support(table: str, column: MysqlColumn) -> ColumnSupport:

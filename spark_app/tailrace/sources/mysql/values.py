@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tailrace import privacy
-from tailrace.errors import RESYNC, ValueUnsupported
+from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
 from tailrace.sources.mysql.types import Form
 from tailrace.types import arrow_type, decimal_parts
 
@@ -64,7 +64,7 @@ def fitted(table: str, column: str, form: Form) -> Iterator[None]:
     try:
         yield
     except Undecodable as error:
-        kept = f"spec.options: [{{match: {table}, columns: [<all others>]}}]; restart"
+        kept = f"spec.options: [{{match: {table}, columns: [<all others>]}}], {CHANGED}"
         raise ValueUnsupported(
             table,
             f"column {column!r} of {table} has {error.value}",
@@ -75,7 +75,8 @@ def fitted(table: str, column: str, form: Form) -> Iterator[None]:
         raise ValueUnsupported(
             table,
             f"column {column!r} of {table} has the value {shown}, which {form.logical} cannot hold exactly",
-            f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}]; restart, then {RESYNC}.",
+            f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}], {CHANGED};"
+            f" then {RESYNC}.",
         ) from None
 
 

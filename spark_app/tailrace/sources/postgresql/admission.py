@@ -41,8 +41,8 @@ def check_free(replicator: Replicator, root: str, names: Names, left: Origin | N
     elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
         raise SourceRefused(
             f"publication {names.publication!r} exists, and {root} holds no change log that made it",
-            "Name another publication in source.postgresql.publication. If nobody needs this one any longer, run"
-            f" `DROP PUBLICATION {names.publication}`.",
+            "Name another publication in source.postgresql.publication (in Kubernetes, of another Replicator). If"
+            f" nobody needs this one any longer, run `DROP PUBLICATION {names.publication}`.",
         )
 
 
@@ -50,8 +50,8 @@ def of_somebody_else(slot: str, root: str) -> SourceRefused:
     return SourceRefused(
         f"slot {slot!r} exists, and {root} holds no change log that reads it",
         "Correct storage.location. If another Replicator of the same name uses the slot, give this one its own"
-        " source.postgresql.slot and source.postgresql.publication. If nobody needs the slot any longer, run"
-        f" `SELECT pg_drop_replication_slot('{slot}')`.",
+        " source.postgresql.slot and source.postgresql.publication. (In Kubernetes, create another Replicator for it.)"
+        f" If nobody needs the slot any longer, run `SELECT pg_drop_replication_slot('{slot}')`.",
     )
 
 
@@ -61,7 +61,8 @@ def check_origin(names: Names, origin: Origin, server: slots.ServerIdentity) -> 
         if wanted != found[name]:
             raise SourceRefused(
                 f"the change log belongs to {name} {wanted!r}, the manifest names {found[name]!r}",
-                "A new source needs a new change log: set storage.location to an empty folder.",
+                "A new source needs a new change log: set storage.location to an empty folder; in Kubernetes, create"
+                " another Replicator.",
             )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import privacy
-from tailrace.errors import RESYNC, ValueUnsupported
+from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
 from tailrace.types import arrow_type
 
 _YEARS = "its years are 0001 to 9999, without infinity"
@@ -143,5 +143,5 @@ def _unsupported(bad: bytes | None, type: str, table: str, column: str) -> Value
     return ValueUnsupported(
         table,
         f"column {column!r} of {table} has the value {shown}, which {type} cannot hold exactly{why}",
-        f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}]; restart, then {RESYNC}.",
+        f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}], {CHANGED}; then {RESYNC}.",
     )

@@ -4,6 +4,7 @@ Called by capture (replication connection), the catalog, chunk readers and prefl
 no secret: the password is read from its file at each connect, so a rotated one is taken without a restart.
 """
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ import psycopg
 from tailrace import privacy
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
-from tailrace.sources.secret_files import read_password, secret_files
+from tailrace.sources import client_certificate
+from tailrace.sources.secret_files import file_place, read_password, secret_files
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -64,6 +66,15 @@ _AUTHENTICATION = (
     "is not permitted to log in",
     "requires a peer",
 )
+_CERTIFICATE = (
+    "private key file",
+    "valid client certificate",
+    "certificate authentication failed",
+    "alert unknown ca",
+    "alert certificate",
+    "alert bad certificate",
+)
+"""About the client's; the last three are TLS alerts of the server, which says no more."""
 _REFUSED = (
     "permission denied",
     "certificate verify failed",
@@ -89,6 +100,9 @@ class PgConfig:
     """None: no password is sent."""
     tls_mode: str = "prefer"
     ca_file: str | None = None
+    cert_file: str | None = None
+    """The client's certificate, with its key in `key_file`: both or none."""
+    key_file: str | None = None
     application_name: str = "tailrace"
     """Names our backends in pg_stat_activity; capture's is how a dead predecessor's slot is recognised as ours."""
     system_identifier: str | None = None
@@ -111,6 +125,8 @@ class PgConfig:
             password_file=files.password,
             tls_mode=source.tls.mode,
             ca_file=files.ca,
+            cert_file=files.certificate,
+            key_file=files.key,
             application_name=application_name,
         )
 
@@ -168,6 +184,9 @@ def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
         parameters["sslrootcert"] = config.ca_file
     elif config.tls_mode == "verify-full":
         parameters["sslrootcert"] = "system"
+    if config.cert_file is not None and config.key_file is not None:
+        client_certificate.load(ssl.create_default_context(), config.cert_file, config.key_file)
+        parameters |= {"sslcert": config.cert_file, "sslkey": config.key_file}
     if replication:
         parameters["replication"] = "database"
     return parameters
@@ -178,7 +197,7 @@ def _password(path: str) -> str:
         return read_password(path).decode()
     except UnicodeDecodeError:
         raise AuthenticationFailed(
-            f"the password file {path} cannot be read: not UTF-8", "Write the password into it as UTF-8."
+            f"{file_place(path, 'password file')} cannot be read: not UTF-8", "Write the password into it as UTF-8."
         ) from None
 
 
@@ -235,10 +254,17 @@ def take_unchecked_text(connection: Connection) -> None:
 def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     text = _one_line(str(error))
     what = f"{config.place} as {config.username!r}: {text}"
-    if any(part in text for part in _AUTHENTICATION) or ("role" in text and "does not exist" in text):
+    about_certificate = any(part in text for part in _CERTIFICATE)
+    refused = any(part in text for part in _AUTHENTICATION) or ("role" in text and "does not exist" in text)
+    if about_certificate or (refused and config.cert_file is not None):
+        fix = "Check source.username, the password, the client's certificate and key in source.tls, and pg_hba.conf."
+        return AuthenticationFailed(what, fix)
+    if refused:
         return AuthenticationFailed(what, "Check source.username, the password and pg_hba.conf.")
     if "database" in text and "does not exist" in text:
-        return SourceRefused(what, "Correct source.database, or create the database.")
+        return SourceRefused(
+            what, "Create the database, or correct source.database; in Kubernetes, create another Replicator."
+        )
     if any(part in text for part in _REFUSED):
         return SourceRefused(what, "Check the settings and rights of the source; docs/postgresql.md lists them.")
     fix = "Check source.host, source.port, and that the server runs and can be reached from here."
@@ -278,5 +304,5 @@ def _as_ours(what: str) -> Iterator[None]:
         if state.startswith("28"):
             raise AuthenticationFailed(text, "Check source.username and the password.") from None
         if state in ("42501", "3D000") or state.startswith("0A"):
-            raise SourceRefused(text, "Grant the missing rights; `tailrace doctor` prints the statements.") from None
+            raise SourceRefused(text, "Grant the missing rights; docs/postgresql.md lists them.") from None
         raise Retry(text) from None

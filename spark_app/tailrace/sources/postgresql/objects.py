@@ -132,7 +132,11 @@ def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
         ).fetchone()
     if row is None:
         return None
-    return f"the slot waits for transaction {row[1]} of backend {row[0]} ({row[3]!r}), open for {row[2]} s"
+    pid, xid, age, application = row
+    who = f"backend {pid} ({application!r})" if application else f"backend {pid}"
+    # Of other users' sessions the view hides when their transaction began.
+    since = "" if age is None else f", open for {age} s"
+    return f"the slot waits for transaction {xid} of {who}{since}"
 
 
 def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> Mapping[int, str]:
@@ -156,7 +160,8 @@ def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTab
         if row is None and not ours:
             raise SourceRefused(
                 f"publication {name!r} does not exist",
-                "Create the publication, or remove source.postgresql.publication.",
+                "Create the publication, or remove source.postgresql.publication; in Kubernetes, create another"
+                " Replicator.",
             )
         if row is None:
             connection.execute(

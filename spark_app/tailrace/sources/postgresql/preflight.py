@@ -21,7 +21,10 @@ SMALL_KEEP = 1024
 """Megabytes: less kept log than this is written in minutes by a busy server."""
 SLOT_LOG = "slot_log"
 """Of the finding that a renewal of the stream puts right by itself, if the slot is Tailrace's own."""
-RESYNC = "Run `tailrace resync -f <manifest> --all`, then start: every table is read again."
+RESYNC = (
+    "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"
+    " and tables: ['*.*']. Every table is read again."
+)
 NEEDED = frozenset({"insert", "update", "delete", "truncate"})
 
 
@@ -118,7 +121,8 @@ def slot(facts: Facts) -> Iterator[Finding]:
         )
     elif found.plugin != "pgoutput" or found.database != facts.database:
         message = f"the slot {name} is of {found.plugin} in database {found.database}, not pgoutput in {facts.database}"
-        yield Finding("slot", "fail", message, "Name another slot in source.postgresql.slot.")
+        fix = "Name another slot in source.postgresql.slot; in Kubernetes, create another Replicator."
+        yield Finding("slot", "fail", message, fix)
     elif found.wal_status == "lost":
         message = f"the server has removed log that the slot {name} needs"
         yield Finding(SLOT_LOG, "fail", message, _slot_again(name) if facts.slot_given else RESYNC)
@@ -178,7 +182,10 @@ def publication(facts: Facts) -> Iterator[Finding]:
     elif found is None and not facts.may_create:
         grant = f"GRANT CREATE ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
         message = f"role {facts.username} may not create the publication {name}"
-        fix = f"{_run(grant)} Or create a publication and name it in source.postgresql.publication."
+        fix = (
+            f"{_run(grant)} Or create a publication and name it in source.postgresql.publication; in Kubernetes, of"
+            " another Replicator."
+        )
         yield Finding("publication", "fail", message, fix)
     elif found is not None and not facts.publication_given and not found.owned:
         fix = _run(f"ALTER PUBLICATION {_name(name)} OWNER TO {_name(facts.username)}")

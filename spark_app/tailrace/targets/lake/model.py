@@ -23,8 +23,8 @@ def always() -> None:
 
 OTHERS = (
     "It may be the live copy of another Replicator, so do not delete it. Choose another target.location; or, if this"
-    " Replicator wrote the table, the storage.location of the change log that it wrote it from. If nobody else reads or"
-    " writes it, it can be moved away: it is then read again."
+    " Replicator wrote the table, the storage.location of the change log that it wrote it from (in Kubernetes, create"
+    " another Replicator for that). If nobody else reads or writes it, it can be moved away: it is then read again."
 )
 """What to do about a table that another change log, or another program, has filled. Whose that log is stands in the
 log alone, which may lie anywhere."""

@@ -43,11 +43,11 @@ def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() ->
     """Its Secret may be gone already; its process has the credentials."""
     observed = deleting()
     first = decide(observed, LIMITS)
-    assert first.actions == (DropSource(False),)
+    assert first.actions == (DropSource("Retain"),)
     assert first.intent and first.status.deletion_started_at is not None
     under_way = ObservedDrop(NOW, DropAnswer(done=False, message="Retry: the source is away"), code=200)
     second = decide(replace(observed, status=first.status, dropping=under_way), LIMITS)
-    assert second.actions == (DropSource(False),)
+    assert second.actions == (DropSource("Retain"),)
     assert "the source is away" in second.status.message
     done = ObservedDrop(NOW, DropAnswer(done=True, report=report()), code=200)
     third = decide(replace(observed, status=first.status, dropping=done), LIMITS)
@@ -57,7 +57,7 @@ def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() ->
 
 
 def test_deletion_policy_delete_asks_the_driver_for_the_data_too() -> None:
-    assert decide(deleting(spec={**SPEC, "deletionPolicy": "Delete"}), LIMITS).actions == (DropSource(True),)
+    assert decide(deleting(spec={**SPEC, "deletionPolicy": "Delete"}), LIMITS).actions == (DropSource("Delete"),)
 
 
 @pytest.mark.parametrize("why", ["silent", "old", "slow", "gone", "waits"])
@@ -86,13 +86,57 @@ def test_where_no_driver_drops_it_is_ended_and_a_job_does_it(why: str) -> None:
 
 def test_a_driver_that_does_not_answer_once_is_asked_again() -> None:
     missed = ObservedDrop(NOW, problem=Problem(name="DriverUnreachable", message="no answer"))
-    assert decide(replace(deleting(begun=5), dropping=missed), LIMITS).actions == (DropSource(False),)
+    assert decide(replace(deleting(begun=5), dropping=missed), LIMITS).actions == (DropSource("Retain"),)
 
 
 def test_deletion_policy_delete_takes_the_data_by_the_job_too() -> None:
     observed = without_driver(deleting(spec={**SPEC, "deletionPolicy": "Delete"}))
     job = applied(decide(observed, LIMITS).actions)["Job"]
     assert "--data" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+ORPHAN: dict[str, Any] = {"spec": {**SPEC, "deletionPolicy": "Orphan"}}
+
+
+def test_deletion_policy_orphan_asks_the_driver_to_release_and_names_what_fills_a_disk() -> None:
+    observed = deleting(**ORPHAN)
+    first = decide(observed, LIMITS)
+    assert first.actions == (DropSource("Orphan"),)
+    assert "waiting for the driver to release the change log" in first.status.message.lower()
+    done = ObservedDrop(NOW, DropAnswer(done=True, report=report(dropped=(), released=True)), code=200)
+    last = decide(replace(observed, status=first.status, dropping=done), LIMITS)
+    assert last.actions == (SetFinalizers(()),)
+    assert [(s.type, s.reason) for s in last.events] == [("Normal", "Released")]
+    assert "s3://" in last.events[0].message and all(what in last.events[0].message for what in MADE)
+
+
+def test_deletion_policy_orphan_without_a_driver_releases_by_a_job() -> None:
+    observed = without_driver(deleting(**ORPHAN))
+    job = applied(decide(observed, LIMITS).actions)["Job"]
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[:2] == ["tailrace", "release"] and "--data" not in arguments
+    done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
+    events = decide(replace(observed, children={"Job/shop-drop": done}), LIMITS).events
+    assert [s.reason for s in events] == ["Released"]
+
+
+def test_an_orphan_of_a_change_log_that_is_anothers_releases_nothing() -> None:
+    kept = report(dropped=(), kept=("change log s3://l: the change log at s3://l belongs to team/other@1",))
+    observed = replace(without_driver(deleting(begun=5, **ORPHAN)), reports=(kept,))
+    events = decide(observed, LIMITS).events
+    assert [s.reason for s in events] == ["CleanedUp", "Kept"] and "belongs to team/other@1" in events[1].message
+
+
+@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
+def test_a_change_log_that_was_not_released_is_named_with_what_continues_it(how: str) -> None:
+    decision = decide(stays(how, without_driver(deleting(**ORPHAN))), LIMITS)
+    assert decision.actions == (SetFinalizers(()),)
+    assert [(s.type, s.reason) for s in decision.events] == [("Warning", "NotReleased")]
+    message = decision.events[0].message
+    assert f"storage.adopt to 'team/shop@{UID}'" in message and all(what in message for what in MADE)
+    never = without_driver(deleting(**ORPHAN))
+    never = replace(never, status=never.status.model_copy(update={"made": ()}))
+    assert [s.reason for s in decide(stays(how, never), LIMITS).events] == ["NothingKnown"]
 
 
 @pytest.mark.parametrize("spent", [0, 17, 580])
@@ -274,9 +318,7 @@ def test_a_job_whose_pod_cannot_even_be_made_sends_the_reader_to_its_events() ->
 
 
 def test_while_the_job_runs_what_stopped_the_driver_is_told() -> None:
-    halt = Halt(
-        reason="AuthenticationFailed", message="AuthenticationFailed: no", template_hash="x", at=times.text(NOW)
-    )
+    halt = Halt(reason="AuthenticationFailed", message="AuthenticationFailed: no", at=times.text(NOW))
     observed = with_job(60, running_since=NOW - 50, ip="127.0.0.3", phase="Running")
     observed = replace(observed, status=observed.status.model_copy(update={"halt": halt}))
     assert "AuthenticationFailed: no" in decide(observed, LIMITS).status.message

@@ -161,10 +161,10 @@ def test_tables_that_all_fail_at_one_part_name_it_and_others_are_counted() -> No
     for tables, word in (
         (failing, "TargetUnreachable"),
         ([*failing, healthy], "TablesFailing"),
-        ([stopped], "TablesFailing"),
+        ([*failing, stopped], "TablesFailing"),
     ):
         status = reported(state="Failing", tables_failing=len(tables), tables=tuple(tables))
-        assert reason(decide(running(status), LIMITS)) == word
+        assert reason(decide(running(status, spec={**SPEC, "onTableFailure": "NotReady"}), LIMITS)) == word
 
 
 def test_a_name_that_kubernetes_cannot_use_for_a_driver_is_refused_before_anything_is_made() -> None:

@@ -25,13 +25,14 @@ from support.observed import (
 )
 from tailrace.contract.manifest import parse as parse_manifest
 from tailrace.contract.resources import SnapshotRequestSpec
-from tailrace.contract.status import Fault
-from tailrace_operator.decide.model import ApplyChild, Decision
+from tailrace.contract.status import Fault, SnapshotStatus, Status
+from tailrace_operator.decide.model import ApplyChild, Cancel, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import REQUESTED_AT, ObservedDriver, ObservedReplicator, ObservedResync
 from tailrace_operator.resources.names import CONTAINER
 from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Reason
 from tailrace_operator.status.models import Failures, Halt, ReplicatorStatus
 
 
@@ -134,35 +135,173 @@ def test_a_driver_that_is_given_up_has_its_reason_in_the_status_for_its_log_is_g
         (given_up(137, f"{line}\n{line}\n"), ("exit code 137", "last line of its log: applied to record 7")),
         (given_up(1, "", told), ("exit code 1", "before: Retry: bucket lake does not answer. Fix: Check the network.")),
         (given_up(1), ("exit code 1", "it left no message")),
-        (given_up(10), ("exit code 10", "Remove the cause, then change restartNonce.")),
+        (given_up(10), ("exit code 10", "Remove the cause.", "or when spec.restartNonce is changed.")),
     ):
         assert all(word in text for word in words), text
         assert "restartNonce" in text and "See the log" not in text, text
 
 
-HALT = Halt(reason="PositionLost", message="gone", template_hash="", at="2027-01-01T00:00:00Z")
+HALT = Halt(reason="PositionLost", message="gone", at="2027-01-01T00:00:00Z")
 
 
 def halted(**change: Any) -> ObservedReplicator:
     asked = tuple(r.uid for r in change.get("resyncs", ()))
-    halt = HALT.model_copy(update={"template_hash": template(observed())})
-    return replace(observed(requests=asked, **change), status=ReplicatorStatus(halt=halt))
+    return replace(observed(requests=asked, **change), status=ReplicatorStatus(halt=HALT))
+
+
+def stopped(code: int) -> ReplicatorStatus:
+    """The status after a driver ended with this code."""
+    seen = with_driver(running())
+    dead = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(code))
+    decision = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS)
+    assert decision.status.halt is not None
+    return decision.status
+
+
+NONCE = {"spec": {**SPEC, "restartNonce": 1}}
+ASKED = {"meta": meta(requested_at="2027-01-02T00:00:00Z")}
+TABLES = {"spec": {**SPEC, "tables": {"include": ["sales.*"]}}}
+ANNOTATED = {"spec": {**SPEC, "executors": {"annotations": {"a": "b"}}}}
+ROTATED = {"data_hashes": {**HASHES, "Secret/shop-db": "new"}}
+UPGRADED = {"limits": replace(LIMITS, image="registry.example/tailrace-spark:2")}
+KEPT = {"spec": {**SPEC, "deletionPolicy": "Delete"}}
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("code", "change", "lifted"),
     [
-        {"spec": {**SPEC, "restartNonce": 1}},
-        {"data_hashes": {**HASHES, "Secret/shop-db": "new"}},
-        {"meta": meta(requested_at="2027-01-02T00:00:00Z")},
+        *((code, NONCE, True) for code in (2, 10, 11, 12, 13)),
+        *((code, TABLES, True) for code in (2, 10, 11, 12)),
+        *((code, ASKED, True) for code in (2, 10, 11, 12)),
+        *((code, ROTATED, True) for code in (10, 11)),
+        *((code, UPGRADED, True) for code in (2, 10, 11)),
+        *((code, KEPT, False) for code in (2, 10, 11, 12, 13)),
+        *((12, change, False) for change in (ROTATED, UPGRADED)),
+        *((13, change, False) for change in (ROTATED, UPGRADED, TABLES, ANNOTATED, ASKED)),
     ],
 )
-def test_a_stopped_driver_is_tried_again_when_somebody_changed_something(change: dict[str, Any]) -> None:
-    stays = decide(halted(), LIMITS)
+def test_a_stopped_driver_is_tried_again_when_what_stopped_it_may_be_another_now(
+    code: int, change: dict[str, Any], lifted: bool
+) -> None:
+    """Fenced: the one that started again would take the change log from its new owner."""
+    status = stopped(code)
+    stays = decide(observed(status=status), LIMITS)
     assert applied(stays.actions)["StatefulSet"]["spec"]["replicas"] == 0
-    decision = decide(halted(**change), LIMITS)
-    assert decision.status.halt is None
-    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 1
+    plain = {name: value for name, value in change.items() if name != "limits"}
+    decision = decide(observed(status=status, **plain), change.get("limits", LIMITS))
+    assert (decision.status.halt is None) == lifted
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == int(lifted)
+
+
+def test_a_halt_of_an_older_operator_stays_and_is_then_lifted_as_any_other() -> None:
+    """It did not store what would lift it: that the operator is another now must not."""
+    decision = decide(halted(**ROTATED), LIMITS)
+    halt = decision.status.halt
+    assert halt is not None and decision.intent
+    assert decide(observed(status=decision.status, **NONCE), LIMITS).status.halt is None
+
+
+def retried(code: int, seconds: float, spec: dict[str, Any] = SPEC, **change: Any) -> Decision[ReplicatorStatus]:
+    """What is decided so many seconds after a driver ended with this code; its pod is gone."""
+    status = stopped(code)
+    return decide(observed(status=status, now=NOW + seconds, spec=spec, **change), LIMITS)
+
+
+@pytest.mark.parametrize(("code", "again"), [(2, False), (10, True), (11, True), (12, False), (13, False)])
+def test_what_was_refused_is_tried_again_slowly_and_stays_stalled_until_it_works(code: int, again: bool) -> None:
+    early = retried(code, 1795)
+    assert applied(early.actions)["StatefulSet"]["spec"]["replicas"] == 0
+    assert (early.again <= 5) == again, "the next round comes in time"
+    late = retried(code, 1805)
+    assert applied(late.actions)["StatefulSet"]["spec"]["replicas"] == int(again)
+    assert condition(late, "Stalled") is not None and late.status.state == "Stopped"
+    assert late.intent or not again
+
+
+def on_trial(**change: Any) -> ObservedReplicator:
+    """A driver that was refused, half an hour later, with the pod of its second attempt."""
+    begun = retried(11, 1805).status
+    seen = running(now=NOW + 1830)
+    second = pod(uid="p2-uid", template_hash=template(seen), created=NOW + 1806, running_since=NOW + 1810)
+    return replace(seen, status=begun, pods=(second,), **change)
+
+
+def test_a_trial_that_works_ends_the_halt() -> None:
+    starting = decide(on_trial(driver=ObservedDriver()), LIMITS)
+    assert starting.status.halt is not None and "StatefulSet" not in applied(starting.actions)
+    decision = decide(on_trial(driver=ObservedDriver(reported(), NOW + 1830)), LIMITS)
+    assert (decision.status.halt, reason(decision)) == (None, "Streaming")
+    assert decision.status.failures == Failures()
+
+
+def test_a_trial_that_fails_alike_waits_again_without_a_flap() -> None:
+    seen = on_trial(driver=ObservedDriver())
+    end = ended(11, Fault(name="AuthenticationFailed", message="still no", fix="Correct it."), at=NOW + 1829)
+    dead = replace(seen.pods[0], running_since=None, ready=False, ended=end)
+    decision = decide(replace(seen, pods=(dead,)), LIMITS)
+    halt, before = decision.status.halt, seen.status.halt
+    assert halt is not None and before is not None
+    assert (halt.reason, halt.retried_at, halt.at) == ("AuthenticationFailed", None, times.text(NOW + 1830))
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 0
+    assert "still no" in decision.status.message
+    stalled = condition(decision, "Stalled")
+    assert stalled is not None and stalled.last_transition_time == times.text(NOW)
+    assert not [event for event in decision.events if event.reason == "AuthenticationFailed"], "it is no news"
+
+
+def test_a_trial_that_ends_otherwise_goes_on_until_it_works_or_is_given_up() -> None:
+    """The kubelet starts it again; what stopped it first may be as it was."""
+    seen = on_trial(driver=ObservedDriver())
+    dead = replace(seen.pods[0], running_since=None, ready=False, ended=ended(1, at=NOW + 1829))
+    decision = decide(replace(seen, pods=(dead,)), LIMITS)
+    halt = decision.status.halt
+    assert halt is not None and (halt.reason, halt.retried_at) == ("AuthenticationFailed", times.text(NOW + 1805))
+    assert "StatefulSet" not in applied(decision.actions), "it is not stopped"
+    many = decision.status.model_copy(update={"failures": Failures(count=6, since=times.text(NOW + 1829))})
+    given_up = decide(replace(seen, pods=(replace(dead, restarts=1),), status=many, now=NOW + 9000), LIMITS)
+    assert given_up.status.halt is not None and given_up.status.halt.reason == "RestartLimitExceeded"
+
+
+def test_a_fenced_driver_whose_pod_was_to_be_replaced_meanwhile_is_stopped_all_the_same() -> None:
+    """Its successor would take the change log back."""
+    seen = with_driver(running(data_hashes={**HASHES, "Secret/shop-db": "new"}))
+    dead = pod(template_hash="of before", running_since=None, ready=False, ended=ended(13))
+    decision = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS)
+    assert decision.status.halt is not None and decision.status.halt.reason == "Fenced"
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 0
+    other = replace(dead, ended=ended(11))
+    assert decide(replace(seen, pods=(other,), driver=ObservedDriver()), LIMITS).status.halt is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas"), [({"retry": {"halted": "1m"}}, 1), ({"retry": {"halted": "0s"}}, 0), ({"suspend": True}, 0)]
+)
+def test_how_slowly_is_the_users_to_say(spec: dict[str, Any], replicas: int) -> None:
+    asked = {**SPEC, **spec}
+    seen = with_driver(running(spec=asked))
+    dead = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(10))
+    status = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS).status
+    decision = decide(observed(status=status, spec=asked, now=NOW + 65), LIMITS)
+    assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == replicas
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (10, f"Retried at {times.text(NOW + 1800)}, or when spec.restartNonce is changed."),
+        (11, f"Retried at {times.text(NOW + 1800)}, or when spec.restartNonce is changed."),
+        (12, "Set spec.recover, or create a SnapshotRequest with resync: true and tables: ['*.*']."),
+        (13, "Stop the other writer, then change spec.restartNonce."),
+    ],
+)
+def test_a_halt_says_what_lifts_it(code: int, words: str) -> None:
+    """The fix of the error alone is not enough: nothing would start the driver again."""
+    for fix in (None, "Grant it.", "Create a SnapshotRequest with resync: true and tables: ['*.*']."):
+        fault = Fault(name="SourceRefused", message="no", fix=fix) if fix is not None else None
+        seen = with_driver(running())
+        dead = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(code, fault))
+        message = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS).status.message
+        assert words in message, message
 
 
 ALL = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ["*.*"], "resync": True})
@@ -186,6 +325,44 @@ def test_a_resync_of_every_table_brings_back_a_driver_whose_position_is_lost() -
     assert applied(decision.actions)["StatefulSet"]["spec"]["replicas"] == 1
 
 
+def test_recover_stands_for_such_a_request_once_for_each_number() -> None:
+    uid = meta().uid
+    first, second = (parse.recovery("shop", uid, {"recover": {"mode": "Resnapshot", "nonce": n}}) for n in (1, 2))
+    assert first is not None and second is not None and parse.recovery("shop", uid, {}) is None
+    halt, lost, handed = halted().status.halt, halted(), []
+    # Lost again each time, and each time with what is new since: a number, nothing, a request, nothing, a number.
+    for recovery, requests in ((first, ()), (first, ()), (first, (AGAIN,)), (first, (AGAIN,)), (second, (AGAIN,))):
+        known = tuple(r.uid for r in requests)
+        decision = decide(replace(lost, recovery=recovery, resyncs=requests, requests=known), LIMITS)
+        handed.append(handed_over(decision) if decision.status.halt is None else None)
+        lost = replace(lost, status=decision.status.model_copy(update={"halt": halt}))
+    assert handed == ["recover-1", None, "again", None, "recover-2"]
+
+
+def test_who_sets_recover_in_vain_is_told_why() -> None:
+    """Its number has been used, or it is for something else than what happened."""
+    asked = parse.recovery("shop", meta().uid, {"recover": {"mode": "Resnapshot", "nonce": 1}})
+    assert asked is not None
+    lost = replace(halted(), recovery=asked)
+    assert lost.status.halt is not None
+    used = replace(lost, status=lost.status.model_copy(update={"recovery_uid": asked.uid}))
+    assert decide(used, LIMITS).status.message.endswith(" The number in spec.recover has been used: set another.")
+    for kind in (Reason.FENCED, Reason.AUTHENTICATION_FAILED, Reason.RESTART_LIMIT_EXCEEDED):
+        other = lost.status.halt.model_copy(update={"reason": kind.value, "lifted_by": ""})
+        for held, told in ((lost, True), (used, False)):
+            status = held.status.model_copy(update={"halt": other})
+            decision = decide(replace(held, status=status), LIMITS)
+            assert decision.status.halt is not None and decision.status.recovery_uid == status.recovery_uid
+            assert ("spec.recover does not help here: it is for PositionLost only." in decision.status.message) == told
+
+
+def test_a_snapshot_of_recover_goes_on_when_the_field_is_removed() -> None:
+    found = parse.recovery("shop", meta().uid, {"recover": {"mode": "Resnapshot", "nonce": 1}})
+    assert found is not None
+    shot = SnapshotStatus(id=found.uid, name=found.name, reason="resync", state="Running")
+    assert not [a for a in decide(running(reported(snapshots=(shot,))), LIMITS).actions if isinstance(a, Cancel)]
+
+
 @pytest.mark.parametrize(
     ("product", "name", "starts"),
     [("mysql", "SourceRefused", True), ("mysql", "TargetRefused", False), ("postgresql", "SourceRefused", False)],
@@ -194,11 +371,12 @@ def test_a_resync_of_every_table_goes_to_a_mysql_server_that_was_refused(product
     source = {k: v for k, v in SPEC["source"].items() if product == "postgresql" or k != "database"}
     spec = {**SPEC, "source": {**source, "type": product}}
     asked = observed(requests=(AGAIN.uid,), resyncs=(AGAIN,), spec=spec)
-    halt = Halt(
-        reason="ConfigurationRefused", message=f"{name}: another server", template_hash=template(asked), at=HALT.at
-    )
+    halt = Halt(reason="ConfigurationRefused", message=f"{name}: another server", at=times.text(NOW))
     decision = decide(replace(asked, status=ReplicatorStatus(halt=halt)), LIMITS)
     assert (decision.status.halt is None, handed_over(decision)) == (starts, "again" if starts else None)
+    advance = parse.recovery("shop", meta().uid, {"recover": {"mode": "Resnapshot", "nonce": 1}})
+    decision = decide(replace(asked, status=ReplicatorStatus(halt=halt), recovery=advance, resyncs=()), LIMITS)
+    assert decision.status.halt is not None, "it may be a wrong server: recover is for a lost position only"
 
 
 def test_a_request_is_handed_over_once_and_a_later_loss_needs_another() -> None:
@@ -244,10 +422,10 @@ def test_no_request_is_handed_over(change: dict[str, Any]) -> None:
 
 
 def test_no_request_is_handed_over_to_a_driver_that_was_stopped_for_another_reason() -> None:
-    stopped = halted(resyncs=(AGAIN,))
-    fenced = HALT.model_copy(update={"reason": "Fenced", "template_hash": template(observed())})
-    decision = decide(replace(stopped, status=ReplicatorStatus(halt=fenced)), LIMITS)
-    assert decision.status.halt == fenced and handed_over(decision) is None
+    lost = halted(resyncs=(AGAIN,))
+    fenced = HALT.model_copy(update={"reason": "Fenced"})
+    decision = decide(replace(lost, status=ReplicatorStatus(halt=fenced)), LIMITS)
+    assert decision.status.halt is not None and handed_over(decision) is None
 
 
 @pytest.mark.parametrize(
@@ -289,14 +467,11 @@ def test_a_long_request_of_flux_is_handled_once() -> None:
 
 
 def test_a_driver_that_another_version_stopped_for_a_reason_of_its_own_stays_stopped() -> None:
-    stopped = halted()
-    halt = stopped.status.halt
-    assert halt is not None
-    newer = ReplicatorStatus(halt=halt.model_copy(update={"reason": "SomethingNewer", "message": "in words"}))
-    decision = decide(replace(stopped, status=newer), LIMITS)
+    newer = ReplicatorStatus(halt=HALT.model_copy(update={"reason": "SomethingNewer", "message": "in words"}))
+    decision = decide(observed(status=newer), LIMITS)
     stalled = condition(decision, "Stalled")
     assert stalled is not None and (stalled.reason, stalled.message) == ("Failing", "In words.")
-    assert decision.status.halt == newer.halt
+    assert decision.status.halt is not None and decision.status.halt.reason == "SomethingNewer"
 
 
 def test_the_last_words_of_a_driver_stay_in_the_status_while_it_waits_to_be_started_again() -> None:
@@ -308,3 +483,77 @@ def test_the_last_words_of_a_driver_stay_in_the_status_while_it_waits_to_be_star
     second = decide(replace(observed, status=first.status), LIMITS)
     assert "Retry: shop-db refuses connections" in second.status.message
     assert second.status == first.status
+
+
+# ---- crash loops ----
+
+
+def crashing(code: int = 1, restarts: int = 0, **change: Any) -> ObservedReplicator:
+    """Its container has ended and waits to be started again."""
+    observed = with_driver(running(), **change)
+    fault = Fault(name="Retry", message="shop-db refuses connections", fix="Start it.", where="source")
+    dead = pod(
+        template_hash=template(observed),
+        running_since=None,
+        ready=False,
+        restarts=restarts,
+        waiting="CrashLoopBackOff",
+        waiting_message="back-off 40s restarting failed container",
+        ended=ended(code, fault),
+    )
+    return replace(observed, pods=(dead,), driver=ObservedDriver())
+
+
+def up(observed: ObservedReplicator, seconds: float, status: Status | None = None) -> ObservedReplicator:
+    """The kubelet has started the container again, `seconds` ago."""
+    (dead,) = observed.pods
+    alive = replace(dead, running_since=observed.now - seconds, restarts=dead.restarts + 1, waiting=None)
+    driver = ObservedDriver(status, observed.now) if status is not None else ObservedDriver()
+    return replace(observed, pods=(alive,), driver=driver)
+
+
+def test_a_crash_loop_has_one_reason_one_message_and_warnings_that_count_up() -> None:
+    """Between its ends the container runs for seconds; what is told must not change with each of them."""
+    observed, told, events = crashing(), [], []
+    for restart in range(6):
+        (dead,) = observed.pods
+        down = replace(observed, pods=(replace(dead, restarts=restart),))
+        starting = reported(state="Starting", tables_total=0, message="waiting for capture")
+        for seen in (down, replace(down, pods=(replace(dead, restarts=restart, waiting=None),)), up(down, 2)):
+            for sight in (seen, up(down, 5, starting)):
+                decision = decide(replace(sight, status=observed.status), LIMITS)
+                told.append((decision.status.state, reason(decision), decision.status.message))
+                events += [(e.type, e.reason, e.message) for e in decision.events]
+                observed = replace(observed, status=decision.status, now=observed.now + 3)
+    assert set(told) == {
+        (
+            "Failing",
+            "DriverCrashLoop",
+            "The driver failed and is restarted; last: Retry: shop-db refuses connections. Fix: Start it.",
+        )
+    }
+    assert {kind for kind, _, _ in events} == {"Warning"}
+    assert sum(word == "DriverCrashLoop" for _, word, _ in events) == 1
+    assert len(set(events)) == 2, "each end counts up the same event"
+
+
+def test_a_driver_that_failed_once_is_ready_as_soon_as_it_works() -> None:
+    first = crashing()
+    failed = replace(first, status=decide(first, LIMITS).status)
+    assert reason(decide(up(failed, 3, reported()), LIMITS)) == "Streaming"
+
+
+def test_a_driver_that_failed_again_and_again_has_to_work_for_a_while() -> None:
+    failures = Failures(count=4, since=times.text(NOW - 200))
+    first = crashing(failures=failures)
+    failed = replace(first, status=decide(first, LIMITS).status)
+    assert reason(decide(up(failed, 20, reported()), LIMITS)) == "DriverCrashLoop"
+    assert reason(decide(up(failed, 31, reported()), LIMITS)) == "Streaming"
+
+
+def test_a_driver_that_stands_still_after_a_failure_tells_what_it_waits_for() -> None:
+    first = crashing()
+    failed = replace(first, status=decide(first, LIMITS).status)
+    waits = reported(state="Starting", tables_total=0, message="waiting for transaction 812 of pid 77")
+    decision = decide(up(failed, 200, waits), LIMITS)
+    assert (reason(decision), decision.status.message) == ("DriverStarting", "Waiting for transaction 812 of pid 77.")

@@ -69,6 +69,16 @@ def test_a_running_snapshot_is_ready_but_not_complete_and_shows_how_far_it_is() 
     assert status.estimated_end is not None
 
 
+@pytest.mark.parametrize("state", ["Pending", "Running"])
+def test_a_snapshot_that_no_executor_reads_says_so(state: SnapshotState) -> None:
+    missing = "0 of 2 executors run; an executor cannot be scheduled: no node."
+    decision = decide(request(snapshot=snapshot(state), executors_missing=missing), LIMITS)
+    assert decision.status.message == missing and truth(decision.status, "Ready") == "True"
+    fault = Fault(name="ReadRefused", message="no SELECT on public.orders")
+    failing = decide(request(snapshot=snapshot(state, fault=fault), executors_missing=missing), LIMITS)
+    assert failing.status.message.startswith("ReadRefused: "), "its own fault comes first"
+
+
 def test_a_snapshot_whose_driver_went_silent_or_away_is_not_told_as_running() -> None:
     runs = decide(request(snapshot=snapshot(rows_per_second=10.0, seconds_left=70.0)), LIMITS).status
     silent = ObservedDriver(reported(), answered_at=NOW, silent_since=NOW + 10, error="TimeoutError")
@@ -93,7 +103,7 @@ def test_a_refused_request_has_failed_for_good_and_names_the_fix(code: int) -> N
     problem = Problem(name="InvalidManifest", message="no table matches public.x", fix="Correct tables.")
     decision = decide(request(answer=DriverAnswer(accepted=False, problem=problem, code=code)), LIMITS)
     assert decision.status.state == "Failed"
-    assert truth(decision.status, "Stalled") == "True"
+    assert truth(decision.status, "Stalled") == truth(decision.status, "Failed") == "True"
     assert decision.status.last_error is not None and decision.status.last_error.fix == "Correct tables."
     after = decide(request(status=decision.status), LIMITS)
     assert after.actions == (SetFinalizers(()),)
@@ -116,6 +126,8 @@ def test_the_end_is_told_and_stays(state: SnapshotState, word: str, ready: str) 
     decision = decide(request(snapshot=snapshot(state, fault=fault if state == "Failed" else None)), LIMITS)
     assert (decision.status.state, truth(decision.status, "Ready")) == (word, ready)
     assert decision.status.finished_at is not None
+    complete, failed = truth(decision.status, "Complete"), truth(decision.status, "Failed")
+    assert (complete, failed) == (("True", "False") if word == "Completed" else ("False", "True")), "one of the two"
     later = decide(request(status=decision.status, meta=meta(generation=2, finalizers=())), LIMITS)
     assert (later.status.state, later.actions, later.status.observed_generation) == (word, (), 2)
 

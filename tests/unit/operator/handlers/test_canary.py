@@ -11,7 +11,7 @@ from tailrace_operator import settings
 from tailrace_operator.act import lease as leases
 from tailrace_operator.act.lease import Lease, LeaseLost
 from tailrace_operator.handlers.canary import Canary
-from tailrace_operator.kube import ApiConflict, ApiNotFound, ApiUnavailable, Document, Kube, Where
+from tailrace_operator.kube import ApiConflict, ApiNotFound, ApiRefused, ApiUnavailable, Document, Kube, Where
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.model import ObjectKey
 from tailrace_operator.observe.watch import Watch, WatchSink
@@ -118,6 +118,39 @@ def test_a_holder_that_cannot_renew_ends_before_anybody_can_take_over(monkeypatc
         clock.now += leases.GIVE_UP_AFTER + 1
         with pytest.raises(LeaseLost):
             await asyncio.wait_for(task, 5)
+
+    asyncio.run(history())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_right_that_is_missing_for_a_while_ends_no_operator(monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
+    """Each end would be followed by a longer pause of the kubelet, in which nobody watches."""
+    monkeypatch.setattr(leases, "RENEW_EVERY", 0.01)
+
+    class Rightless(MemoryApi):
+        refused = not begun
+
+        @override
+        async def call(self, method: str, where: Where, **given: Any) -> Document:
+            if self.refused:
+                raise ApiRefused(403, "Forbidden", "leases is forbidden")
+            return await super().call(method, where, **given)
+
+    async def history() -> None:
+        api, clock = Rightless(), Clock()
+        one = lease(api, "a", clock)
+        first = asyncio.create_task(one.acquire())
+        await asyncio.sleep(0.05)
+        assert first.done() == begun
+        api.refused = False
+        await asyncio.wait_for(first, 5)
+        api.refused = True
+        kept = asyncio.create_task(one.keep())
+        await asyncio.sleep(0.05)
+        assert not kept.done()
+        clock.now += leases.GIVE_UP_AFTER + 1
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(kept, 5)
 
     asyncio.run(history())
 

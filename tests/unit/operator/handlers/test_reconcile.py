@@ -20,6 +20,7 @@ from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
+from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import CALLS, ApiConflict, ApiNotFound, Document, Kube, Where
 from tailrace_operator.observe.drivers import ANSWER_SECONDS
 from tailrace_operator.observe.gather import Gatherer
@@ -55,6 +56,7 @@ def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: 
     parts = SimpleNamespace(
         gatherer=SimpleNamespace(replicator=observe),
         limits=LIMITS,
+        turns=Turns(Index(lambda key: None), 5),
         index=SimpleNamespace(count=lambda kind: count),
         writer=SimpleNamespace(write=write, wait=lambda *given: None),
     )
@@ -74,7 +76,9 @@ def test_an_object_that_cannot_be_judged_stops_no_other(
         raise ValueError("of a field that nobody thought of")
 
     monkeypatch.setattr("tailrace_operator.handlers.reconcile.replicator.decide", odd)
-    parts = SimpleNamespace(gatherer=SimpleNamespace(replicator=observe), limits=LIMITS)
+    parts = SimpleNamespace(
+        gatherer=SimpleNamespace(replicator=observe), limits=LIMITS, turns=Turns(Index(lambda key: None), 5)
+    )
     scheduler = Scheduler()
 
     async def history() -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import aiohttp
@@ -29,10 +31,12 @@ from tailrace_operator.act.snapshots import DriverVerbs
 from tailrace_operator.decide import replicator
 from tailrace_operator.decide import request as requests
 from tailrace_operator.kube import Document, Kube, Where
-from tailrace_operator.observe import drivers
+from tailrace_operator.observe import drivers, parse
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver
 from tailrace_operator.observe.watch import Watch, WatchSink
+from tailrace_operator.resources import names
+from tailrace_operator.resources import settings as resource_settings
 from tailrace_operator.status.load import dump
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -90,6 +94,71 @@ def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
     observed = asyncio.run(served([b" " * 900] * 3, ask))
     assert observed.status is None and "1000 bytes" in observed.error
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(f'{{"tables":[{"{}," * 60_000}{{}}]}}', id="a crowd"),
+        pytest.param(" " * (9 << 20), id="nine MiB"),
+    ],
+)
+def test_an_answer_that_is_too_large_is_named(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    observed = asyncio.run(served([odd.encode()], partial(_asked, monkeypatch)))
+    assert observed.status is None and observed.error.startswith("AnswerTooLarge: ")
+
+
+def test_the_answer_of_two_thousand_tables_that_all_fail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = Fault(name="SourceUnreachable", message="m" * 250, fix="f" * 120, where="source")
+    tables_of = [f"a_schema.a_table_with_quite_a_long_name_{n:05}" for n in range(2000)]
+    tables = tuple(TableStatus(name=name, state="FAILING", fault=fault) for name in tables_of)
+    progress = tuple(SnapshotTableProgress(name=name, running=("(1, 2]",) * 2, fault=fault) for name in tables_of)
+    snapshots = tuple(SnapshotStatus(id=str(n), reason="request", state="Running", tables=progress) for n in range(2))
+    answer = reported(tables=tables, snapshots=snapshots).model_dump_json(by_alias=True)
+    observed = asyncio.run(served(in_pieces(answer), partial(_asked, monkeypatch)))
+    assert observed.error == "" and len(observed.status.tables) == 2000
+
+
+def test_an_answer_is_read_while_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop renews the lease. Here reading ends only when the loop has taken a turn meanwhile."""
+    begun, turned = threading.Event(), threading.Event()
+
+    def slowly(kind: Any, raw: bytes) -> Any:
+        begun.set()
+        assert turned.wait(10), "the loop waits for the answer to be read"
+        return drivers_read(kind, raw)
+
+    async def ask(url: str) -> ObservedDriver:
+        task = asyncio.create_task(_asked(monkeypatch, url))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        turned.set()
+        return await task
+
+    drivers_read = drivers.read
+    monkeypatch.setattr(drivers, "read", slowly)
+    observed = asyncio.run(served(in_pieces(reported().model_dump_json(by_alias=True)), ask))
+    assert observed.error == "" and observed.status is not None
+
+
+async def _asked(monkeypatch: pytest.MonkeyPatch, url: str) -> ObservedDriver:
+    monkeypatch.setattr(drivers, "address", lambda ip: url)
+    async with aiohttp.ClientSession() as session:
+        return await Drivers(session).ask("team", "shop", pod(), NOW)
+
+
+def test_what_is_nested_a_thousand_times_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these is in a tenant's hands: an answer, a termination message, a ConfigMap."""
+    deep = "[" * 4000
+    observed = asyncio.run(served([deep.encode()], partial(_asked, monkeypatch)))
+    assert observed.status is None and "recursion" in observed.error
+    ended = {"exitCode": 1, "message": deep}
+    container = {"name": "tailrace", "state": {"terminated": ended}}
+    document = {"metadata": {"name": "p", "uid": "u"}, "status": {"containerStatuses": [container]}}
+    found = parse.pod(document).ended
+    assert found is not None and found.log_line.startswith("[[")
+    assert parse.report(document) is None
+    assert resource_settings.spec_of({names.MANIFEST_KEY: deep}) is None
 
 
 def test_a_long_answer_to_a_verb_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

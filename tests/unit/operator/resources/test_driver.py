@@ -57,6 +57,35 @@ def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None
     assert found["enableServiceLinks"] is False
 
 
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+def test_no_pod_can_fill_the_disk_of_its_node(kind: str) -> None:
+    def limits(chosen: ReplicatorSpec) -> set[str]:
+        return {v["emptyDir"].get("sizeLimit", "none") for v in pods(chosen)[kind]["volumes"] if "emptyDir" in v}
+
+    assert limits(spec()) == {"50Gi"}
+    chosen = {"scratch": "7Gi"}
+    assert limits(spec(driver=chosen, executors=chosen)) == {"7Gi"}
+
+
+def test_executors_shuffle_into_a_volume_with_a_limit_unless_the_user_gives_one() -> None:
+    """Spark adds one without a limit where the template names none `spark-local-dir-…`."""
+
+    def dirs(chosen: ReplicatorSpec) -> list[dict[str, Any]]:
+        return [v for v in pods(chosen)["executor"]["volumes"] if v["name"].startswith("spark-local-dir-")]
+
+    assert dirs(spec()) == [{"name": "spark-local-dir-1", "emptyDir": {"sizeLimit": "50Gi"}}]
+    own = {"name": "spark-local-dir-fast", "mountPath": "/fast", "persistentVolumeClaim": {"claimName": "fast"}}
+    assert [v["name"] for v in dirs(spec(executors={"volumes": [own]}))] == ["spark-local-dir-fast"]
+
+
+def test_an_upgrade_that_brings_the_limit_of_scratch_space_restarts_nothing() -> None:
+    plain, default, less = (
+        hashing.template_hash(spec(**change), "image", {})
+        for change in ({}, {"driver": {"scratch": "50Gi"}}, {"driver": {"scratch": "9Gi"}})
+    )
+    assert plain == default != less
+
+
 def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators() -> None:
     made = driver.stateful_set("shop", spec(driver=POD), "image", "hash", 1)
     head, pod = made["spec"]["template"]["metadata"], made["spec"]["template"]["spec"]
@@ -70,8 +99,9 @@ def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators
 
 def test_the_manifest_that_the_driver_reads_is_the_spec_and_never_suspended() -> None:
     chosen = spec(suspend=True, snapshot={"parallelism": 7})
-    text = settings.config_map("shop", "team", "uid-1", chosen)["data"][names.MANIFEST_KEY]
+    text = settings.config_map("shop", "team", "uid-1", chosen, generation=3)["data"][names.MANIFEST_KEY]
     read = manifest.parse(text, "test").replicator()
+    assert (read.metadata.uid, read.metadata.generation) == ("uid-1", 3)
     assert read.spec == chosen.model_copy(update={"suspend": False})
     assert settings.spec_of({names.MANIFEST_KEY: text}) == yaml.safe_load(text)["spec"]
     assert settings.spec_of({names.MANIFEST_KEY: "{"}) is None
@@ -127,8 +157,21 @@ def test_driver_and_executors_prove_themselves_with_a_file_and_only_the_driver_h
         assert folders == {str(PurePath(file).parent)}
     made = settings.secret("shop", "shop-spark", "s3cret")
     assert made["data"] == {PurePath(file).name: "czNjcmV0"}
-    local = driver.spark_options("shop", spec(executors={"count": 0}), "image")
-    assert "spark.authenticate.secret.file" not in local, "in local mode Spark refuses a file"
+
+
+def test_spark_looks_for_nothing_that_its_role_does_not_name() -> None:
+    """At its end it would delete Services and claims that carry its id, and before an executor list claims to use."""
+    options = driver.spark_options("shop", spec(), "image")
+    told = {key.removeprefix("spark.kubernetes."): value for key, value in options.items()}
+    assert told["executor.disableConfigMap"] == "true"
+    assert told["driver.service.deleteOnTermination"] == "false"
+    assert told["driver.ownPersistentVolumeClaim"] == told["driver.reusePersistentVolumeClaim"] == "false"
+
+
+def test_without_executors_spark_is_told_nothing_of_kubernetes() -> None:
+    """It starts with none of it: `tests/integration/spark/test_alone.py`."""
+    (container,) = driver.pod_spec("shop", spec(executors={"count": 0}), "image")["containers"]
+    assert [e["name"] for e in container["env"] if "SPARK" in e["name"]] == ["TAILRACE_SPARK_CONF_spark_driver_memory"]
 
 
 @pytest.mark.parametrize(("given", "account"), [({}, "shop-driver"), ({"serviceAccountName": "lake"}, "lake")])
@@ -144,4 +187,4 @@ def test_the_hashes_are_those_of_earlier_versions() -> None:
     full = spec(driver=POD, executors={**POD, "count": 3}, retry={"time": "2h"}, restartNonce=4, suspend=True)
     assert hashing.spec_hash(spec()) == "8e8178aae2be0a5a58050604d9c5c425"
     assert hashing.data_hash({"data": {"password": "eA=="}}) == "f947d92e47b361ca30b4a0ecde68eb28"
-    assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "f5bbffcd195fcad0a4c94815338845ee"
+    assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "c482ead4e1fec0644ab1247a329167fe"

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from support.observed import HASHES, LIMITS, MADE, NOW, SPEC, ended, meta, observed, pod, reported, request, template
 from tailrace.contract.driver import Problem
-from tailrace.contract.status import Fault, SnapshotStatus, State
+from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, State, TableState, TableStatus
 from tailrace_operator.decide import replicator, summary
 from tailrace_operator.decide import request as requests
+from tailrace_operator.decide.claims import INITIAL
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import ApplyChild
 from tailrace_operator.observe.model import FINALIZER, Child, DriverAnswer, ObservedDriver, ObservedReplicator, Refusal
@@ -22,15 +23,25 @@ WHERE = st.sampled_from([None, "source", "target", "storage", "capture", "driver
 CODES = st.sampled_from([0, 1, 2, 10, 11, 12, 13, 137, 143])
 faults = st.none() | st.builds(Fault, name=st.sampled_from(["SourceGone", "TargetSlow", "Odd"]), message=st.text())
 
+tables = st.builds(
+    TableStatus,
+    name=st.text(max_size=300),
+    state=st.sampled_from(get_args(TableState)),
+    read=st.sampled_from([None, True, False]),
+    fault=faults,
+)
+
 
 @st.composite
 def worlds(draw: st.DrawFn, generation: int, now: float) -> ObservedReplicator:
     """Any state of a cluster around one Replicator."""
     spec: dict[str, Any] = {**SPEC, "suspend": draw(st.booleans()), "restartNonce": draw(st.integers(0, 2))}
+    spec["onTableFailure"] = draw(st.sampled_from(["Degrade", "NotReady"]))
     if draw(st.integers(0, 5)) == 0:
         spec = {**spec, "retry": {"time": "soon"}}
     hashes = {place: draw(st.sampled_from(["a", "b"])) for place in HASHES if draw(st.integers(0, 9))}
-    head = meta(generation=generation, requested_at=draw(st.sampled_from([None, "x", "y"])))
+    asked, paused = draw(st.sampled_from([None, "x", "y"])), draw(st.sampled_from([False, False, True]))
+    head = meta(generation=generation, requested_at=asked, paused=paused)
     base = observed(now=now, meta=head, spec=spec, data_hashes=hashes, running_spec=draw(st.sampled_from([None, SPEC])))
     desired = resolve(base, LIMITS).template_hash or "none"
     template_hash = draw(st.sampled_from([desired, desired, "other"]))
@@ -43,6 +54,11 @@ def worlds(draw: st.DrawFn, generation: int, now: float) -> ObservedReplicator:
         state=draw(st.sampled_from(get_args(State))),
         message=draw(st.text(max_size=3000)),
         tables_failing=draw(st.integers(0, 2)),
+        tables=tuple(draw(st.lists(tables, max_size=3))),
+        capture=CaptureStatus(
+            lag_seconds=draw(st.sampled_from([None, 0.0, 1000.0])),
+            retained_bytes=draw(st.sampled_from([None, 0, 20 << 30])),
+        ),
         fault=draw(faults),
     )
     driver = draw(
@@ -51,7 +67,8 @@ def worlds(draw: st.DrawFn, generation: int, now: float) -> ObservedReplicator:
         )
     )
     refusal = draw(st.sampled_from([None, None, Refusal("StatefulSet x", "h", "no")]))
-    return replace(base, pods=tuple(pods), children=children, driver=driver, refusal=refusal)
+    executors = tuple(draw(st.lists(pods_of(template_hash, now), max_size=2)))
+    return replace(base, pods=tuple(pods), executors=executors, children=children, driver=driver, refusal=refusal)
 
 
 @st.composite
@@ -66,6 +83,8 @@ def pods_of(draw: st.DrawFn, template_hash: str, now: float) -> Any:
         deleting=draw(st.booleans()),
         created=now - draw(st.floats(1, 1000)),
         running_since=now - draw(st.floats(0, 1000)) if runs else None,
+        phase="Running" if runs else draw(st.sampled_from(["Pending", "Failed"])),
+        unscheduled=None if runs else draw(st.none() | st.text(max_size=2000)),
         waiting=None if runs else draw(st.sampled_from([None, "CrashLoopBackOff", "ImagePullBackOff"])),
         restarts=draw(st.integers(0, 5)),
         ended=end,
@@ -86,6 +105,8 @@ def test_conditions_keep_the_rules_through_any_history(data: st.DataObject) -> N
         assert [e.message for e in decision.events] == [sentence(e.message) for e in decision.events]
         assert len(found.model_dump_json()) < 100_000
         _times_move_with_the_status_only(status, found)
+        initial = {c.type for c in status.conditions} & {INITIAL}
+        assert initial <= {c.type for c in found.conditions}, "what was read is not forgotten while no driver tells"
         ReplicatorStatus.model_validate(found.model_dump(mode="json", by_alias=True))
         status = found
 

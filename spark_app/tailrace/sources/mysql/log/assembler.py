@@ -7,6 +7,8 @@ Rows end up in the block that is being filled (`filling`); when it is full, or a
 of XA transactions are held whole, also of tables that are not captured: they may be by the time of the commit.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from tailrace.sources.mysql.log import events, plain
@@ -133,7 +135,7 @@ class Assembler:
         if self._open is not None or self._filling.divided:
             return False
         ends, opens = run.events.end, run.opens[0]
-        if not self.reached.goes_on(ends[opens : run.behind[-1]]):
+        if not ends[run.opens].all() or not self.reached.goes_on(ends[opens : run.behind[-1]]):
             return False
         return not run.mariadb or self.reached.origin + int(ends[opens] - run.events.size[opens]) >= self._start
 
@@ -152,7 +154,7 @@ class Assembler:
         self._filling.add_finished(rows, marks, int(filling[fit - 1]))
         self.executed.add_run(taken)
         last = int(taken.behind[-1]) - 1
-        self.reached.take(int(run.events.end[last]))
+        self.reached.take(run.events.end[taken.opens[0] : last + 1])
         self._now = next(run.events.each(last, last + 1))
         self.reached.remember(self._now)
         self._maps.clear()
@@ -306,6 +308,8 @@ class Assembler:
             self._held.rolled_back(xid)
 
     def _start_xa(self, xid: str) -> None:
+        if self._held.transaction(xid) is not None:
+            self.lost([xid])
         self._xid = xid
         self._held.begin(xid)
 
@@ -319,7 +323,7 @@ class Assembler:
             self._finish()
             return
         assert self._open is not None
-        self._held.prepared(xid, self._open)
+        self._held.prepared(xid, self._open, self.reached.file)
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
         self.reached.remember(self._now)
@@ -332,9 +336,23 @@ class Assembler:
                 self._replay(xid)
             self._held.forget(xid)
             self.executed.decide(prepared, last=not self._held.undecided)
-        elif commit and not self._skip:
-            raise lost("an XA transaction was committed whose rows were prepared before capture began")
+        elif not self._skip:
+            # It was decided before, otherwise perhaps, and a crash made the server forget that. Or its rows stand
+            # before the beginning: a server may show it as prepared later than the log does.
+            self._sink.undone(None)
         self._finish()
+
+    def undecided(self) -> set[str]:
+        """XA transactions that were prepared in an older file than the one that is being read."""
+        return self._held.prepared_before(self.reached.file)
+
+    def lost(self, xids: Iterable[str]) -> None:
+        """The server no longer has these as prepared, and its log says nothing more of them."""
+        for xid in xids:
+            prepared = self._held.transaction(xid)
+            assert prepared is not None
+            self._held.forget(xid)
+            self.executed.decide(prepared, last=not self._held.undecided)
 
     def _replay(self, xid: str) -> None:
         if not self._skip:

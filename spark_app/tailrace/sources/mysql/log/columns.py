@@ -229,6 +229,9 @@ def _decimals(buffer: Buffer, sent: MapColumn, cells: Cells) -> pa.Array:
     """Arrow decimals where the lake has such, else the server's text."""
     precision, scale = divmod(sent.meta, 256)
     groups = _digit_groups(buffer, cells.at, precision, scale)
+    too_large = np.any([group >= 10**digits for digits, group in groups], axis=0)
+    if (too_large if cells.valid is None else too_large & cells.valid).any():
+        raise UnknownEvent("the server sent a decimal with more digits than its column has")
     negative = buffer.bytes[cells.at] < 0x80
     if precision <= 18:
         unscaled = np.zeros(len(cells.at), np.int64)

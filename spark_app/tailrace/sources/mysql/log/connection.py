@@ -242,7 +242,7 @@ def _refused(code: int, text: str) -> Exception:
     if code == 1236 and "max_allowed_packet" in text:  # whatever it is set to, no server sends more than 1 GiB
         return lost(f"the server cannot send an event of its log that is larger than 1 GiB ({text.rstrip('.')})")
     if code in (1227, 1045):
-        return SourceRefused(text, "Grant REPLICATION SLAVE; `tailrace doctor` prints the statement.")
+        return SourceRefused(text, "Grant REPLICATION SLAVE; docs/mysql.md has the statement.")
     return Retry(f"the server ended the log stream: {text}")
 
 

@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 import zstandard
 
 from tailrace.errors import SourceRefused
+from tailrace.sources.mysql.position import OFFSET_BITS
 
 HEADER = struct.Struct("<IBIIIH")
 """Timestamp, type, server id, size, end in the file, flags."""
@@ -137,7 +138,10 @@ def has_checksums(event: bytes) -> bool:
 def rotated(body: bytes) -> tuple[str, int]:
     """Name of the file that follows, and the offset in it."""
     with whole("ROTATE"):
-        return body[8:].decode(), int.from_bytes(body[:8], "little")
+        name, offset = body[8:].decode(), int.from_bytes(body[:8], "little")
+        if not name.rpartition(".")[2].isdecimal() or offset >> OFFSET_BITS:
+            raise ValueError("no place")
+        return name, offset
 
 
 def gtid(body: bytes) -> Transaction:

@@ -27,8 +27,8 @@ class Blocks(Protocol):
         """A statement in the log as text, inside its transaction: the tables that it empties. `TableStop`s are the
         stream's own affair."""
 
-    def undone(self, forms: Iterable[bytes]) -> None:
-        """Rows with these table maps were rolled back, or those of some statements."""
+    def undone(self, forms: Iterable[bytes] | None) -> None:
+        """Rows with these table maps were rolled back, or those of some statements. None: it may be those of any."""
 
     @property
     def touched(self) -> bool:

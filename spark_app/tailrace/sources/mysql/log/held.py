@@ -24,6 +24,8 @@ class _Transaction:
     on_disk: bool = False
     transaction: Transaction | None = None
     """Set when it is prepared."""
+    file: int = 0
+    """Where."""
     undone: set[bytes] = field(default_factory=set)
     """Forms of rows of which some were rolled back."""
 
@@ -70,8 +72,12 @@ class Held:
         """The table maps of rows that may have been rolled back."""
         return self._transactions[xid].undone
 
-    def prepared(self, xid: str, transaction: Transaction) -> None:
-        self._transactions[xid].transaction = transaction
+    def prepared(self, xid: str, transaction: Transaction, file: int) -> None:
+        """`file`: of the log; the numbers of files grow."""
+        self._transactions[xid].transaction, self._transactions[xid].file = transaction, file
+
+    def prepared_before(self, file: int) -> set[str]:
+        return {xid for xid, t in self._transactions.items() if t.transaction is not None and t.file < file}
 
     def transaction(self, xid: str) -> Transaction | None:
         """That prepared it; None: it is not held."""

@@ -6,7 +6,7 @@ come by then. What the log says by itself (names in table maps, statements) is a
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tailrace.changelog.records import (
@@ -24,16 +24,18 @@ from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableS
 from tailrace.sources.api import Wiring
 from tailrace.sources.mysql.catalog import TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
+from tailrace.sources.mysql.log.definitions import with_announced
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
 from tailrace.sources.patterns import selected
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
-from tailrace.sources.stops import stopped
+from tailrace.sources.stops import EVOLVED, starts_over, stopped
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
 """Stops whose reason the catalog shows, and shows to be over."""
+_GONE = "it was dropped, or tables.include no longer selects it"
 Found = Mapping[int, MysqlTable]
 
 
@@ -60,19 +62,34 @@ class CatalogPoll:
         self._progress = progress
         self._since: dict[int, Position] = {}
         """Table -> where the log ended when a look first found it otherwise."""
+        self._forms: dict[int, tuple[TableSchema, Position]] = {}
+        """Table that is to start over -> its form, and where the log ended when a look first found it in that."""
 
     def poll(self) -> None:
         found, state = self._look(), self._sink.state
         asked = {i: snapshot for i, snapshot in resyncs(state).items() if i in self._tables.known and i in found}
+        anew = [i for i in self._starting_over(found) if i not in asked]
         fresh = [t for i, t in found.items() if i not in asked and self._is_fresh(t)]
-        if asked or fresh or state.renewal is not None:
+        gone = self._gone(found, {(t.schema_name, t.table_name) for t in fresh})
+        if asked or anew or fresh or gone or state.renewal is not None:
             self._settle()
             events = [event for i, snapshot in asked.items() for event in self._again(found[i], snapshot)]
-            self._record([*events, *self._begin(fresh)])
+            events += [event for i in anew for event in (self._removed(i, EVOLVED), *self._added(found[i]))]
+            self._record([*(self._removed(i, _GONE) for i in gone), *events, *self._begin(fresh)])
         if self._due(found):
             self._settle()
             # Rows that were just decoded may have brought the new version, or stopped the table.
             self._record([event for i in self._due(found) for event in self._compared(i, found.get(i))])
+        self._record(self._left_out(found))
+
+    def _left_out(self, found: Found) -> list[Event]:
+        """The catalog has had every column that was announced: one that is in no version now is not copied."""
+        events: list[Event] = []
+        for table_id, known in self._tables.known.items():
+            if known.announced and not known.stopped and not _differs(known, found.get(table_id)):
+                known.announced.clear()
+                events += _announced(known)
+        return events
 
     def statement(self, touched: Mapping[int, Effect]) -> None:
         """A statement in the log concerned these captured tables; its transaction is finished and not recorded. The
@@ -103,7 +120,7 @@ class CatalogPoll:
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
             case Effect.REREAD | Effect.HARMLESS:
                 self._since[schema.table_id] = self._progress.end()
-                return self._reread(known, now) if effect is Effect.REREAD else []
+                return self._reread(known, now) if effect is Effect.REREAD else _announced(known)
             case Effect.EMPTIED:
                 return []
 
@@ -156,6 +173,17 @@ class CatalogPoll:
             del self._since[table_id]
         return differs
 
+    def _starting_over(self, found: Found) -> list[int]:
+        """Stopped tables whose form changed, once all that was written before a look showed their new one is behind."""
+        state, spec = self._sink.state, self._replicator.spec
+        stops = [i for i, known in self._tables.known.items() if known.stopped and i in state.tables and i in found]
+        due = [i for i in stops if found[i].stop is None and starts_over(state.tables[i], spec)]
+        for i in due:
+            if i not in self._forms or self._forms[i][0] != found[i].schema:
+                self._forms[i] = found[i].schema, self._progress.end()
+        self._forms = {i: self._forms[i] for i in due}
+        return [i for i in due if self._progress.position() >= self._forms[i][1]]
+
     def _compared(self, table_id: int, now: MysqlTable | None) -> list[Event]:
         del self._since[table_id]
         known = self._tables.known[table_id]
@@ -170,16 +198,33 @@ class CatalogPoll:
         reread = known.reads_again(evolved)
         log.info("%s has schema version %d%s", evolved.name, evolved.version, "; it is read again" if reread else "")
         self._tables.evolve(evolved, now)
-        return [self._version_of(evolved, reread)]
+        known.announced.clear()
+        return [self._version_of(evolved, reread), TableFingerprint(table_id=table_id, parts=known.look_again(now))]
 
-    def _missing(self, schema: TableSchema) -> list[Event]:
+    def _gone(self, found: Found, fresh: Collection[tuple[str, str]]) -> list[int]:
+        """Tables whose place in the log no longer matters: stopped ones, and those that had a number which a table of
+        the same name has no more (`model.identity`)."""
+        missing = [known for table_id, known in self._tables.known.items() if table_id not in found]
+        return [
+            known.schema.table_id
+            for known in missing
+            if (known.schema.schema_name, known.schema.table_name) in fresh
+            or (known.stopped and not self._is_hidden(known.schema))
+        ]
+
+    def _is_hidden(self, schema: TableSchema) -> bool:
+        """The server shows the table to nobody without a right on it, or would not show it if it were there."""
         name = schema.schema_name, schema.table_name
         with source_errors("looking at the catalog"):
-            if selected(self._replicator.spec.tables, *name) and hidden(self._connection, *name):
-                what = f"the user no longer has a right on {schema.name}"
-                fix = f"Run `GRANT SELECT ON {quoted(name[0])}.{quoted(name[1])} TO …`; the table is read again then."
-                return self._stopped(schema.table_id, ReadRefused(schema.name, what, fix))
-        return [self._removed(schema.table_id, "it was dropped, or tables.include no longer selects it")]
+            return selected(self._replicator.spec.tables, *name) and hidden(self._connection, *name)
+
+    def _missing(self, schema: TableSchema) -> list[Event]:
+        if not self._is_hidden(schema):
+            return [self._removed(schema.table_id, _GONE)]
+        what = f"the user no longer has a right on {schema.name}"
+        table = f"{quoted(schema.schema_name)}.{quoted(schema.table_name)}"
+        fix = f"Run `GRANT SELECT ON {table} TO …`; the table is read again then. If it was dropped: exclude it."
+        return self._stopped(schema.table_id, ReadRefused(schema.name, what, fix))
 
     def _version_of(self, schema: TableSchema, reread: bool) -> SchemaChanged:
         edge = self._progress.edge() if reread else None
@@ -218,7 +263,10 @@ class CatalogPoll:
         before = state.tables.get(table.id)
         version = 1 if before is None else self._version(table.id, before.schema.version) + 1
         schema = table.schema.model_copy(update={"version": version})
-        again = before is not None or (table.schema_name, table.table_name) in state.forgotten_tables
+        name = table.schema_name, table.table_name
+        again = name in state.forgotten_tables or any(
+            (t.schema.schema_name, t.schema.table_name) == name for t in state.tables.values()
+        )
         wanted = (self._replicator.spec.snapshot.initial or again) and table.stop is None and resync is None
         edge = self._progress.edge()
         self._tables.add(schema, table.stop is not None, table)
@@ -227,11 +275,21 @@ class CatalogPoll:
             log.warning("%s is not captured: %s", table.name, table.stop)
             return [added, stopped(table.id, state.last_seq, table.stop)]
         log.info("%s is captured", table.name)
-        return [added, TableFingerprint(table_id=table.id, parts=table.parts)]
+        return [added, TableFingerprint(table_id=table.id, parts=self._tables.known[table.id].look_again(table))]
 
     def _version(self, table_id: int, recorded: int) -> int:
         known = self._tables.known.get(table_id)
         return recorded if known is None else max(recorded, known.schema.version)
+
+
+def _announced(known: Captured) -> list[Event]:
+    """The columns that a statement added are recorded with it: a restart may come before the look that finds them. And
+    that they are forgotten: they may be copied later."""
+    parts = with_announced(known.parts, known.announced)
+    if parts == known.parts:
+        return []
+    known.parts = parts
+    return [TableFingerprint(table_id=known.schema.table_id, parts=parts)]
 
 
 def _differs(known: Captured, now: MysqlTable | None) -> bool:

@@ -31,6 +31,7 @@ class Reached:
         self._numbering = start.numbering
         self._file = -1
         """Position of the beginning of the file; negative: none was named yet."""
+        self._recorded = start.position
         self._unended = start.unended
         """Beginning of a file without an end so far (STOP, ROTATE): a server that crashed begins another one."""
         self._end = 0
@@ -51,7 +52,8 @@ class Reached:
     def open_file(self, name: str, end: int) -> bool:
         """Another one begins, or is told to. True: the one before has no end, for the server crashed."""
         self._file, self._end = self._numbering.of(name, 0), end
-        crashed = self._unended is not None and self._file > self._unended  # what is sent again may begin before it
+        # What is sent again may begin before it, and lead over crashes that are recorded already.
+        crashed = self._unended is not None and self._file > max(self._unended, self._recorded)
         self._unended = Position(self._file)
         return crashed
 
@@ -71,19 +73,26 @@ class Reached:
         return self._file + self._end - size
 
     @property
+    def file(self) -> int:
+        """Position of its beginning."""
+        return self._file
+
+    @property
     def origin(self) -> int:
         """What the ends in event headers are to be added to."""
         return self._file + self._round
 
     def goes_on(self, ends: Places) -> bool:
-        """Whether these are ends of events that follow in the file, without going round."""
-        if self._file < 0 or not ends.all():
+        """Whether these are ends of events that follow in the file, without going round. Newer versions of MariaDB
+        say 0 of all but a transaction's first event."""
+        told = ends[ends > 0]
+        if self._file < 0 or not len(told):
             return False
-        return bool(ends[0] >= self._end % _WRAP and (ends[1:] >= ends[:-1]).all())
+        return bool(told[0] >= self._end % _WRAP and (told[1:] >= told[:-1]).all())
 
-    def take(self, end: int) -> None:
+    def take(self, ends: Places) -> None:
         """To the last end of events that go on."""
-        self._end = self._round + end
+        self._end = self._round + int(ends.max())
 
     def remember(self, event: Event) -> None:
         """It was the last. A large one would be kept in memory for it; a place beyond 4 GiB could not be asked for."""

@@ -4,7 +4,7 @@ Called by `decode.Decoder`. An update whose key changed is two parts, D under th
 adjacent in sequence.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tailrace.sources.mysql import values
 from tailrace.sources.mysql.log.columns import Buffer, column
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent, number, whole
 from tailrace.sources.mysql.log.table_map import TableMap
-from tailrace.sources.mysql.log.walk import Cells, Places, Walked, walk
+from tailrace.sources.mysql.log.walk import Cells, Places, walk
 from tailrace.sources.mysql.model import MysqlColumn
 from tailrace.types import arrow_type
 
@@ -27,6 +27,7 @@ UPDATES = frozenset((Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_V1))
 DELETES = frozenset((Kind.DELETE_ROWS, Kind.DELETE_ROWS_V1))
 ROWS = INSERTS | UPDATES | DELETES
 _V2 = frozenset((Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS))
+Bits = NDArray[np.bool_]
 _HEAD = 8
 """Bytes of table id and flags; version 2 has the length of more information behind them, itself included."""
 
@@ -71,30 +72,48 @@ class Span:
 
 def decode(buffer: Buffer, span: Span) -> tuple[list[Part], NDArray[np.int64]]:
     """The parts, and how many sequences each event took. `TableStop` where an image or a value cannot be taken over."""
-    columns, images = span.form.map.columns, 2 if span.kind in UPDATES else 1
-    first = _first_rows(buffer, span, images)
-    walked = walk(buffer.bytes, first, span.ends, columns, images)
+    first, present = _first_rows(buffer, span)
+    if (present == present[0]).all():
+        return _alike(buffer, span, first, present[0])
+    parts, counts = list[Part](), np.zeros(len(span.event), np.int64)
+    kinds, kind = np.unique(present, axis=0, return_inverse=True)
+    for i, having in enumerate(kinds):
+        chosen = np.flatnonzero(kind.ravel() == i)
+        some = replace(span, event=span.event[chosen], starts=span.starts[chosen], ends=span.ends[chosen])
+        found, counts[chosen] = _alike(buffer, some, first[chosen], having)
+        parts += found
+    return parts, counts
+
+
+def _alike(buffer: Buffer, span: Span, first: Places, present: Bits) -> tuple[list[Part], NDArray[np.int64]]:
+    """Of events whose images have the same columns."""
+    images = [np.flatnonzero(having) for having in present]
+    columns = [[span.form.map.columns[place] for place in image] for image in images]
+    walked = walk(buffer.bytes, first, span.ends, columns)
     rows = len(walked.event)
     if not rows:
         return [], np.zeros(len(span.event), np.int64)
+    cells = [dict(zip(map(int, p), c, strict=True)) for p, c in zip(images, walked.images, strict=True)]
     if span.kind in UPDATES:
-        return _updates(buffer, span, walked)
+        return _updates(buffer, span, walked.event, cells)
     counts = np.bincount(walked.event, minlength=len(span.event))
     op = INSERT if span.kind in INSERTS else DELETE
-    part = Part(op, span.event[walked.event], _ordinals(walked.event, counts), [])
-    filled = _image(buffer, span.form, walked.images[0], keys_only=op == DELETE)
-    return [Part(op, part.event, part.ordinal, filled)], counts
+    filled = _image(buffer, span.form, cells[0], rows, keys_only=op == DELETE)
+    return [Part(op, span.event[walked.event], _ordinals(walked.event, counts), filled)], counts
 
 
-def _updates(buffer: Buffer, span: Span, walked: Walked) -> tuple[list[Part], NDArray[np.int64]]:
+def _updates(
+    buffer: Buffer, span: Span, walked: Places, cells: list[dict[int, Cells]]
+) -> tuple[list[Part], NDArray[np.int64]]:
+    """`walked`: of each row, its event in the span."""
     form = span.form
-    before = _image(buffer, form, walked.images[0], keys_only=True)
-    after = _image(buffer, form, walked.images[1], keys_only=False)
+    before = _image(buffer, form, cells[0], len(walked), keys_only=True)
+    after = _image(buffer, form, cells[1], len(walked), keys_only=False)
     moved = _moved(form.schema, before, after)
     takes = 1 + moved.astype(np.int64)
-    counts = np.bincount(walked.event, weights=takes, minlength=len(span.event)).astype(np.int64)
-    ordinal = _ordinals(walked.event, counts, takes)
-    event = span.event[walked.event]
+    counts = np.bincount(walked, weights=takes, minlength=len(span.event)).astype(np.int64)
+    ordinal = _ordinals(walked, counts, takes)
+    event = span.event[walked]
     if not moved.any():
         return [Part(UPDATE, event, ordinal, after)], counts
     stayed, went = pa.array(np.flatnonzero(~moved)), pa.array(np.flatnonzero(moved))
@@ -107,7 +126,7 @@ def _updates(buffer: Buffer, span: Span, walked: Walked) -> tuple[list[Part], ND
     return [p for p in parts if len(p.event)], counts
 
 
-def _moved(schema: TableSchema, before: list[pa.Array], after: list[pa.Array]) -> NDArray[np.bool_]:
+def _moved(schema: TableSchema, before: list[pa.Array], after: list[pa.Array]) -> Bits:
     moved = np.zeros(len(after[0]), np.bool_)
     for place, known in enumerate(schema.columns):
         if known.key is not None:
@@ -116,12 +135,12 @@ def _moved(schema: TableSchema, before: list[pa.Array], after: list[pa.Array]) -
     return moved
 
 
-def _image(buffer: Buffer, form: RowForm, cells: list[Cells], keys_only: bool) -> list[pa.Array]:
-    """`keys_only`: the other columns are null."""
+def _image(buffer: Buffer, form: RowForm, cells: dict[int, Cells], rows: int, keys_only: bool) -> list[pa.Array]:
+    """`cells`: by place. `keys_only`: the other columns are null."""
     found = []
     for known, place, schema_column in zip(form.columns, form.places, form.schema.columns, strict=True):
         if keys_only and schema_column.key is None:
-            found.append(pa.nulls(len(cells[place].at), arrow_type(schema_column.type)))
+            found.append(pa.nulls(rows, arrow_type(schema_column.type)))
             continue
         with values.fitted(form.schema.name, known.name, known.form):
             found.append(column(buffer, form.map.columns[place], known, cells[place]))
@@ -135,13 +154,15 @@ def _ordinals(event: Places, counts: Places, takes: Places | None = None) -> Pla
     return ordinals
 
 
-def _first_rows(buffer: Buffer, span: Span, images: int) -> Places:
-    """Where the rows begin; every image must have every column."""
+def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
+    """Where the rows begin; and of each event and image, which columns are present. Each image must have those that are
+    needed: before a change the key, after it every captured column."""
     at: Places = span.starts + _HEAD
     if (span.ends - at < 4).any():
         raise UnknownEvent("the server sent a row event that is not whole")
     if span.kind in _V2:
         at = at + buffer.numbers(at, "<u2").astype(np.int64)
+    images = 2 if span.kind in UPDATES else 1
     count = len(span.form.map.columns)
     bitmap = (count + 7) // 8
     if (at + 3 + bitmap * images > span.ends + 3).any():
@@ -151,16 +172,29 @@ def _first_rows(buffer: Buffer, span: Span, images: int) -> Places:
     if sent != count or not (buffer.bytes[at] == buffer.bytes[at[0]]).all():
         raise UnknownEvent("the server sent a row with other columns than its table")
     at = at + (behind - int(at[0]))
-    full = np.packbits(np.ones(count, np.uint8), bitorder="little")
-    for i in range(bitmap * images):
-        if not ((buffer.bytes[at + i] & full[i % bitmap]) == full[i % bitmap]).all():
-            raise _partial(span.form.schema.name)
-    return at + bitmap * images
+    raw = buffer.bytes[at[:, None] + np.arange(bitmap * images)].reshape(len(at), images, bitmap)
+    present = np.unpackbits(raw, axis=2, count=count, bitorder="little").astype(np.bool_)
+    keys = [p for p, c in zip(span.form.places, span.form.schema.columns, strict=True) if c.key is not None]
+    for image, needed in enumerate(_needed(span.kind, keys, list(span.form.places))):
+        lacking = [place for place in needed if not present[:, image, place].all()]
+        if lacking:
+            raise _partial(span.form, lacking)
+    return at + bitmap * images, present
 
 
-def _partial(table: str) -> LogIncomplete:
+def _needed(kind: int, keys: list[int], captured: list[int]) -> list[list[int]]:
+    """Places in each image."""
+    if kind in UPDATES:
+        return [keys, captured]
+    return [captured if kind in INSERTS else keys]
+
+
+def _partial(form: RowForm, places: list[int]) -> LogIncomplete:
+    names = dict(zip(form.places, form.columns, strict=True))
+    columns, table = ", ".join(repr(names[place].name) for place in places), form.schema.name
     return LogIncomplete(
         table,
-        f"a change of {table} came without all columns: a session has set binlog_row_image",
+        f"a change of {table} came without the column {columns}: a session has set binlog_row_image, or the column is"
+        " generated and MariaDB does not log it",
         "Set binlog_row_image = FULL for the server and for that session; then resync the table.",
     )

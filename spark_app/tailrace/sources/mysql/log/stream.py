@@ -17,7 +17,7 @@ from tailrace.errors import SourceRefused
 from tailrace.sources.api import Distance, Wiring
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
-from tailrace.sources.mysql.ends import log_end, seen
+from tailrace.sources.mysql.ends import log_end, prepared, seen
 from tailrace.sources.mysql.facts import is_replica, observe
 from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.log import events
@@ -31,9 +31,9 @@ from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.reached import StartingPoint
-from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, added_columns, effects
+from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, Name, added_columns, effects
 from tailrace.sources.mysql.log.table_map import head_of
-from tailrace.sources.mysql.log.tables import Tables, is_marked
+from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.log.witness import FIRST, ended, files
 from tailrace.sources.mysql.model import MysqlTable
@@ -41,6 +41,7 @@ from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import seen_on
+from tailrace.sources.patterns import options_of
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class MysqlStream:
         self._sink = wiring.sink
         self._options = replicator.spec.options
         self._mariadb = server_of(connection).product != "mysql"
-        self._tables = Tables(self._lookup, charsets(connection, self._mariadb), self._mariadb)
+        self._tables = Tables(self._lookup, charsets(connection), self._mariadb)
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)
@@ -75,6 +76,8 @@ class MysqlStream:
         """Table -> where the log ended when a chunk asked for a look."""
         self._owes_look = False
         """A look was due inside a transaction."""
+        self._unknown: dict[str, Position] = {}
+        """XA transaction that the log prepares and the server lacks -> where the log ended when that was seen."""
         self._hides = not observe(connection, ()).logs_what_it_applies
         """As a replica the server would not log what it applies."""
         self._log: BinlogConnection | None = None
@@ -82,9 +85,7 @@ class MysqlStream:
     def _take_over(self) -> None:
         for table in self._sink.state.tables.values():
             if not table.removed:
-                self._tables.add(table.schema, table.stopped is not None)
-                known = self._tables.known[table.table_id]
-                known.history, known.reread = [s.table for s in table.schemas[:-1]], is_marked(table.schemas)
+                self._tables.take_over(table)
 
     def _unended(self) -> Position | None:
         """The file that was read last, if the server has not closed it, or has it no more."""
@@ -145,15 +146,26 @@ class MysqlStream:
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
             if effect is Effect.HARMLESS:
-                self._tables.known[names[name]].announced |= added_columns(query.text)
+                self._tables.known[names[name]].announced |= self._copied(name, added_columns(query.text))
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
         return [head_of(*name) for name in emptied if not self._tables.known[names[name]].stopped]
+
+    def _copied(self, name: Name, columns: set[str]) -> set[str]:
+        """Those that are copied. One that is left out gets values that the log does not keep: when it is wanted, it is
+        read."""
+        options = options_of(self._options, *name)
+        return columns if options is None or options.columns is None else columns & set(options.columns)
 
     def _touch(self, table_id: int, effect: Effect) -> None:
         self._touched[table_id] = max(self._touched.get(table_id, effect), effect, key=STRENGTH.index)
 
-    def undone(self, forms: Iterable[bytes]) -> None:
-        for table_id in {self._tables.number(form) for form in forms}:
+    def undone(self, forms: Iterable[bytes] | None) -> None:
+        if forms is None:
+            log.warning(
+                "an XA transaction was decided that the log does not have as prepared: all tables are read again"
+            )
+        concerned = self._tables.known if forms is None else {self._tables.number(form) for form in forms}
+        for table_id in concerned:
             self._touch(table_id, Effect.REREAD)
 
     def crashed(self) -> None:
@@ -220,7 +232,23 @@ class MysqlStream:
         self._require_whole_log()
         self._poll.poll()
         self._assembler.tables_changed()
+        self._forget_what_a_crash_lost()
         return time.monotonic() - begun
+
+    def _forget_what_a_crash_lost(self) -> None:
+        """A server may log an XA PREPARE and lose the transaction in a crash: it would never be decided, and the log
+        would be needed from there on. It has begun another file since. What its list lacks because it was decided is
+        decided before the log's end as it is after the look at the list."""
+        undecided = self._assembler.undecided()
+        if not undecided:
+            return
+        unknown = undecided - prepared(self._connection)
+        lost = {xid for xid in unknown if self.position >= self._unknown.get(xid, self.position + 1)}
+        end = self._end()
+        self._unknown = {xid: self._unknown.get(xid, end) for xid in unknown - lost}
+        for xid in sorted(lost):
+            log.warning("the server crashed and no longer has the prepared XA transaction %s: it never happened", xid)
+        self._assembler.lost(lost)
 
     def _require_whole_log(self) -> None:
         """A server can become a replica at any time."""

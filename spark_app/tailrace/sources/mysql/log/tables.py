@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from typing_extensions import override
 
-from tailrace.changelog.logged import LoggedSchema
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.logged import LoggedSchema, TableLog
+from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.sources.mysql.log.decode import Evolved, Forms
+from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
+from tailrace.sources.mysql.log.events import whole
 from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
@@ -38,7 +40,14 @@ class Captured:
     """A statement in the log may have changed rows. They are read again for it already; if it brought columns, too,
     the version with these has them read again as well."""
     announced: set[str] = field(default_factory=set)
-    """Columns that a statement in the log added, NULL in every row there was."""
+    """Columns that a statement in the log added, NULL in every row there was, and no version has yet."""
+    parts: Parts = field(default_factory=dict)
+    """The fingerprint that was recorded last."""
+
+    def look_again(self, now: MysqlTable) -> Parts:
+        """The fingerprint of the table as it is now, with the version that is in force."""
+        self.parts = with_announced(parts_of(now), self.announced)
+        return self.parts
 
     def reads_again(self, evolved: TableSchema) -> bool:
         """Whether old rows may have values in the version's new columns. One that no statement added was there before:
@@ -62,6 +71,19 @@ class Tables(Forms):
         self.known[schema.table_id] = Captured(schema, stopped, table)
         self._forms.clear()
 
+    def take_over(self, found: TableLog) -> None:
+        """A table of the journal."""
+        parts, versions = found.fingerprint or {}, found.schemas
+        self.known[found.table_id] = Captured(
+            schema=found.schema,
+            stopped=found.stopped is not None,
+            table=remembered(found.schema, parts),
+            history=[version.table for version in versions[:-1]],
+            reread=is_marked(versions),
+            announced=announced(parts),
+            parts=parts,
+        )
+
     def remove(self, table_id: int) -> None:
         del self.known[table_id]
         self._forms.clear()
@@ -78,7 +100,8 @@ class Tables(Forms):
     @override
     def number(self, form: bytes) -> int:
         schema, table = name_of(form)
-        return number_of(identity(schema.decode(), table.decode()))
+        with whole("TABLE_MAP"):
+            return number_of(identity(schema.decode(), table.decode()))
 
     def evolve(self, schema: TableSchema, table: MysqlTable | None) -> None:
         """A new version is in force."""
@@ -86,6 +109,7 @@ class Tables(Forms):
         # One for each set of columns, the newest: a table that is read again often would else fill memory.
         known.history = [s for s in known.history if not _same_columns(s, known.schema)] + [known.schema]
         known.schema, known.table, known.reread = schema, table, False
+        known.announced -= {c.name for c in schema.columns}
         self._forms.clear()
 
     @override

@@ -4,6 +4,7 @@ Called by `rows` with many row events of one kind and one form in one buffer. Ou
 where its values stand. An event that ends inside a row, or whose rows do not end where it does, is refused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from tailrace.sources.mysql.log.table_map import MapColumn
 
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
+Layout = list[tuple[int | None, int]]
+"""Of each column its width, or None and the bytes of its length."""
 SLACK = 64
 """Bytes behind the last event, so that numbers can be read wider than they are."""
 _FIXED = {
@@ -52,7 +55,7 @@ class Walked:
     event: Places
     """Of each row its event, as an index into those that were given; rows are in the events' order."""
     images: list[list[Cells]]
-    """One image, or of an update the one before and the one after."""
+    """One image, or of an update the one before and the one after; of each, the columns that it has."""
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
@@ -85,18 +88,17 @@ def length_bytes(column: MapColumn) -> int:
     return column.meta
 
 
-def walk(buffer: Bytes, starts: Places, ends: Places, columns: tuple[MapColumn, ...], images: int) -> Walked:
-    """`starts`: of each event's first row. `buffer` has SLACK bytes behind the last event."""
-    return _Walk(buffer, columns, images).run(starts, ends)
+def walk(buffer: Bytes, starts: Places, ends: Places, images: Sequence[Sequence[MapColumn]]) -> Walked:
+    """`starts`: of each event's first row; `images`: the columns that each image of a row has. `buffer` has SLACK bytes
+    behind the last event."""
+    return _Walk(buffer, images).run(starts, ends)
 
 
 class _Walk:
-    def __init__(self, buffer: Bytes, columns: tuple[MapColumn, ...], images: int) -> None:
+    def __init__(self, buffer: Bytes, images: Sequence[Sequence[MapColumn]]) -> None:
         self._buffer = buffer
-        self._layout = [(width(c), length_bytes(c) if width(c) is None else 0) for c in columns]
-        self._nulls = (len(columns) + 7) // 8
-        self._images = images
-        self._found: list[list[list[Cells]]] = [[[] for _ in columns] for _ in range(images)]
+        self._layouts = [[(width(c), length_bytes(c) if width(c) is None else 0) for c in image] for image in images]
+        self._found: list[list[list[Cells]]] = [[[] for _ in image] for image in images]
 
     def run(self, starts: Places, ends: Places) -> Walked:
         active = np.arange(len(starts))
@@ -108,16 +110,17 @@ class _Walk:
             if len(going) < len(active):
                 active, at, end = active[going], at[going], end[going]
             rounds.append(active)
-            for image in range(self._images):
-                at = self._image(image, at, end)
+            for layout, found in zip(self._layouts, self._found, strict=True):
+                at = self._image(layout, found, at, end)
         if (at != end).any():
             raise _torn()
         return self._ordered(rounds, len(starts))
 
-    def _image(self, image: int, at: Places, end: Places) -> Places:
-        bits = [self._buffer[np.minimum(at + i, end)] for i in range(self._nulls)]
-        at = at + self._nulls
-        for i, (fixed, prefix) in enumerate(self._layout):
+    def _image(self, layout: Layout, found: list[list[Cells]], at: Places, end: Places) -> Places:
+        nulls = (len(layout) + 7) // 8
+        bits = [self._buffer[np.minimum(at + i, end)] for i in range(nulls)]
+        at = at + nulls
+        for i, (fixed, prefix) in enumerate(layout):
             null = (bits[i >> 3] >> (i & 7)) & 1
             valid = None if not null.any() else null == 0
             length: Places = np.full(len(at), fixed or 0, np.int64) if fixed is not None else self._length(at, prefix)
@@ -128,7 +131,7 @@ class _Walk:
             # Checked before the next column: a damaged length must not send it beyond the buffer.
             if (at > end).any():
                 raise _torn()
-            self._found[image][i].append(Cells(begins, length, valid))
+            found[i].append(Cells(begins, length, valid))
         return at
 
     def _length(self, at: Places, prefix: int) -> Places:

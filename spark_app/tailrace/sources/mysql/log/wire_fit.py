@@ -9,6 +9,7 @@ from tailrace.sources.mysql.log import table_map as wire
 from tailrace.sources.mysql.log.collations import BINARY
 from tailrace.sources.mysql.log.table_map import MapColumn
 from tailrace.sources.mysql.types import GEOMETRY, ColumnType
+from tailrace.sources.mysql.values import Undecodable
 
 _KINDS: dict[str, int] = {
     "tinyint": wire.TINY,
@@ -50,7 +51,10 @@ def same_text(type: ColumnType, collation: int | None, labels: tuple[bytes, ...]
     """Whether the text in the rows means what the catalog says: the same character set, the same labels. `charsets`:
     by collation."""
     if type.name in ("enum", "set"):
-        return bool(labels) and tuple(map(_as_shown, label_texts(type, labels))) == type.labels
+        try:
+            return bool(labels) and tuple(map(_as_shown, label_texts(type, labels))) == type.labels
+        except Undecodable:
+            return False
     if collation is None or type.name in _OWN_FORMS:
         return True
     return type.charset == (None if collation == BINARY else charsets.get(collation))

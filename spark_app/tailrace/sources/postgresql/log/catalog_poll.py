@@ -90,7 +90,7 @@ class CatalogPoll:
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
         found, publication = self._look()
-        due = rejoins(self._sink.state, self._tables.known, found)
+        due = rejoins(self._sink.state, self._tables.known, found, self._place.replicator.spec)
         fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
         # A table that lost its key and stayed published could not be updated at the source any more.
         wrong = not all(self._tables.is_captured(i) or i in due for i in publication.members)
@@ -289,7 +289,7 @@ class CatalogPoll:
         return events
 
     def _differs(self, found: dict[int, PgTable], placed: Collection[str]) -> bool:
-        if rejoins(self._sink.state, self._tables.known, found):
+        if rejoins(self._sink.state, self._tables.known, found, self._place.replicator.spec):
             return True
         if self._routes.kept and self._routes.moved(found, self._brought(), placed).anew:
             return True

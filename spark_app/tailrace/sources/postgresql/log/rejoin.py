@@ -1,4 +1,5 @@
-"""Which tables leave and are taken in again in one record: those with another name, and those that a resync asks for.
+"""Which tables leave and are taken in again in one record: those with another name, those that a resync asks for, and
+those whose form has changed (`onSchemaChange`).
 
 Pure; asked by `polling`. A rename keeps the source table (its oid) and changes the target (its name), so the table ends
 under the old name and begins under the new one, as a new generation. It happens behind the marker of a look, like every
@@ -11,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.changelog.state import LogState
+from tailrace.contract.resources import ReplicatorSpec
 from tailrace.sources.postgresql.log.tables import Captured
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.resyncs import resyncs
+from tailrace.sources.stops import EVOLVED, starts_over
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,9 @@ class Rejoin:
     """The snapshot that asks for it."""
 
 
-def rejoins(state: LogState, known: Mapping[int, Captured], found: Mapping[int, PgTable]) -> dict[int, Rejoin]:
+def rejoins(
+    state: LogState, known: Mapping[int, Captured], found: Mapping[int, PgTable], spec: ReplicatorSpec
+) -> dict[int, Rejoin]:
     """By table id. Tables that the source no longer has, or that are no longer selected, just end."""
     asked = resyncs(state)
     due = {}
@@ -38,6 +43,8 @@ def rejoins(state: LogState, known: Mapping[int, Captured], found: Mapping[int, 
             due[table_id] = Rejoin(f"a resync of {name} was asked for ({asked[table_id]})", asked[table_id])
         elif now.name != name:
             due[table_id] = Rejoin(f"it was renamed to {now.name}")
+        elif now.stop is None and table_id in state.tables and starts_over(state.tables[table_id], spec):
+            due[table_id] = Rejoin(EVOLVED)
     return due
 
 

@@ -204,8 +204,9 @@ def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLos
         first += f"If source.postgresql.slot of the manifest names the slot, first re-create it: {again}. "
     return PositionLost(
         f"{seen}; the changes in between can no longer be recovered",
-        f"{first}Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with"
-        " resync: true and tables: ['*.*']. With a new slot every table is read again (docs/operations.md).",
+        f"{first}Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, set spec.recover, or create a"
+        " SnapshotRequest with resync: true and tables: ['*.*']. With a new slot every table is read again"
+        " (docs/operations.md).",
     )
 
 
@@ -215,7 +216,7 @@ def start_error(slot: str, state: str, message: str) -> Exception:
     if state == UNDEFINED_OBJECT:
         return lost(f"slot {slot!r}: {message}")
     if state == INSUFFICIENT_PRIVILEGE:
-        return SourceRefused(f"slot {slot!r}: {message}", "Grant the missing rights; `tailrace doctor` prints them.")
+        return SourceRefused(f"slot {slot!r}: {message}", "Grant the missing rights; docs/postgresql.md lists them.")
     return Retry(f"slot {slot!r}: {message}")
 
 

@@ -135,7 +135,8 @@ class Making:
         if found is None:
             raise SourceRefused(
                 f"slot {name!r} does not exist",
-                "Create the slot with plugin pgoutput, or remove source.postgresql.slot.",
+                "Create the slot with plugin pgoutput, or remove source.postgresql.slot; in Kubernetes, create another"
+                " Replicator.",
             )
         if found.plugin != slots.PLUGIN or found.confirmed is None:
             raise SourceRefused(
@@ -143,7 +144,8 @@ class Making:
             )
         if found.database != self.config.database:
             raise SourceRefused(
-                f"slot {name!r} belongs to database {found.database!r}", "Use a slot of source.database."
+                f"slot {name!r} belongs to database {found.database!r}",
+                "Re-create the slot in source.database, or use another one; in Kubernetes, create another Replicator.",
             )
         if found.wal_status == "lost":
             raise SourceRefused(f"slot {name!r} has lost its log", "Drop the slot and re-create it.")

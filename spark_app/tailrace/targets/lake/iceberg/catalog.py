@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+
 from tailrace.contract.resources import Credentials, StorageLocation, TargetSpec
 from tailrace.errors import InvalidManifest, TargetRefused
 from tailrace.storage import secret_files
@@ -101,5 +103,10 @@ class IcebergCatalog:
 
     def ensure_namespace(self, identifier: Any, name: str) -> None:
         with guarded(name, "creating the namespace of"):
-            if not self.catalog.namespaceExists(identifier.namespace()):
+            if self.catalog.namespaceExists(identifier.namespace()):
+                return
+            try:
                 self.catalog.createNamespace(identifier.namespace())
+            except Py4JJavaError:  # each catalog has an error of its own for one that another table has just created
+                if not self.catalog.namespaceExists(identifier.namespace()):
+                    raise

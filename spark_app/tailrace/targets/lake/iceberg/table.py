@@ -43,6 +43,12 @@ def _random_id() -> str:
 
 log = logging.getLogger(__name__)
 
+DAMAGED = (
+    "If it persists, a power cut may have damaged the newest file in the table's metadata folder:"
+    " see docs/operations.md (power cut)."
+)
+"""Of a folder catalog, whose metadata Iceberg does not force to a local disk."""
+
 
 class IcebergTable:
     """See `FormatTable`. Not shared between threads. `new_id` names vector files and commits."""
@@ -66,6 +72,14 @@ class IcebergTable:
         self._version: Version | None = None
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+        try:
+            return self._ensure(schema, log_id, generation)
+        except (MissingTable, Retry) as error:
+            if not self._catalog.folder or isinstance(error, CommitConflict):
+                raise
+            raise Retry(error.message, DAMAGED) from error
+
+    def _ensure(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
         with guarded(self.name, "opening"):
             exists = self._catalog.catalog.tableExists(self._identifier)
         if not exists:

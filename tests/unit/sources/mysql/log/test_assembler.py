@@ -16,7 +16,7 @@ from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.reached import StartingPoint
 from tailrace.sources.mysql.position import OWN
 
-FORM = b"captured"
+FORM, ANY = b"captured", b"any table"
 SMALL, LARGE = 100, 3_000
 LIMIT = 2_000
 """Bytes of a block: a large row fills it."""
@@ -43,8 +43,8 @@ class Sink:
     def statement(self, query: Query) -> list[bytes]:
         return []
 
-    def undone(self, forms: Iterable[bytes]) -> None:
-        self.undone_forms |= set(forms)
+    def undone(self, forms: Iterable[bytes] | None) -> None:
+        self.undone_forms |= {ANY} if forms is None else set(forms)
         self.touched = bool(self.undone_forms)
 
     def crashed(self) -> None:
@@ -61,6 +61,10 @@ def gtid(number: int) -> tuple[int, bytes]:
     return Kind.MARIADB_GTID, struct.pack("<QIB", number, 0, 0)
 
 
+def statement(text: str) -> tuple[int, bytes]:
+    return Kind.QUERY, struct.pack("<IIBHH", 1, 0, 0, 0, 0) + b"\0" + text.encode()
+
+
 def row(name: bytes, size: int = SMALL) -> list[tuple[int, bytes]]:
     number = b"\1" + bytes(5)
     return [(Kind.TABLE_MAP, number + b"\0\0" + FORM), (Kind.WRITE_ROWS_V1, number + b"\1\0" + name * size)]
@@ -75,11 +79,15 @@ END = (Kind.XID, bytes(8))
 
 
 def fed(
-    folder: Path, sent: list[tuple[int, bytes]], unended: Position | None = None, closes: Kind | None = None
+    folder: Path,
+    sent: list[tuple[int, bytes]],
+    unended: Position | None = None,
+    closes: Kind | None = None,
+    mariadb: bool = True,
 ) -> tuple[Sink, Assembler]:
     """`closes`: what stands at the end of each file."""
     sink = Sink()
-    assembler = Assembler(sink, Executed("", True), Held(folder), LIMIT, StartingPoint(Position(0), OWN, unended))
+    assembler = Assembler(sink, Executed("", mariadb), Held(folder), LIMIT, StartingPoint(Position(0), OWN, unended))
     end = 0
     for i, (kind, body) in enumerate(sent):
         if i and kind == Kind.ROTATE and closes is not None:
@@ -131,3 +139,29 @@ def test_the_log_teaches_which_servers_wrote_to_a_domain(tmp_path: Path) -> None
     known = struct.pack("<IIIQIIQ", 2, 0, 5, 4, 0, 7, 9)
     _, assembler = fed(tmp_path / "held", [*file(3), gtid(10), *row(b"a"), END, (Kind.MARIADB_GTID_LIST, known)])
     assert (assembler.executed.state, assembler.executed.place) == ("0-5-4,0-7-10", "0-7-10")
+
+
+@pytest.mark.parametrize("decision", ["COMMIT", "ROLLBACK"])
+def test_an_xa_transaction_that_is_not_prepared_by_the_log_may_change_any_table(tmp_path: Path, decision: str) -> None:
+    """A server that forgot in a crash that it had decided it does so again."""
+    sink, assembler = fed(tmp_path / "held", [*file(3), gtid(1), statement(f"XA {decision} X'78',X'',1")])
+    assert (sink.undone_forms, sink.touched) == ({ANY}, False)
+    assert assembler.executed.state == "0-7-1" and not assembler.inside
+
+
+def mysql_gtid(number: int) -> tuple[int, bytes]:
+    return Kind.GTID, struct.pack("<B16sqBqq7s7s", 0, bytes(16), number, 2, 0, 0, bytes(7), bytes(7))
+
+
+def prepared(number: int, name: bytes) -> list[tuple[int, bytes]]:
+    xid = "X'78',X'',1"
+    inside = [statement(f"XA START {xid}"), *row(name), statement(f"XA END {xid}")]
+    return [mysql_gtid(number), *inside, (Kind.XA_PREPARE, bytes(13))]
+
+
+def test_a_prepared_transaction_whose_xid_begins_again_holds_the_log_no_longer(tmp_path: Path) -> None:
+    """A crash took it back. Its number left out of what was had, the server would need its log for ever."""
+    decided = [mysql_gtid(3), statement("XA COMMIT X'78',X'',1")]
+    sent = [*file(3), *prepared(1, b"a"), *file(4), *prepared(2, b"b"), *decided]
+    sink, assembler = fed(tmp_path / "held", sent, mariadb=False)
+    assert sink.rows_of == [b"b"] and assembler.executed.state.endswith(":1-3")

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.errors import TailraceError
+from tailrace.errors import LogIncomplete, TailraceError
 from tailrace.sources.mysql.log import rows
-from tailrace.sources.mysql.log.columns import Buffer
-from tailrace.sources.mysql.log.events import Kind, UnknownEvent, gtid, payload, query, tagged_gtid
+from tailrace.sources.mysql.log.columns import Buffer, column
+from tailrace.sources.mysql.log.events import Kind, UnknownEvent, gtid, payload, query, rotated, tagged_gtid
 from tailrace.sources.mysql.log.rows import RowForm, Span
-from tailrace.sources.mysql.log.table_map import LONG, VARCHAR, MapColumn, TableMap, table_map
+from tailrace.sources.mysql.log.table_map import LONG, NEWDECIMAL, VARCHAR, MapColumn, TableMap, table_map
+from tailrace.sources.mysql.log.walk import Cells
 from tailrace.sources.mysql.model import MysqlColumn
 from tailrace.sources.mysql.types import ColumnType
 from tailrace.sources.mysql.types import Form as ValueForm
@@ -27,13 +28,15 @@ ROWS = st.lists(
 MAP = b"\x01d\x00\x01t\x00\x02\x03\x0f\x02\x24\x00\x02\x01\x01\x00\x02\x01\x2d\x04\x05\x02id\x01v"
 
 
-def form() -> RowForm:
+def form(captured: int = 2) -> RowForm:
+    """`captured`: so many of the two columns."""
     text = ColumnType("varchar", "varchar(9)", length=36, charset="utf8mb4")
     known = (
         MysqlColumn("id", ColumnType("int", "int"), ValueForm("int32"), "int32", False, 0, False, True),
         MysqlColumn("v", text, ValueForm("string"), "string", True, None, False, True),
     )
-    return RowForm(table_map(MAP), SCHEMA, known, (0, 1))
+    schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns[:captured]})
+    return RowForm(table_map(MAP), schema, known[:captured], (0, 1)[:captured])
 
 
 def image(row: Row) -> bytes:
@@ -41,14 +44,19 @@ def image(row: Row) -> bytes:
     return bytes([0 if row[1] is not None else 2]) + row[0].to_bytes(4, "little", signed=True) + value
 
 
-def event(images: list[bytes], bitmaps: int = 1) -> bytes:
-    return bytes(8) + b"\x02\x00" + b"\x02" + b"\x03" * bitmaps + b"".join(images)
+def event(images: list[bytes], bitmaps: int = 1, present: bytes = b"\x03") -> bytes:
+    return bytes(8) + b"\x02\x00" + b"\x02" + present * bitmaps + b"".join(images)
 
 
-def decoded(bodies: list[bytes], kind: int) -> list[rows.Part]:
+def without_v(row: Row) -> bytes:
+    """An image of the first column alone."""
+    return b"\x00" + row[0].to_bytes(4, "little", signed=True)
+
+
+def decoded(bodies: list[bytes], kind: int, captured: int = 2) -> list[rows.Part]:
     ends = np.cumsum([len(b) for b in bodies])
     starts = ends - np.array([len(b) for b in bodies])
-    return rows.decode(Buffer.of(bodies), Span(form(), kind, np.arange(len(bodies)), starts, ends))[0]
+    return rows.decode(Buffer.of(bodies), Span(form(captured), kind, np.arange(len(bodies)), starts, ends))[0]
 
 
 def values(part: rows.Part) -> list[Row]:
@@ -88,6 +96,44 @@ def test_an_update_of_the_key_is_two_rows_that_follow_each_other(pairs: list[tup
     assert taken == sorted(expected)
 
 
+@given(st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=6))
+def test_a_column_that_is_not_captured_may_be_missing_in_some_events(events: list[tuple[list[Row], bool]]) -> None:
+    """MariaDB from 11.8.9 on: generated columns are in the images of inserts and in no others."""
+    bodies = [
+        event([image(row) if whole else without_v(row) for row in found], present=b"\x03" if whole else b"\x01")
+        for found, whole in events
+    ]
+    parts = decoded(bodies, Kind.WRITE_ROWS, captured=1)
+    taken = sorted(
+        (int(e), int(o), value)
+        for part in parts
+        for e, o, value in zip(part.event, part.ordinal, part.columns[0].to_pylist(), strict=True)
+    )
+    assert taken == [(i, j, row[0]) for i, (found, _) in enumerate(events) for j, row in enumerate(found)]
+
+
+def test_an_update_may_lack_what_is_not_captured_in_either_image() -> None:
+    both = bytes(8) + b"\x02\x00" + b"\x02" + b"\x03\x01" + image((1, "a")) + without_v((2, None))
+    whole = event([image((3, "b")), image((3, "c"))], bitmaps=2)
+    parts = decoded([both, whole], Kind.UPDATE_ROWS, captured=1)
+    found = {part.op: list(zip(part.event.tolist(), part.columns[0].to_pylist(), strict=True)) for part in parts}
+    assert found == {"D": [(0, 1)], "M": [(0, 2)], "U": [(1, 3)]}
+
+
+@pytest.mark.parametrize("kind", [Kind.WRITE_ROWS, Kind.UPDATE_ROWS])
+def test_a_captured_column_that_is_missing_after_a_change_is_named(kind: Kind) -> None:
+    images = 1 + (kind is Kind.UPDATE_ROWS)
+    with pytest.raises(LogIncomplete, match=r"a change of d.t came without the column 'v'"):
+        decoded([event([without_v((1, None))] * images, images, present=b"\x01")], kind)
+
+
+def test_a_deleted_row_needs_its_key_alone() -> None:
+    (part,) = decoded([event([without_v((1, None))], present=b"\x01")], Kind.DELETE_ROWS)
+    assert values(part) == [(1, None)]
+    with pytest.raises(LogIncomplete, match="'id'"):
+        decoded([event([b"\x00\x01a"], present=b"\x02")], Kind.DELETE_ROWS)
+
+
 @given(ROWS, st.data())
 def test_a_truncated_event_is_refused_or_ends_with_a_whole_row(found: list[Row], data: st.DataObject) -> None:
     images = [image(row) for row in found]
@@ -115,6 +161,23 @@ def test_a_damaged_event_is_refused_by_name_or_gives_rows_of_the_form(found: lis
     assert all([c.type for c in part.columns] == [pa.int32(), pa.string()] for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("precision", "damaged"), [(9, b"\x80\0\0\1\xc8"), (30, b"\x80\xff" + bytes(12)), (30, bytes(14))]
+)
+def test_a_damaged_decimal_is_refused_by_name_unless_it_is_null(precision: int, damaged: bytes) -> None:
+    """`decimal(9,2)` and `decimal(30,10)`: each group of bytes has room for more digits than it stands for."""
+    scale = 2 if precision == 9 else 10
+    kind, logical = f"decimal({precision},{scale})", f"decimal({precision},{scale})"
+    known = MysqlColumn("d", ColumnType("decimal", kind), ValueForm(logical), logical, True, None, False, True)
+    zero = b"\x80" + bytes(len(damaged) - 1)
+    at, length = np.array([0, len(zero)]), np.full(2, len(zero))
+    buffer, sent = Buffer.of([zero, damaged]), MapColumn(NEWDECIMAL, precision * 256 + scale)
+    null = column(buffer, sent, known, Cells(at, length, np.array([True, False])))
+    assert [None if value is None else int(value) for value in null.to_pylist()] == [0, None]
+    with pytest.raises(UnknownEvent, match="more digits"):
+        column(buffer, sent, known, Cells(at, length, None))
+
+
 @given(st.binary(max_size=80))
 def test_bytes_that_are_no_event_are_refused_by_name(raw: bytes) -> None:
     for read in (table_map, gtid, tagged_gtid, query, lambda body: list(payload(body))):
@@ -122,6 +185,13 @@ def test_bytes_that_are_no_event_are_refused_by_name(raw: bytes) -> None:
             read(raw)
         except UnknownEvent as error:
             assert error.fix
+
+
+@pytest.mark.parametrize("name", [b"binlog.0000x1", b"binlog", b"", b"binlog.\xff", b"binlog.000002"])
+def test_a_rotation_to_no_place_is_refused_by_name(name: bytes) -> None:
+    offset = 1 << 40 if name.endswith(b"2") else 4
+    with pytest.raises(UnknownEvent, match="ROTATE"):
+        rotated(offset.to_bytes(8, "little") + name)
 
 
 def test_mariadb_counts_geometry_among_the_columns_with_a_collation() -> None:

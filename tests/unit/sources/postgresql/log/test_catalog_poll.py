@@ -79,7 +79,7 @@ class World:
         patch.setattr(slots, "edge", lambda _: str(9 + len(self.emitted)))
         patch.setattr(slots, "emit", lambda _, content, transactional: self.emitted.append(content))
         self.initial = SimpleNamespace(initial=True)
-        spec = SimpleNamespace(tables=None, options=(), snapshot=self.initial)
+        spec = SimpleNamespace(tables=None, options=(), on_schema_change="EvolveAdditive", snapshot=self.initial)
         names = SimpleNamespace(publication="p", publication_is_ours=True)
         connection = SimpleNamespace(info=SimpleNamespace(server_version=180000))
         replicator = SimpleNamespace(spec=spec)

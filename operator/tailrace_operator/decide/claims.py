@@ -1,0 +1,115 @@
+"""Conditions of their own out of the driver's status document, which do not feed Ready. Pure.
+
+What is not known is not claimed, but for the initial snapshots: completed ones stay so while no driver tells.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from tailrace.contract.status import Status, TableStatus
+from tailrace.errors import error_line
+from tailrace_operator.decide.model import Limits
+from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, lag
+from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded
+from tailrace_operator.status.models import Condition
+
+INITIAL = "InitialSnapshotCompleted"
+SNAPSHOT_FAILED = "SnapshotFailed"
+"""The driver's name for a table whose last snapshot of all its rows failed."""
+MAX_WHY = 600
+"""Characters of a table's error in a message that goes on."""
+
+
+def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Iterable[Claim]:
+    if status.tables:
+        yield _healthy(status)
+    if status.tables_total:
+        yield _initial(status, before)
+    yield from _lag(status, limits)
+    yield from _retained(status, limits)
+
+
+def carried(before: Sequence[Condition]) -> Iterable[Claim]:
+    """What stays true while no driver tells."""
+    for known in before:
+        if known.type == INITIAL:
+            yield Claim(INITIAL, known.status, Reason(known.reason), known.message)
+
+
+def _truth(value: bool) -> Truth:
+    return "True" if value else "False"
+
+
+def _healthy(status: Status) -> Claim:
+    bad = [t for t in status.tables if t.state in BAD]
+    if not bad:
+        return Claim("TablesHealthy", "True", Reason.TABLES_WORK)
+    stopped = [t for t in bad if t.state == "STOPPED"]
+    reason = Reason.TABLES_STOPPED if stopped else Reason.TABLES_FAILING
+    return Claim("TablesHealthy", "False", reason, failing(status))
+
+
+def failing(status: Status) -> str:
+    """How many tables fail or are stopped, and the first of them with its error."""
+    bad = [t for t in status.tables if t.state in BAD]
+    stopped = [t for t in bad if t.state == "STOPPED"]
+    first = (stopped or bad)[0]
+    fault = first.fault
+    why = f": {error_line(fault.name, fault.message, fault.fix)}" if fault is not None else ""
+    count = f"{len(bad)} of {len(status.tables)} tables ({len(bad) - len(stopped)} failing, {len(stopped)} stopped)"
+    return f"not replicating: {count}; first {bounded(first.name + why, MAX_WHY)}"
+
+
+def _initial(status: Status, before: Sequence[Condition]) -> Claim:
+    """A driver that has just started has not opened its tables: that they wait says nothing of those read before."""
+    active = [s for s in status.snapshots if s.reason == "initial" and s.state in UNDER_WAY]
+    done = any(c.type == INITIAL and c.status == "True" for c in before)
+    waiting = [t for t in status.tables if _unread(t, done)]
+    failed = [t for t in waiting if t.state == "STOPPED" or _snapshot_failed(t)]
+    if len(waiting) > len(failed) or active:
+        text = f"{len(active)} initial snapshots running, {len(waiting) - len(failed)} tables waiting."
+        return Claim(INITIAL, "False", Reason.SNAPSHOTTING, text)
+    if failed:
+        text = f"{len(failed)} tables have not been read completely, first {failed[0].name}; see status.tables.worst."
+        return Claim(INITIAL, "False", Reason.SNAPSHOT_FAILED, text)
+    return Claim(INITIAL, "True", Reason.INITIAL_SNAPSHOT_COMPLETED)
+
+
+def _unread(table: TableStatus, done: bool) -> bool:
+    if _snapshot_failed(table):
+        return True
+    if table.read is None:  # an older driver, which tells states alone
+        return table.state == "WAITING" and not done
+    # A change log that an older version began does not know what was read before: what was done stays done.
+    return not table.read and not (done and table.state == "REPLICATING")
+
+
+def _snapshot_failed(table: TableStatus) -> bool:
+    return table.fault is not None and table.fault.name == SNAPSHOT_FAILED
+
+
+def _lag(status: Status, limits: Limits) -> Iterable[Claim]:
+    behind, bad = lag(status), status.tables_failing
+    if behind is None:
+        states = {t.state for t in status.tables}
+        if states & set(BAD) and not states & set(WORKING):
+            yield Claim("Lagging", "Unknown", Reason.LAG_UNKNOWN, "No table is replicating: the lag is unknown.")
+            yield Claim("SLOMet", "False", Reason.NOT_MET, f"{bad} tables are failing.")
+        return
+    shown, most = times.span(behind), times.span(limits.lag_seconds)
+    late = behind > limits.lag_seconds
+    text = f"{shown} behind the source; the objective is {most}."
+    yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
+    met = not late and not bad
+    why = "" if met else (text if late else f"{bad} tables are failing.")
+    yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, why)
+
+
+def _retained(status: Status, limits: Limits) -> Iterable[Claim]:
+    kept = status.capture.retained_bytes
+    if kept is None:
+        return
+    risk = kept > limits.retained_bytes
+    text = f"the source keeps {kept >> 20} MiB of log for this Replicator; its disk may fill." if risk else ""
+    reason = Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW
+    yield Claim("SourceLogAtRisk", _truth(risk), reason, text)

@@ -1,0 +1,32 @@
+"""Whose turn it is to restart with a new default image. Asked before each decision, told what was decided.
+
+What it knows is in the statuses (`rolloutSince`), written before the restart: a new operator finds those of the last
+one there. Between two of its calls for one decision nothing else runs, so that no turn is given twice.
+"""
+
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.model import ObjectKey
+
+
+class Turns:
+    def __init__(self, index: Index, limit: int) -> None:
+        self._index = index
+        self._limit = limit
+        self._taken: set[ObjectKey] | None = None
+        """None: the statuses have not been looked at."""
+
+    def free(self, key: ObjectKey) -> bool:
+        return len(self._known() - {key}) < self._limit
+
+    def note(self, key: ObjectKey, taken: bool) -> None:
+        known = self._known()
+        if taken:
+            known.add(key)
+        else:
+            known.discard(key)
+
+    def _known(self) -> set[ObjectKey]:
+        if self._taken is None:
+            found = {key: self._index.get(key) or {} for key in self._index.keys("Replicator")}
+            self._taken = {key for key, document in found.items() if document.get("status", {}).get("rolloutSince")}
+        return self._taken

@@ -1,0 +1,181 @@
+"""The spec that the driver works by, and how another takes its place while the driver runs.
+
+    HTTP thread ── offer() ──> LiveSpec <── next(), take(), settle() ── main loop
+
+The parts ask `spec` whenever they use a field of `LIVE_FIELDS`. All other fields are read at the driver's start, so a
+spec that differs in one of them is refused. A container that starts again in the same pod may find an older manifest
+mounted than the one it worked by, so that one is kept in the run directory (`newest`).
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tailrace.contract.driver import SpecAnswer, SpecBody
+from tailrace.contract.resources import LIVE_FIELDS, OPERATOR_FIELDS, Replicator, ReplicatorSpec
+from tailrace.driver.run_dir import writing
+from tailrace.errors import InvalidManifest, Retry, TailraceError
+
+PATIENCE = 20.0
+"""Seconds that a change may take before its client is told to ask again."""
+
+
+@dataclass
+class Offer:
+    """A spec that somebody wants the driver to work by."""
+
+    replicator: Replicator
+    settled: threading.Event = field(default_factory=threading.Event)
+    error: TailraceError | None = None
+    """Why it cannot be taken, once it is settled; None: it was taken."""
+
+
+class LiveSpec:
+    """Thread-safe. `accepts` is False until the main loop turns."""
+
+    def __init__(self, replicator: Replicator) -> None:
+        self._replicator = self._before = replicator
+        self._generation = replicator.metadata.generation
+        self._lock = threading.Lock()
+        self._offer: Offer | None = None
+        self.accepts = False
+
+    @property
+    def replicator(self) -> Replicator:
+        return self._replicator
+
+    @property
+    def spec(self) -> ReplicatorSpec:
+        return self._replicator.spec
+
+    @property
+    def generation(self) -> int | None:
+        """Of the newest spec that all parts work by."""
+        return self._generation
+
+    def offer(self, body: SpecBody, patience: float = PATIENCE) -> SpecAnswer:
+        """Returns once the driver works by it. `InvalidManifest`: it differs in what only a restart changes. `Retry`:
+        not yet; it stays offered unless another one follows."""
+        if not self.accepts:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        with self._lock:
+            changed = tuple(differences(self.spec, body.spec))
+            fixed = [name for name in changed if name.partition(".")[0] not in _CHANGEABLE]
+            if fixed:
+                raise InvalidManifest(
+                    f"{', '.join(fixed)} cannot be changed while the driver runs", "Restart it to change this."
+                )
+            metadata = self._replicator.metadata.model_copy(update={"generation": body.generation})
+            asked = self._replicator.model_copy(update={"metadata": metadata, "spec": body.spec})
+            if asked == self._replicator:
+                self._withdraw()
+                return SpecAnswer(changed=())
+            if self._offer is None or self._offer.replicator != asked:
+                self._offer = Offer(asked)
+            offer = self._offer
+        if not offer.settled.wait(patience):
+            raise Retry(
+                "the new spec takes effect once the chunks that are being read are finished",
+                "Wait, or restart the driver (`restartNonce`), which ends them.",
+            )
+        if offer.error is not None:
+            raise offer.error
+        return SpecAnswer(changed=changed)
+
+    def _withdraw(self) -> None:
+        """What waits is wanted no more."""
+        offer, self._offer = self._offer, None
+        if offer is not None:
+            offer.error = Retry("the spec was changed back meanwhile", "Ask again.")
+            offer.settled.set()
+
+    def next(self) -> Offer | None:
+        """What somebody wants."""
+        return self._offer
+
+    def take(self, offer: Offer) -> bool:
+        """`spec` is the offered one from now on. False: it was withdrawn, or another one has taken its place."""
+        with self._lock:
+            if self._offer is not offer:
+                return False
+            self._offer, self._replicator, self._before = None, offer.replicator, self._replicator
+            return True
+
+    def settle(self, offer: Offer, error: TailraceError | None = None) -> None:
+        """All parts work by what was taken; with an `error`: it cannot be, and they work by the one before."""
+        with self._lock:
+            if error is None:
+                self._generation = offer.replicator.metadata.generation
+            else:
+                self._replicator = self._before
+        offer.error = error
+        offer.settled.set()
+
+
+def differences(before: ReplicatorSpec, after: ReplicatorSpec) -> Iterator[str]:
+    """Fields with different values, as users write them: `tables.include`, `retention.time`, `options`."""
+    old, new = (spec.model_dump(mode="json", by_alias=True) for spec in (before, after))
+    for name in new:
+        yield from _within(name, old[name], new[name])
+
+
+def _within(name: str, old: Any, new: Any) -> Iterator[str]:
+    if old == new:
+        return
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and old.keys() == new.keys():
+        for inner in new:
+            yield from _within(f"{name}.{inner}", old[inner], new[inner])
+    else:
+        yield name
+
+
+def _alias(name: str) -> str:
+    return ReplicatorSpec.model_fields[name].alias or name
+
+
+_CHANGEABLE = {_alias(name) for name in LIVE_FIELDS | OPERATOR_FIELDS}
+
+
+def of_capture(spec: ReplicatorSpec) -> tuple[object, ...]:
+    """What capture reads of it, at its start."""
+    return spec.tables, spec.options, spec.on_schema_change, spec.snapshot.initial, spec.retry.time, spec.retention
+
+
+def of_chunks(spec: ReplicatorSpec) -> tuple[object, ...]:
+    """What the form of a chunk depends on: none may be under way while it changes."""
+    return spec.tables, spec.options
+
+
+def keep(folder: Path, replicator: Replicator) -> bool:
+    """For capture, and for `newest`. False: the very same is there."""
+    copy = path(folder)
+    document = replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True)
+    with writing(folder):
+        if copy.exists() and copy.read_text("utf-8") == document:
+            return False
+        beside = copy.with_suffix(".new")
+        beside.write_text(document, "utf-8")
+        beside.replace(copy)
+    return True
+
+
+def newest(folder: Path, mounted: Replicator) -> Replicator:
+    """The mounted manifest, or the one that the last driver of this run directory worked by if that is a newer
+    generation of the same object."""
+    try:
+        kept = Replicator.model_validate_json(path(folder).read_text("utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError):
+        return mounted
+    here, there = mounted.metadata, kept.metadata
+    if here.uid is None or here.uid != there.uid or here.generation is None or there.generation is None:
+        return mounted
+    return kept if there.generation > here.generation else mounted
+
+
+def path(folder: Path) -> Path:
+    """Of the manifest that capture reads."""
+    return folder / "replicator.json"

@@ -1,0 +1,36 @@
+"""A password that the source refuses after it had let capture in: perhaps in the middle of its rotation.
+
+Kept by the snapshot runner for all of its tables together, because servers lock a user who fails too often.
+"""
+
+from dataclasses import dataclass
+
+from tailrace.backoff import ROTATION_SECONDS
+
+PAUSE_SECONDS = 10.0
+"""Between two tries, each by one step alone."""
+
+
+@dataclass
+class Rotation:
+    """Times are of a monotonic clock."""
+
+    _since: float | None = None
+    """The first refusal since it was last accepted; None: it is not refused."""
+    _due: float = 0.0
+
+    def refused(self, now: float) -> bool:
+        """Whether it may be tried again: its file is read at each connect, and may soon hold the new one."""
+        if self._since is None:
+            self._since = now
+        self._due = now + PAUSE_SECONDS
+        return now - self._since <= ROTATION_SECONDS
+
+    def accepted(self, now: float) -> None:
+        """What comes before the next try was let in before the change."""
+        if now >= self._due:
+            self._since = None
+
+    def rests(self, now: float, under_way: int) -> bool:
+        """Whether no step may begin now, beside so many."""
+        return self._since is not None and (now < self._due or under_way > 0)

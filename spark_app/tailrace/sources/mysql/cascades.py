@@ -1,0 +1,99 @@
+"""Foreign keys whose effects on the child table the storage engine carries out below the log.
+
+Called by `facts`. They are read out of SHOW CREATE TABLE: MariaDB's information_schema shows them to nobody who may
+only read the table.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pymysql
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from tailrace.sources.mysql import faults
+from tailrace.sources.mysql.connect import Connection, execute
+from tailrace.sources.mysql.model import MysqlTable
+
+_RULES = tuple(f"ON {what} {how}" for what in ("UPDATE", "DELETE") for how in ("CASCADE", "SET NULL", "SET DEFAULT"))
+_BEGINS, _CHECK, _END = "  CONSTRAINT `", "` CHECK (", ")"
+"""A constraint in a definition, one that is no foreign key, and the end of all of them."""
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """A foreign key whose effects on the child table are not in the log."""
+
+    child: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A table whose foreign keys are not known, so that it may have such ones."""
+
+    child: str
+    denied: bool
+    """The right to see them is missing; False: the server's words for one of them were not understood."""
+
+
+def cascades(connection: Connection, tables: Sequence[MysqlTable]) -> tuple[Cascade | Unseen, ...]:
+    return tuple(found for table in tables for found in _of(connection, table))
+
+
+def _of(connection: Connection, table: MysqlTable) -> Iterator[Cascade | Unseen]:
+    try:
+        text = str(execute(connection, f"SHOW CREATE TABLE {table.quoted}")[0][1])
+    except pymysql.MySQLError as error:
+        kind = faults.kind(error)
+        if kind == "right":
+            yield Unseen(table.name, denied=True)
+        elif kind not in ("gone", "locked"):
+            raise
+    else:
+        yield from cascades_in((table.name, text), table.schema_name)
+
+
+def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | Unseen]:
+    """`definition`: the table's name, and what SHOW CREATE TABLE says of it. `schema`: the table's, for parents without
+    one."""
+    child, text = definition
+    for lines in _constraints(text):
+        parsed = _parsed(lines)
+        if parsed is None:
+            if _CHECK not in lines[0]:
+                yield Unseen(child, denied=False)
+            continue
+        reference = parsed.find(exp.Reference)
+        parent = None if reference is None else reference.find(exp.Table)
+        if reference is not None and parent is not None:
+            told = [str(option).upper() for option in reference.args.get("options") or ()]
+            rule = " ".join(option for option in _RULES if option in told)
+            if rule:
+                yield Cascade(child, f"{parent.db or schema}.{parent.name}", rule)
+
+
+def _constraints(text: str) -> list[list[str]]:
+    """The lines of each: names may have ends of lines."""
+    found: list[list[str]] = []
+    inside = False
+    for line in text.split("\n"):
+        if line.startswith(_BEGINS):
+            found.append([])
+        inside = line.startswith(_BEGINS) or (inside and not line.startswith(_END))
+        if inside:
+            found[-1].append(line)
+    return found
+
+
+def _parsed(lines: Sequence[str]) -> exp.Expr | None:
+    """None: it cannot be read. What follows the constraint's last line is not part of it."""
+    for behind in range(1, len(lines) + 1):
+        constraint = "\n".join(lines[:behind]).strip().removesuffix(",")
+        with suppress(SqlglotError):
+            parsed = sqlglot.parse_one(f"ALTER TABLE t ADD {constraint}", read="mysql")
+            return None if isinstance(parsed, exp.Command) else parsed
+    return None

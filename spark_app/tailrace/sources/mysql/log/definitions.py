@@ -1,0 +1,62 @@
+"""What the journal keeps of a captured table's definition, in its fingerprint, so that a restart knows what the process
+before it knew: rows that were logged before a change of the table are read as the table was then, and a column that a
+statement added is not taken for one that came without.
+
+Called by `poll`, which records it with every look that matters, and by the stream when it takes the tables over.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import astuple
+
+from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.errors import CorruptLog
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
+from tailrace.sources.mysql.types import ColumnType, Form
+
+_TYPE, _ANNOUNCED = "type", "announced"
+
+
+def parts_of(table: MysqlTable) -> Parts:
+    return {_TYPE: {c.name: json.dumps(astuple(c.type)[:-1]) for c in table.columns}}
+
+
+def with_announced(parts: Parts, columns: Collection[str]) -> Parts:
+    """`columns`: that statements in the log added, and no version has yet."""
+    kept = {kind: items for kind, items in parts.items() if kind != _ANNOUNCED}
+    return {**kept, _ANNOUNCED: dict.fromkeys(sorted(columns), "")} if columns else kept
+
+
+def announced(parts: Parts) -> set[str]:
+    return set(parts.get(_ANNOUNCED, ()))
+
+
+def remembered(schema: TableSchema, parts: Parts) -> MysqlTable | None:
+    """The table as it was when the fingerprint was recorded, as far as rows in the log need it. None: the fingerprint
+    does not have all columns of the version, which rows have brought since."""
+    known = {c.name: c for c in schema.columns}
+    types = {name: _type(schema.name, text) for name, text in parts.get(_TYPE, {}).items()}
+    if not known.keys() <= types.keys():
+        return None
+    columns = tuple(_column(name, type, known.get(name)) for name, type in types.items())
+    return MysqlTable(schema.schema_name, schema.table_name, columns, key_index="", schema=schema, stop=None)
+
+
+def _type(table: str, text: str) -> ColumnType:
+    try:
+        return ColumnType(*json.loads(text))
+    except (ValueError, TypeError):
+        raise CorruptLog(f"the fingerprint of {table} in the change log cannot be read") from None
+
+
+def _column(name: str, type: ColumnType, known: Column | None) -> MysqlColumn:
+    return MysqlColumn(
+        name=name,
+        type=type,
+        form=Form("" if known is None else known.type, type.fraction),
+        native=None,
+        nullable=known is None or known.nullable,
+        key=None if known is None else known.key,
+        generated=False,
+        copied=known is not None,
+    )

@@ -1,0 +1,208 @@
+"""Conditions that do not feed Ready: the lag, the initial snapshots, the tables."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.observed import LIMITS, NOW, SPEC, condition, reason, reported, running, template
+from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
+from tailrace_operator.decide.replicator import decide
+from tailrace_operator.observe.model import ObservedDriver, ObservedReplicator
+from tailrace_operator.status.models import ReplicatorStatus
+
+NO_KEY = Fault(name="NoKey", message="public.b has no primary key", fix="Add one.", where="source")
+STOPPED = TableStatus(name="public.b", state="STOPPED", fault=NO_KEY, read=False)
+WELL = TableStatus(name="public.a", state="REPLICATING", lag_seconds=0.0, read=True)
+QUICK = CaptureStatus(alive=True, lag_seconds=0.0)
+
+
+def tables(*found: TableStatus, **change: Any) -> Status:
+    bad = [t for t in found if t.state in ("FAILING", "STOPPED")]
+    working = [t.lag_seconds for t in found if t not in bad and t.lag_seconds is not None]
+    plain: dict[str, Any] = {
+        "state": "Failing" if bad else "Running",
+        "tables": found,
+        "tables_total": len(found),
+        "tables_failing": len(bad),
+        "tables_replicating": sum(t.state == "REPLICATING" for t in found),
+        "capture": QUICK,
+        "apply": ApplyStatus(lag_seconds=max(working, default=None)),
+    }
+    return reported(**{**plain, **change})
+
+
+def truths(status: ReplicatorStatus) -> dict[str, str]:
+    return {c.type: c.status for c in status.conditions}
+
+
+# ---- the lag ----
+
+
+def test_the_lag_is_unknown_while_every_table_is_stopped() -> None:
+    decision = decide(running(tables(STOPPED)), LIMITS)
+    assert decision.status.lag is None, "capture is quick, but nothing arrives"
+    found = truths(decision.status)
+    assert (found["Lagging"], found["SLOMet"]) == ("Unknown", "False")
+    well = decide(running(tables(WELL)), LIMITS)
+    assert (well.status.lag, truths(well.status)["Lagging"]) == ("0.0s", "False")
+
+
+def test_the_lag_is_unknown_while_capture_does_not_answer() -> None:
+    decision = decide(running(tables(WELL, capture=CaptureStatus())), LIMITS)
+    assert decision.status.lag is None and condition(decision, "Lagging") is None
+
+
+# ---- one table among many ----
+
+
+def test_a_table_that_fails_beside_others_degrades_and_does_not_hold_up_a_sync() -> None:
+    decision = decide(running(tables(WELL, STOPPED)), LIMITS)
+    assert (decision.status.state, reason(decision)) == ("Degraded", "Degraded")
+    assert truths(decision.status)["Ready"] == "True" and condition(decision, "Reconciling") is None
+    healthy = condition(decision, "TablesHealthy")
+    assert healthy is not None and (healthy.status, healthy.reason) == ("False", "TablesStopped")
+    assert "Not replicating: 1 of 2 tables (0 failing, 1 stopped); first public.b: NoKey: " in healthy.message
+    assert "Add one." in healthy.message
+    assert [(e.type, e.reason) for e in decision.events] == [("Warning", "Degraded")]
+    assert truths(decide(running(tables(WELL)), LIMITS).status)["TablesHealthy"] == "True"
+
+
+def test_where_it_is_asked_for_a_failing_table_is_not_ready() -> None:
+    strict = {**SPEC, "onTableFailure": "NotReady"}
+    decision = decide(running(tables(WELL, STOPPED), spec=strict), LIMITS)
+    assert (truths(decision.status)["Ready"], reason(decision)) == ("False", "TablesFailing")
+    assert condition(decision, "Stalled") is None
+    assert truths(decision.status)["TablesHealthy"] == "False"
+
+
+@pytest.mark.parametrize("policy", ["Degrade", "NotReady"])
+def test_all_tables_stopped_are_a_persons_to_cure(policy: str) -> None:
+    decision = decide(running(tables(STOPPED), spec={**SPEC, "onTableFailure": policy}), LIMITS)
+    stalled = condition(decision, "Stalled")
+    assert stalled is not None and stalled.reason == "TablesStopped" and "Add one." in stalled.message
+    assert (decision.status.state, truths(decision.status)["Ready"]) == ("Failing", "False")
+
+
+def test_a_table_that_only_waits_is_no_table_that_works() -> None:
+    """The target is away: what still waits does not work either, it has only not been tried."""
+    away = Fault(name="Retry", message="503", where="target")
+    failing = TableStatus(name="public.a", state="FAILING", fault=away, read=True)
+    waits = TableStatus(name="public.b", state="WAITING", lag_seconds=0.0, read=False)
+    decision = decide(running(tables(failing, waits)), LIMITS)
+    assert (truths(decision.status)["Ready"], decision.status.state) == ("False", "Failing")
+    assert decision.status.lag is None and truths(decision.status)["Lagging"] == "Unknown"
+    first = decide(running(tables(waits)), LIMITS)
+    assert first.status.lag is None and condition(first, "Lagging") is None, "nothing has arrived yet"
+
+
+def test_tables_that_are_all_retried_come_right_by_themselves() -> None:
+    retried = replace_state(STOPPED, "FAILING")
+    decision = decide(running(tables(retried)), LIMITS)
+    assert truths(decision.status)["Ready"] == "False" and condition(decision, "Stalled") is None
+    assert reason(decision) == "SourceUnreachable"
+
+
+def replace_state(table: TableStatus, state: str) -> TableStatus:
+    return TableStatus.model_validate({**table.model_dump(), "state": state})
+
+
+def test_what_a_failing_table_means_is_no_part_of_the_drivers_template() -> None:
+    """Also what an operator knows that is newer than the Replicator, whose spec it fills with its default."""
+    plain = running()
+    for policy in ("Degrade", "NotReady"):
+        other = replace(plain, spec={**SPEC, "onTableFailure": policy})
+        assert template(other) == template(plain)
+        documents = [a for a in decide(other, LIMITS).actions if "StatefulSet" in str(a)]
+        assert not documents
+    strict = decide(replace(plain, spec={**SPEC, "onTableFailure": "NotReady"}), LIMITS)
+    assert "onTableFailure" not in str(strict.actions), "a driver of an older image refuses what it does not know"
+
+
+def test_with_an_invalid_spec_what_it_says_of_failing_tables_counts() -> None:
+    odd = {**SPEC, "retry": {"time": "soon"}, "onTableFailure": "NotReady"}
+    observed = running(tables(WELL, STOPPED), spec=odd, running_spec=SPEC)
+    assert decide(observed, LIMITS).status.state == "Running", "the invalid spec comes first"
+
+
+# ---- the initial snapshots ----
+
+
+def after(before: ObservedReplicator, status: Status | None) -> ReplicatorStatus:
+    """The next status, when the driver says `status`; None: it does not answer yet."""
+    driver = ObservedDriver(status, NOW) if status is not None else ObservedDriver()
+    return decide(replace(before, driver=driver), LIMITS).status
+
+
+def initial(state: str) -> SnapshotStatus:
+    return SnapshotStatus.model_validate({"id": "initial-1", "reason": "initial", "state": state})
+
+
+@pytest.mark.parametrize("told", [True, None])
+def test_completed_initial_snapshots_stay_so_through_a_restart(told: bool | None) -> None:
+    """`told` None: by a driver of an older image."""
+    read = WELL.model_copy(update={"read": told})
+    begun = running(tables(read))
+    done = decide(begun, LIMITS).status
+    assert truths(done)["InitialSnapshotCompleted"] == "True"
+    later = replace(begun, status=done)
+    unopened = replace_state(read, "WAITING")
+    for said in (None, reported(state="Starting", tables_total=0), tables(unopened, state="Starting")):
+        later = replace(later, status=after(later, said))
+        assert truths(later.status)["InitialSnapshotCompleted"] == "True", said
+    since = [c.last_transition_time for c in later.status.conditions if c.type == "InitialSnapshotCompleted"]
+    assert since == [c.last_transition_time for c in done.conditions if c.type == "InitialSnapshotCompleted"]
+
+
+def test_initial_snapshots_are_not_completed_before_a_table_has_been_read() -> None:
+    waits = TableStatus(name="public.a", state="WAITING", read=False)
+    under_way = replace_state(waits, "SNAPSHOTTING")
+    assert truths(decide(running(tables(waits)), LIMITS).status)["InitialSnapshotCompleted"] == "False"
+    reading = tables(under_way, snapshots=(initial("Running"),))
+    assert truths(decide(running(reading), LIMITS).status)["InitialSnapshotCompleted"] == "False"
+
+
+def test_a_table_that_comes_later_is_read_before_they_are_completed_again() -> None:
+    done = decide(running(tables(WELL)), LIMITS).status
+    new = TableStatus(name="public.new", state="WAITING", read=False)
+    assert truths(after(replace(running(), status=done), tables(WELL, new)))["InitialSnapshotCompleted"] == "False"
+
+
+def test_a_change_log_of_an_older_version_that_does_not_know_what_was_read_takes_nothing_back() -> None:
+    done = decide(running(tables(WELL)), LIMITS).status
+    untold = tables(WELL.model_copy(update={"read": False}))
+    assert truths(after(replace(running(), status=done), untold))["InitialSnapshotCompleted"] == "True"
+    assert truths(decide(running(untold), LIMITS).status)["InitialSnapshotCompleted"] == "False"
+
+
+@pytest.mark.parametrize("told", [False, None])
+def test_a_failed_initial_snapshot_is_not_completed(told: bool | None) -> None:
+    fault = Fault(name="SnapshotFailed", message="permission denied for table a", where="source")
+    failed = TableStatus(name="public.a", state="FAILING", fault=fault, read=told)
+    found = condition(
+        decide(running(tables(failed, snapshots=(initial("Failed"),))), LIMITS), "InitialSnapshotCompleted"
+    )
+    assert found is not None and (found.status, found.reason) == ("False", "SnapshotFailed")
+    assert "public.a" in found.message
+
+
+def test_a_table_that_is_stopped_before_it_was_read_has_not_been_read() -> None:
+    found = condition(decide(running(tables(WELL, STOPPED)), LIMITS), "InitialSnapshotCompleted")
+    assert found is not None and (found.status, found.reason) == ("False", "SnapshotFailed")
+    later = STOPPED.model_copy(update={"read": True})
+    assert truths(decide(running(tables(WELL, later)), LIMITS).status)["InitialSnapshotCompleted"] == "True"
+
+
+# ---- a driver that no longer answers ----
+
+
+@pytest.mark.parametrize("silent", [5.0, 60.0])
+def test_a_hung_driver_that_is_suspended_has_each_condition_once(silent: float) -> None:
+    """The API server refuses a status with two of a type, and nothing is done before the status is written."""
+    said = tables(WELL, capture=CaptureStatus(alive=True, lag_seconds=0.0, retained_bytes=20 << 30))
+    driver = ObservedDriver(said, answered_at=NOW - silent, silent_since=NOW - silent + 1, error="TimeoutError")
+    observed = replace(running(said, spec={**SPEC, "suspend": True}), driver=driver)
+    decision = decide(replace(observed, status=decide(running(said), LIMITS).status), LIMITS)
+    kinds = [c.type for c in decision.status.conditions]
+    assert len(kinds) == len(set(kinds)), kinds
+    assert ("Lagging" in kinds) == (silent < LIMITS.silent_seconds), "what it said a minute ago is no longer told"

@@ -1,0 +1,127 @@
+"""Executors that do not run are told, with why."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.observed import LIMITS, MADE, NOW, SPEC, condition, ended, pod, running
+from tailrace_operator.decide.model import Decision
+from tailrace_operator.decide.replicator import decide
+from tailrace_operator.observe import parse
+from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
+from tailrace_operator.status.models import ExecutorsSummary, ReplicatorStatus
+
+TWO = {**SPEC, "executors": {"count": 2}}
+NOWHERE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+
+
+def executor(name: str = "e1", **change: Any) -> ObservedPod:
+    return pod(**{"name": name, "uid": name, "created": NOW - 80, **change})
+
+
+def waiting(name: str = "e1", **change: Any) -> ObservedPod:
+    return executor(name, **{"phase": "Pending", "ready": False, "running_since": None, "ip": None, **change})
+
+
+def with_executors(*pods: ObservedPod, **change: Any) -> ObservedReplicator:
+    return replace(running(spec=TWO), executors=pods, **change)
+
+
+def summary(decision: Decision[ReplicatorStatus]) -> ExecutorsSummary:
+    assert decision.status.executors is not None
+    return decision.status.executors
+
+
+def told(decision: Decision[ReplicatorStatus]) -> tuple[str, str] | None:
+    found = condition(decision, "ExecutorsReady")
+    return (found.status, found.reason) if found is not None else None
+
+
+def test_executors_that_run_are_counted() -> None:
+    decision = decide(with_executors(executor("e1"), executor("e2")), LIMITS)
+    assert summary(decision) == ExecutorsSummary(desired=2, running=2)
+    assert decision.status.executors_summary == "2/2"
+    assert told(decision) == ("True", "ExecutorsRunning")
+    assert decision.status.message == ""
+
+
+def test_executors_that_no_node_takes_are_told_with_the_schedulers_words() -> None:
+    observed = with_executors(waiting("e1", unscheduled=NOWHERE), waiting("e2", unscheduled=NOWHERE))
+    decision = decide(observed, LIMITS)
+    found = summary(decision)
+    assert (found.desired, found.running, found.pending, found.reason) == (2, 0, 2, "PodPending")
+    assert "0 of 2 executors run" in found.message and "didn't match Pod's node affinity/selector" in found.message
+    assert told(decision) == ("False", "PodPending")
+    assert [(e.type, e.reason) for e in decision.events if e.reason == "PodPending"] == [("Warning", "PodPending")]
+    assert decision.status.message == found.message, "the stream itself runs, and its message says what does not"
+    again = decide(replace(observed, status=decision.status, now=NOW + 10), LIMITS)
+    assert not again.events and again.status == decision.status, "it is told once"
+    over = decide(replace(observed, status=decision.status, executors=(executor("e1"), executor("e2"))), LIMITS)
+    assert [(e.type, e.reason) for e in over.events] == [("Normal", "ExecutorsRunning")]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "word"),
+    [
+        (waiting(waiting="ImagePullBackOff", waiting_message="no such image"), "ImagePullFailed"),
+        (waiting(waiting="CreateContainerConfigError", waiting_message="no secret"), "PodPending"),
+        (executor(phase="Failed", running_since=None, ended=ended(137, reason="OOMKilled")), "ExecutorFailed"),
+    ],
+)
+def test_why_an_executor_does_not_run(trouble: ObservedPod, word: str) -> None:
+    decision = decide(with_executors(trouble, executor("e2")), LIMITS)
+    assert (summary(decision).running, summary(decision).reason) == (1, word)
+    assert "1 of 2 executors run" in summary(decision).message
+
+
+def test_executors_have_a_while_to_start_and_are_missing_then() -> None:
+    first = decide(with_executors(), LIMITS)
+    assert told(first) == ("False", "ExecutorsStarting")
+    assert not [e for e in first.events if e.reason.startswith("Executor")]
+    soon = decide(with_executors(status=first.status, now=NOW + 59), LIMITS)
+    assert told(soon) == ("False", "ExecutorsStarting")
+    late = decide(with_executors(status=soon.status, now=NOW + 61), LIMITS)
+    assert told(late) == ("False", "ExecutorsMissing")
+    assert [(e.type, e.reason) for e in late.events] == [("Warning", "ExecutorsMissing")]
+    later = decide(with_executors(status=late.status, now=NOW + 4000), LIMITS)
+    assert later.status.executors == late.status.executors, "the text does not count: each count would be a write"
+
+
+def test_executors_of_an_earlier_boot_and_those_on_their_way_out_do_not_count() -> None:
+    decision = decide(with_executors(executor("old", created=NOW - 300), executor("going", deleting=True)), LIMITS)
+    assert summary(decision).running == 0
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        replace(running(spec=TWO), pods=()),
+        replace(running(spec={**TWO, "suspend": True}), pods=()),
+        running(spec={**SPEC, "executors": {"count": 0}}),
+        replace(running(spec=TWO), pods=(), children=MADE),
+    ],
+)
+def test_where_nobody_asks_for_executors_nothing_is_claimed(observed: ObservedReplicator) -> None:
+    decision = decide(observed, LIMITS)
+    assert told(decision) is None and summary(decision).reason is None
+
+
+def test_a_suspended_replicator_wants_none() -> None:
+    assert decide(running(spec={**TWO, "suspend": True}), LIMITS).status.executors_summary == "0/0"
+
+
+def test_an_executors_pod_is_read_as_spark_makes_it() -> None:
+    document = {
+        "metadata": {"name": "shop-exec-1", "uid": "u", "namespace": "team"},
+        "status": {
+            "phase": "Pending",
+            "containerStatuses": [
+                {
+                    "name": "spark-kubernetes-executor",
+                    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "m"}},
+                }
+            ],
+        },
+    }
+    assert parse.pod(document).waiting == "ImagePullBackOff"

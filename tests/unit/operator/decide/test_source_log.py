@@ -1,0 +1,97 @@
+"""What the status says of the source's log while no driver tells."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.observed import LIMITS, NOW, SPEC, condition, observed, pod, reported, running, template
+from tailrace.contract.status import CaptureStatus
+from tailrace_operator.decide.replicator import decide
+from tailrace_operator.handlers.gauges import Gauges
+from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.model import ObservedReplicator
+from tailrace_operator.status import times
+from tailrace_operator.status.load import dump
+from tailrace_operator.status.models import Halt, ReplicatorStatus
+
+SUSPENDED: dict[str, Any] = {**SPEC, "suspend": True}
+HALT = Halt(reason="PositionLost", message="gone", at=times.text(NOW))
+
+
+def ran(spec: Mapping[str, Any] = SPEC) -> ReplicatorStatus:
+    """Of a driver that has just said that 5 MiB are kept."""
+    told = reported(capture=CaptureStatus(alive=True, retained_bytes=5 << 20))
+    decision = decide(running(told, spec=spec), LIMITS)
+    kept = condition(decision, "SourceLogAtRisk")
+    assert kept is None or kept.status == "False"
+    return decision.status
+
+
+def away(**change: Any) -> ObservedReplicator:
+    """Its pod is gone; it last answered eight seconds ago."""
+    plain = {"status": ran(), "told_at": NOW - 8, "now": NOW + 30}
+    return observed(**{**plain, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"spec": SUSPENDED}, {"status": ran().model_copy(update={"halt": HALT})}],
+    ids=["suspended", "stopped"],
+)
+def test_nobody_knows_it_while_no_driver_is_meant_to_run(change: dict[str, Any]) -> None:
+    first = decide(away(**change), LIMITS)
+    kept = condition(first, "SourceLogAtRisk")
+    assert kept is not None and (kept.status, kept.reason) == ("Unknown", "NotObserved")
+    later = decide(away(**{**change, "status": first.status}, now=NOW + 7200), LIMITS)
+    assert later.status.capture is not None
+    assert (later.status.capture.retained_bytes, later.status.capture.retained_at) == (5 << 20, times.text(NOW - 8))
+    said = condition(later, "SourceLogAtRisk")
+    assert said is not None and f"(5 MiB at {times.text(NOW - 8)})" in said.message
+
+
+def test_an_operator_that_never_heard_the_driver_takes_no_younger_time_than_is_known() -> None:
+    decision = decide(away(spec=SUSPENDED, told_at=None), LIMITS)
+    assert decision.status.capture is not None
+    assert decision.status.capture.retained_at == times.text(NOW - 90), "the start of its container"
+
+
+def test_a_restart_is_too_short_to_tell_and_a_long_one_is_told() -> None:
+    dead = pod(template_hash=template(observed()), running_since=None, ready=False, waiting="CrashLoopBackOff")
+    short = decide(away(pods=(dead,)), LIMITS)
+    assert condition(short, "SourceLogAtRisk") is None
+    long = decide(away(pods=(dead,), status=short.status, now=NOW + 700), LIMITS)
+    kept = condition(long, "SourceLogAtRisk")
+    assert kept is not None and kept.reason == "NotObserved"
+
+
+def test_a_driver_that_answers_again_tells_it() -> None:
+    silent = decide(away(spec=SUSPENDED), LIMITS).status
+    told = reported(capture=CaptureStatus(alive=True, retained_bytes=20 << 30))
+    decision = decide(replace(running(told), status=silent), LIMITS)
+    kept = condition(decision, "SourceLogAtRisk")
+    assert kept is not None and kept.status == "True"
+    assert decision.status.capture is not None and decision.status.capture.retained_at is None
+
+
+def test_of_a_source_that_keeps_no_log_and_of_one_that_was_never_read_nothing_is_said() -> None:
+    source = {k: v for k, v in SPEC["source"].items() if k != "database"}
+    mysql = {**SUSPENDED, "source": {**source, "type": "mysql"}}
+    assert condition(decide(away(spec=mysql), LIMITS), "SourceLogAtRisk") is None
+    fresh = decide(observed(spec=SUSPENDED), LIMITS)
+    assert condition(fresh, "SourceLogAtRisk") is None
+
+
+def test_an_old_number_is_no_metric() -> None:
+    index = Index(lambda _: None)
+    registry = CollectorRegistry()
+    registry.register(Gauges(index))
+    head = {"namespace": "team", "name": "shop", "uid": "u"}
+    labels = {"namespace": "team", "name": "shop"}
+    for version, status, value in (("1", ran(), 5 << 20), ("2", decide(away(spec=SUSPENDED), LIMITS).status, None)):
+        index.put("Replicator", {"metadata": {**head, "resourceVersion": version}, "status": dump(status)})
+        assert registry.get_sample_value("tailrace_replicator_retained_bytes", labels) == value
+    unknown = {**labels, "type": "SourceLogAtRisk", "reason": "NotObserved"}
+    assert registry.get_sample_value("tailrace_replicator_condition", unknown) == 0.0, "what the alert looks for"
