@@ -279,7 +279,7 @@ def test_what_is_attached_between_a_killed_first_start_and_the_next_is_captured(
         "the row comes, or is to be read",
     )
     capture.server.execute("INSERT INTO p VALUES (3, 'c')")
-    eventually(lambda: (3,) in capture.fold("public.p"), "later rows come", timeout=15)
+    eventually(lambda: (3,) in capture.fold("public.p"), "later rows come", timeout=60)
 
 
 def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureRun) -> None:

@@ -35,7 +35,7 @@ def test_a_driver_that_answers_too_much_is_named_and_holds_up_nobody(kube_api: K
                 renewed = renewal(place)
                 shop.change(capture=CaptureStatus(alive=True, lag_seconds=400.0))
                 until(lambda: (place.condition("repl/shop", "Lagging") or {}).get("status") == "True", "the third one")
-                until(lambda: renewal(place) > renewed, "the lease is renewed", 15)
+                until(lambda: renewal(place) > renewed, "the lease is renewed", 30)
             loud.change(message="")
             place.until_reason("repl/loud", "Streaming")
         finally:

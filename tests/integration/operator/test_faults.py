@@ -69,7 +69,7 @@ def test_what_the_api_server_refuses_is_told_and_tried_again(
     with team(kube_api, "refused", tmp_path) as place, through(place, proxy):
         fault = proxy.fault("PATCH", "/statefulsets/", 422)
         place.apply(replicator())
-        ready = place.until_reason("repl/shop", "ObjectRefused", 30)
+        ready = place.until_reason("repl/shop", "ObjectRefused")
         assert "made to fail with 422" in ready["message"] and fault.hits == 1
         until(lambda: place.get("statefulset/shop-driver"), "it is tried again", 90)
 
@@ -123,8 +123,8 @@ def test_resources_are_watched_again_when_their_definitions_went_and_came_back(t
             time.sleep(5)  # long enough for a watch to fail, and for the pauses to grow
             install_crds(kube)
             place.apply(lacking("after"), request("again", replicator="later"))
-            until(lambda: taken_up(place, "after"), "the Replicator", 10)
-            until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest", 10)
+            until(lambda: taken_up(place, "after"), "the Replicator")
+            until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest")
             place.kubectl("delete", "repl", "after", "--timeout=30s")
             assert process.get("/healthz") == (200, "ok")
 
@@ -141,8 +141,8 @@ def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
         for fault in faults:
             fault.times = 0
         place.apply(lacking("after"), request("again", replicator="later"))
-        until(lambda: taken_up(place, "after"), "the Replicator", 10)
-        until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest", 10)
+        until(lambda: taken_up(place, "after"), "the Replicator")
+        until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest")
         assert process.get("/healthz") == (200, "ok")
 
 

@@ -160,7 +160,7 @@ def test_a_lost_position_is_recovered_by_a_new_number_each_time(
     fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
     driver.close()
     place.node.end_pod("shop", 12, LastWords(fault=fault).to_message())
-    place.until_reason("repl/shop", "PositionLost", 30)
+    place.until_reason("repl/shop", "PositionLost")
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
     place.node.delete_pod("shop")
     assert "spec.recover.nonce is now 1" in plugin("recover", "shop")

@@ -207,7 +207,7 @@ def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_ap
         fault = Fault(name="PositionLost", message="slot tailrace_shop is gone", fix="Take a new snapshot.")
         words = LastWords(fault=fault).to_message()
         stalled.node.end_pod("shop", 12, words)
-        ready = stalled.until_reason("repl/shop", "PositionLost", 30)
+        ready = stalled.until_reason("repl/shop", "PositionLost")
         assert "Take a new snapshot." in ready["message"]
         until(lambda: stalled.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
         status = stalled.get("repl/shop")["status"]
@@ -239,7 +239,7 @@ def test_a_refused_driver_is_tried_again_slowly_and_a_fenced_one_only_for_its_no
         halts.apply(replicator(retry={"halted": "3s"}))
         fails(halts, halts.driver("shop", "127.0.10.14"), 11, "AuthenticationFailed")
         assert "Retried at" in halts.until_reason("repl/shop", "AuthenticationFailed")["message"]
-        until(lambda: replicas(halts) == 1, "it is tried again", 15)
+        until(lambda: replicas(halts) == 1, "it is tried again")
         assert halts.condition("repl/shop", "Stalled")["reason"] == "AuthenticationFailed", "until it works"
         driver = halts.driver("shop", "127.0.10.15")
         halts.until_reason("repl/shop", "Streaming")
@@ -298,15 +298,15 @@ def _restarts(place: Team, more_than: int) -> bool:
     return int(place.get("repl/shop")["status"]["driver"].get("restarts", 0)) > more_than
 
 
-def test_a_dead_and_a_silent_driver_show_within_half_a_minute(kube_api: KubeApi, tmp_path: Path) -> None:
+def test_a_dead_and_a_silent_driver_show_within_a_minute(kube_api: KubeApi, tmp_path: Path) -> None:
     with team(kube_api, "dead", tmp_path) as dead, operator(dead):
         dead.apply(replicator())
         driver = dead.driver("shop", "127.0.10.3")
         dead.until_reason("repl/shop", "Streaming")
         driver.close()
-        dead.until_reason("repl/shop", "DriverUnreachable", 30)
+        dead.until_reason("repl/shop", "DriverUnreachable")
         dead.node.end_pod("shop", 137, restarts=0)
-        dead.until_reason("repl/shop", "DriverCrashLoop", 10)
+        dead.until_reason("repl/shop", "DriverCrashLoop")
 
 
 def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: KubeApi, tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
             process.start()
             until(lambda: driver.asked.count("drop Delete") >= 2, "and again", 60)
             driver.dropped = DropAnswer(done=True, report=report(place, "shop", "replication slot x"))
-            until(lambda: place.get("repl/shop") is None, "released at once", 20)
+            until(lambda: place.get("repl/shop") is None, "released at once")
         finally:
             driver.close()
         assert place.get("job/shop-drop") is None, "no Job could have run without the Secret"
@@ -434,7 +434,7 @@ def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
         ending.node.delete_pod("shop")
         ending.kubectl("delete", "statefulset/shop-driver", "--wait=false")
         ending.kubectl("delete", "repl", "shop", "--wait=false")
-        until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over", 40)
+        until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over")
         said = events(ending, process.home)
         if told:
             assert "Dropped: replication slot x" in process.log and "LeftBehind" not in said
@@ -510,7 +510,7 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_a
         until(lambda: quota.node.stateful_set("shop"), "the StatefulSet")
         said = refused_pod(quota, "StatefulSet", "shop-driver", "shop-driver-0")
         assert "exceeded quota: tight, requested: pods=1" in said
-        ready = quota.until_reason("repl/shop", "PodPending", 30)
+        ready = quota.until_reason("repl/shop", "PodPending")
         assert f"The driver's pod cannot be created: {said}" in ready["message"]
         assert quota.condition("repl/shop", "Reconciling")["reason"] == "PodPending"
         process.kill()
@@ -535,4 +535,4 @@ def test_a_quota_that_refuses_the_clean_ups_pod_is_told(kube_api: KubeApi, tmp_p
         quota.kubectl("delete", "repl", "shop", "--wait=false")
         until(lambda: quota.get("job/shop-drop"), "the clean-up")
         said = refused_pod(quota, "Job", "shop-drop", "shop-drop-x")
-        until(lambda: said in quota.condition("repl/shop", "Ready")["message"], "it is told", 30)
+        until(lambda: said in quota.condition("repl/shop", "Ready")["message"], "it is told")

@@ -142,7 +142,7 @@ def lose_position(place: Team, driver: DriverDouble) -> None:
     driver.close()
     fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
     place.node.end_pod("shop", 12, LastWords(fault=fault).to_message())
-    place.until_reason("repl/shop", "PositionLost", 30)
+    place.until_reason("repl/shop", "PositionLost")
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
     place.node.delete_pod("shop")
 

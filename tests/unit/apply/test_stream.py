@@ -21,7 +21,7 @@ class Query:
         self.over.set()
 
     def awaitTermination(self) -> None:
-        assert self.over.wait(20)
+        assert self.over.wait(60)
 
 
 def stream(tmp_path: Path) -> ApplyStream:
@@ -89,16 +89,16 @@ def test_the_interval_changes_and_batches_stop_and_come_again_while_the_stream_r
     made.start()
     assert not more.acquire(timeout=0.2), "nothing comes before it is told to follow"
     made.follow(1.0)
-    assert more.acquire(timeout=20)
+    assert more.acquire(timeout=60)
     made.follow(1.0)
     made.follow(2.0)
-    assert more.acquire(timeout=20)
+    assert more.acquire(timeout=60)
     assert [interval for interval, _ in begun] == [1.0, 2.0] and begun[0][1].over.is_set()
     made.follow(None)
-    assert begun[1][1].over.wait(20) and not more.acquire(timeout=0.2)
+    assert begun[1][1].over.wait(60) and not more.acquire(timeout=0.2)
     assert made._source is None, "what it is told would pile up"
     made.follow(2.0)
-    assert more.acquire(timeout=20)
+    assert more.acquire(timeout=60)
     made.stop()
     assert [interval for interval, _ in begun] == [1.0, 2.0, 2.0]
 
@@ -114,17 +114,17 @@ def test_a_query_that_began_before_batches_were_stopped_is_not_taken_for_the_one
         begun.append(Query())
         made._source = object()
         more.release()
-        assert go_on.acquire(timeout=20)
+        assert go_on.acquire(timeout=60)
         return begun[-1]
 
     monkeypatch.setattr(made, "_begin", begin)
     made.start()
     made.follow(1.0)
-    assert more.acquire(timeout=20)
+    assert more.acquire(timeout=60)
     made.follow(None)
     made.follow(1.0)
     go_on.release()
-    assert begun[0].over.wait(20) and more.acquire(timeout=20)
+    assert begun[0].over.wait(60) and more.acquire(timeout=60)
     go_on.release()
     made.stop()
     assert len(begun) == 2 and made._source is not None

@@ -238,7 +238,7 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monke
     monkeypatch.setattr(steps, "find_start", fails_once)
     turn_until(runner, lambda: len(tries) == 1)
     wall[0] -= 86_400
-    turn_until(runner, lambda: len(tries) == 2, seconds=10)
+    turn_until(runner, lambda: len(tries) == 2)
     runner.stop()
 
 
