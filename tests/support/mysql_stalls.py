@@ -10,14 +10,15 @@ import pymysql
 from support.mysql import MysqlServer
 
 
-def make_commits_hang(server: MysqlServer) -> None:
-    """From `hanging_commits` on, also after a restart of the server. MySQL 8.0 of the tests came without plugins."""
+def make_commits_hang(server: MysqlServer, point: str = "AFTER_SYNC") -> None:
+    """From `hanging_commits` on, also after a restart of the server. MySQL 8.0 of the tests came without plugins.
+    `point`: AFTER_COMMIT lets them be executed before."""
     who = "source"
     if server.mariadb:
         who = "master"
     else:
         server.execute("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
-    for name, value in (("timeout", "100000"), ("wait_point", "AFTER_SYNC")):
+    for name, value in (("timeout", "100000"), ("wait_point", point)):
         server.execute(f"SET GLOBAL rpl_semi_sync_{who}_{name} = {value}")
         server.variables[f"rpl_semi_sync_{who}_{name}"] = value
 

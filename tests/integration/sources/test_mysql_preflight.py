@@ -67,6 +67,15 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
     assert not failed(findings(server, "reader", "d.parent"))
 
 
+def test_the_right_to_lock_is_asked_for_where_reading_takes_it(server: MysqlServer) -> None:
+    server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT SELECT ON d.* TO reader")
+    assert ("lock", "d.parent") not in failed(findings(server, "reader"))
+    needed = failed(findings(server, "reader"))["lock", "d.old"]
+    assert needed.level == "fail"
+    server.execute(needed.fix.removeprefix("Run `").removesuffix("`."))
+    assert ("lock", "d.old") not in failed(findings(server, "reader"))
+
+
 def test_whoever_may_only_read_is_told_of_cascades_too(server: MysqlServer) -> None:
     server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT SELECT ON d.* TO reader")
     told = [f for f in findings(server, "reader") if f.name == "cascade"]

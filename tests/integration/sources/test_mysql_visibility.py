@@ -2,18 +2,25 @@
 after it. A window between two positions of the log would take the rows of the chunk for newer."""
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mysql_packages import RELEASES
 from support import mysql_shop
-from support.mysql import MysqlServer
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.mysql_log import by_chunk, config_of
 from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from tailrace.changelog.records import Position
+from tailrace.errors import Locked
+from tailrace.sources.mysql.connect import connect
+from tailrace.sources.mysql.ends import seen
+from tailrace.sources.mysql.position import OWN
 
 
 @pytest.fixture(params=[name for name in RELEASES if name != "mysql-8.0"])  # that one came without plugins
@@ -58,6 +65,26 @@ def test_a_commit_that_hangs_while_a_chunk_is_read_wins_over_the_chunk(server: M
         copy.settle(log_end(copy))
         assert not mysql_shop.differences(server, lambda name: copy.lake.table("shop", name).rows())
         assert copy.lake.table("shop", "plain").rows().num_rows == 31
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_a_row_that_is_executed_and_not_yet_visible_is_waited_for(name: str) -> None:
+    """Of an engine without transactions: it shows inserted rows at the end of their statement, without a lock."""
+    with MysqlServer(name) as server, closing(connect(config_of(server))) as connection:
+        make_commits_hang(server, "AFTER_COMMIT")
+        server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY) ENGINE = MyISAM")
+        server.execute("INSERT INTO d.t VALUES (1)")
+        before, end = seen(connection, OWN), time.monotonic() + 60
+        with hanging_commits(server):
+            writer = threading.Thread(target=server.execute, args=["INSERT INTO d.t VALUES (2)"])
+            writer.start()
+            while seen(connection, OWN) == before:
+                assert time.monotonic() < end
+            assert server.execute("SELECT id FROM d.t") == [(1,)], "it is not visible"
+            with pytest.raises(Locked):
+                by_chunk(server, "d.t")
+        writer.join()
+        assert by_chunk(server, "d.t") == [{"id": 1}, {"id": 2}]
 
 
 def log_end(copy: Pipeline) -> Position:

@@ -1,7 +1,8 @@
 """Chunks: where they end, and reading one exactly as docs/dev/design.md#the-chunk-rule asks.
 
 Called through `source`: by the steps of a snapshot (`at_most`, `max_key`, `boundary`, `estimated_rows`) and, on
-executors, by its task (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing.
+executors, by its task (`read_chunk`). Of tables with transactions takes no lock that a plain SELECT does not take, and
+writes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,9 @@ from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
 from tailrace.sources.mysql import charsets, ends, faults, sql
 from tailrace.sources.mysql.binary_rows import to_arrow
-from tailrace.sources.mysql.catalog import table_by_name
+from tailrace.sources.mysql.catalog import TRANSACTIONAL, table_by_name
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, server_of, source_errors
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, quoted
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, lock_right, quoted
 from tailrace.sources.mysql.packets import PreparedAnswer
 from tailrace.sources.mysql.visibility import seen_on
 from tailrace.types import arrow_type
@@ -91,6 +92,8 @@ def read_chunk(
     with closing(connect(config)) as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
         seen = seen_on(ends.seen(connection, config.numbering), server_of(connection).identity, config.numbering)
+        if table.engine not in TRANSACTIONAL:
+            _let_writers_end(connection, table)
         seam("chunk.before-snapshot")
         execute(connection, "START TRANSACTION READ ONLY")
         # Keeps the table's definition as it is until the end: DDL waits, as it does for any SELECT.
@@ -105,11 +108,26 @@ def read_chunk(
         return ChunkRead(count, seen, ends.log_end(connection, config.numbering), tuple(c.name for c in table.copied))
 
 
+def _let_writers_end(connection: Connection, table: MysqlTable) -> None:
+    """An engine without transactions shows inserted rows only at the end of their statement, which is in the executed
+    set before: this lock is not given before all such statements have ended. Nothing else makes a reader wait."""
+    try:
+        execute(connection, f"LOCK TABLES {table.quoted} READ")
+    except pymysql.MySQLError as error:
+        if faults.kind(error) != "right":
+            raise
+        what = f"reading {table.name}, whose engine {table.engine} has no transactions: {faults.text(error)}"
+        raise ReadRefused(
+            table.name, what, f"Run `{lock_right(table)} TO …`, or convert the table to InnoDB."
+        ) from None
+    execute(connection, "UNLOCK TABLES")
+
+
 def _require_same(connection: Connection, table: MysqlTable) -> None:
     found = table_by_name(connection, table.schema_name, table.table_name, table.options)
     if found is None:
         raise _gone(table)
-    if (found.columns, found.key_index) != (table.columns, table.key_index):
+    if (found.columns, found.key_index, found.engine) != (table.columns, table.key_index, table.engine):
         raise Retry(f"the definition of {table.name} changed before a chunk was read")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.mysql import filters, sql
 from tailrace.sources.mysql.cascades import Cascade, Unseen, cascades
+from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlTable
 
@@ -46,6 +47,8 @@ class Facts:
     """Names of tables without a SELECT right."""
     partly_readable: frozenset[str]
     """Names of tables with a SELECT right on some columns: the catalog shows only these."""
+    unlockable: frozenset[str]
+    """Names of tables that reading must lock (their engine has no transactions), without the right to."""
     cascades: tuple[Cascade | Unseen, ...]
     filters: filters.Rules
     """What it may have left out as a replica."""
@@ -75,6 +78,7 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
             tables=tables,
             unreadable=unreadable,
             partly_readable=_refused(connection, tables, "*") - unreadable,
+            unlockable=frozenset(t.name for t in tables if not _lockable(connection, t)),
             # Since 9.6 MySQL logs them, unless `innodb_native_foreign_keys` is on.
             cascades=() if variables.get("innodb_native_foreign_keys") == "OFF" else cascades(connection, tables),
             filters=filters.rules(connection, server),
@@ -122,10 +126,24 @@ def _refused(connection: Connection, tables: Sequence[MysqlTable], what: str) ->
     return frozenset(t.name for t in tables if not _readable(connection, t, what))
 
 
+def _lockable(connection: Connection, table: MysqlTable) -> bool:
+    """As far as it must be."""
+    return (
+        table.stop is not None
+        or table.engine in TRANSACTIONAL
+        or _allowed(connection, table, f"LOCK TABLES {table.quoted} READ", "UNLOCK TABLES")
+    )
+
+
 def _readable(connection: Connection, table: MysqlTable, what: str) -> bool:
+    return _allowed(connection, table, f"SELECT {what} FROM {table.quoted} LIMIT 0")
+
+
+def _allowed(connection: Connection, table: MysqlTable, *statements: str) -> bool:
     try:
         with source_errors(f"reading {table.name}"):
-            execute(connection, f"SELECT {what} FROM {table.quoted} LIMIT 0")
+            for statement in statements:
+                execute(connection, statement)
     except SourceRefused:
         return False
     except Retry:  # locked, or just dropped: nothing is known about the right

@@ -86,3 +86,8 @@ class MysqlTable:
 def quoted(name: str) -> str:
     """An identifier in SQL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def lock_right(table: MysqlTable) -> str:
+    """The statement that lets a user lock it, up to whom: the right is of a whole database."""
+    return f"GRANT LOCK TABLES ON {quoted(table.schema_name)}.*"

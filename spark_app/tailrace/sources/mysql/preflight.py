@@ -11,7 +11,7 @@ from tailrace.sources.mysql import filters, types
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.facts import Facts
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, lock_right
 
 OLDEST = {"mysql": (8, 0), "mariadb": (10, 5)}
 TITLES = {"mysql": "MySQL", "mariadb": "MariaDB"}
@@ -158,6 +158,10 @@ def rights(facts: Facts) -> Iterator[Finding]:
             what = f"{facts.user} has SELECT on some columns of {table.name} only: the others are not copied"
             fix = f"Run `GRANT SELECT ON {table.quoted} TO {facts.user}`."
             yield Finding("select", "warn", what, fix, table.name)
+        if table.name in facts.unlockable:
+            what = f"{facts.user} lacks LOCK TABLES on {table.schema_name}, which it takes to read {table.name}: its"
+            what += f" engine {table.engine} has no transactions"
+            yield Finding("lock", "fail", what, f"Run `{lock_right(table)} TO {facts.user}`.", table.name)
 
 
 _SAME = {"BINLOG MONITOR": ("REPLICATION CLIENT",), "REPLICATION SLAVE": ("REPLICATION REPLICA",)}

@@ -328,6 +328,11 @@ class Assembler:
         self._open, self._skip = None, False
         self.reached.remember(self._now)
         self._filling.drop_mark()
+        if self._sink.touched:
+            # By a statement of its own, which MariaDB may not send again: what comes again of it is passed over.
+            self.reached.arrive()
+            self._tell()
+            self.cut()
 
     def _decided(self, xid: str, commit: bool) -> None:
         prepared = self._held.transaction(xid)

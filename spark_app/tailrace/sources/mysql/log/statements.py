@@ -163,10 +163,10 @@ def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
 
 
 def added_columns(text: str) -> set[str]:
-    """Of a harmless statement."""
+    """Of a harmless statement. One that it adds only IF NOT EXISTS may have been there, with values."""
     parsed = parsed_surely(bare(text))
     actions = parsed.args.get("actions", ()) if isinstance(parsed, exp.Alter) else ()
-    return {action.name for action in actions if isinstance(action, exp.ColumnDef)}
+    return {action.name for action in actions if isinstance(action, exp.ColumnDef) and not action.args.get("exists")}
 
 
 def bare(text: str) -> str:

@@ -41,6 +41,7 @@ class Sink:
     def cut(self, rows: bool | None = None) -> None: ...
 
     def statement(self, query: Query) -> list[bytes]:
+        self.touched = self.touched or query.text.startswith("UPDATE")
         return []
 
     def undone(self, forms: Iterable[bytes] | None) -> None:
@@ -165,3 +166,12 @@ def test_a_prepared_transaction_whose_xid_begins_again_holds_the_log_no_longer(t
     sent = [*file(3), *prepared(1, b"a"), *file(4), *prepared(2, b"b"), *decided]
     sink, assembler = fed(tmp_path / "held", sent, mariadb=False)
     assert sink.rows_of == [b"b"] and assembler.executed.state.endswith(":1-3")
+
+
+def test_a_statement_of_a_prepared_transaction_is_told_before_a_record_leads_past_it(tmp_path: Path) -> None:
+    """After a restart MariaDB's log is passed over up to that record."""
+    inside = [statement("XA START X'78',X'',1"), statement("UPDATE t SET v = 1"), statement("XA END X'78',X'',1")]
+    sent = [*file(3), mysql_gtid(1), *row(b"a"), END, mysql_gtid(2), *inside, (Kind.XA_PREPARE, bytes(13))]
+    sink, assembler = fed(tmp_path / "held", sent, mariadb=False)
+    assert not sink.touched and sink.rows_of == [b"a"]
+    assert assembler.executed.state.endswith(":1") and not assembler.inside

@@ -101,6 +101,7 @@ def test_a_new_column_that_is_null_in_old_rows_is_harmless() -> None:
 def test_the_columns_that_a_harmless_statement_adds() -> None:
     assert added_columns("-- why\nALTER TABLE t ADD COLUMN `a b` int, ADD c text NULL, ADD INDEX i (c)") == {"a b", "c"}
     assert added_columns("CREATE TABLE IF NOT EXISTS t (a int)") == set()
+    assert added_columns("ALTER TABLE t ADD COLUMN IF NOT EXISTS a int, ADD b int") == {"b"}
 
 
 @pytest.mark.parametrize("depth", [60, 3000])
