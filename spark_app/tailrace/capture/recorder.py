@@ -5,6 +5,7 @@ the record that names them, and only then may the source hear of it. Dying betwe
 that no record names; the same changes come again and get the same sequences, because no record holds them.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from tailrace.capture.protocol import Recorded
 from tailrace.changelog.records import (
     WRITTEN,
+    ChunkRegistered,
     Event,
     Position,
     Record,
@@ -30,6 +32,8 @@ from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.errors import Retry
 from tailrace.seams import seam
 from tailrace.sources.api import Changes
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -87,6 +91,7 @@ class Recorder:
         """Our own."""
         self._requested: list[Requested] = []
         self.counters = CaptureCounters()
+        self._told: set[tuple[int, str]] = set()
 
     @property
     def durable(self) -> Position:
@@ -119,6 +124,7 @@ class Recorder:
         for table in changes.tables:
             self._writing()
             segment = write_segment(self.journal.storage, table.schema, table.rows)
+            segment = segment.model_copy(update={"nulled": table.nulled})
             self._rows.segments.append(segment)
             self.counters.segments += 1
             self.counters.rows += segment.rows
@@ -160,6 +166,7 @@ class Recorder:
             self._rows = RecordRows()
         done, self._events, self._requested = self._requested, [], []
         self.counters.records += 1
+        self._tell_nulled(record)
         for requested in done:
             requested.reply.set_result(Recorded(record=record.number, replay_point=requested.replay_point))
         # Dying here is safe: the source sends again what the record holds, and capture asks from the record's position.
@@ -178,6 +185,18 @@ class Recorder:
             events=(*self._written(taken.leaves), *taken.events, *events),
             commit_time=(min(times), max(times)) if times else None,
         )
+
+    def _tell_nulled(self, record: Record) -> None:
+        """Once for each column; how many there are by now, the status says."""
+        found = [(s.table_id, s.nulled) for s in record.segments]
+        found += [(e.table_id, e.nulled) for e in record.events if isinstance(e, ChunkRegistered)]
+        for place in [(table_id, column) for table_id, nulled in found for column, _ in nulled]:
+            if place in self._told:
+                continue
+            self._told.add(place)
+            table = self.journal.state.tables[place[0]].schema.name
+            said = "column %r has values that its type cannot hold: they become NULL (onUnsupported: SetNull)"
+            log.warning(said, place[1], extra={"table": table, "record": record.number})
 
     def _written(self, leaves: list[tuple[int, int]]) -> list[Event]:
         """In the record of the rows: the partition may be gone by the next look."""

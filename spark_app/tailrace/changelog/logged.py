@@ -16,6 +16,7 @@ from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import (
     ChunkRegistered,
     Closed,
+    Nulled,
     Origin,
     Parts,
     Position,
@@ -30,6 +31,7 @@ from tailrace.changelog.records import (
     TableSchema,
     TableStopped,
     Transactions,
+    is_empty,
 )
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 from tailrace.changelog.transactions import TransactionIds, TransactionStart
@@ -108,6 +110,8 @@ class TableLog(Closed):
     """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None
     """As last recorded; None: not yet."""
+    nulled: Nulled = Field(default=(), exclude_if=is_empty)
+    """Sums over all segments and chunks since the table was added; what was read twice counts twice."""
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None

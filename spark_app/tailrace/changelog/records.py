@@ -5,7 +5,7 @@ from 1. A record ends at a transaction boundary and is a consistent cut across t
 record's range of sequences (`last_seq = first_seq - 1` when it brings none).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple, NewType
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -76,6 +76,22 @@ class TableSchema(Closed):
         return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
 
 
+Nulled = tuple[tuple[str, int], ...]
+"""(column's name, how many of its values became NULL because its type cannot hold them), sorted by name."""
+
+
+def is_empty(nulled: Nulled) -> bool:
+    return not nulled
+
+
+def with_nulled(before: Nulled, more: Iterable[tuple[str, int]]) -> Nulled:
+    """The sums; in `more` a column may have none."""
+    sums = dict(before)
+    for column, count in more:
+        sums[column] = sums.get(column, 0) + count
+    return tuple(sorted((column, count) for column, count in sums.items() if count))
+
+
 class Segment(Closed):
     """An immutable Parquet file with change rows of one table and one schema version, in sequence order."""
 
@@ -96,6 +112,8 @@ class Segment(Closed):
     updates: int = 0
     deletes: int = 0
     """Counters by operation; a key change counts as one update (its D row is not counted)."""
+    nulled: Nulled = Field(default=(), exclude_if=is_empty)
+    """For people: nothing depends on it. Absent in the record where it is empty, as in all older ones."""
 
 
 class Transactions(Closed):
@@ -247,6 +265,8 @@ class ChunkRegistered(Closed):
     layout: str
     """Digest of the physical names and field ids of the file's columns: a target that has others, because it was
     replaced or re-created since, does not adopt it."""
+    nulled: Nulled = Field(default=(), exclude_if=is_empty)
+    """As in `Segment`."""
 
 
 class ReadFailure(Closed):

@@ -25,6 +25,7 @@ from tailrace.changelog.records import (
     SnapshotSuspended,
     SnapshotTableFinished,
     SnapshotTableStarted,
+    with_nulled,
 )
 
 
@@ -92,7 +93,8 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
     if all(s.table.version != event.schema_version for s in log.schemas):
         work.corrupt(f"{name} has the unknown schema version {event.schema_version}")
     if _of_generation(snapshot, log):
-        work.update(log, chunks=log.chunks.append(LoggedChunk(record=work.record.number, chunk=event)))
+        chunks = log.chunks.append(LoggedChunk(record=work.record.number, chunk=event))
+        work.update(log, chunks=chunks, nulled=with_nulled(log.nulled, event.nulled))
     _update(
         work,
         snapshot,

@@ -30,7 +30,16 @@ from tailrace.changelog.logged import (
     TableLog,
     TransactionLog,
 )
-from tailrace.changelog.records import EpochStarted, Origin, Record, Segment, Seq, SourceRenewed, check_format
+from tailrace.changelog.records import (
+    EpochStarted,
+    Origin,
+    Record,
+    Segment,
+    Seq,
+    SourceRenewed,
+    check_format,
+    with_nulled,
+)
 from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
 from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog
@@ -133,7 +142,8 @@ def _add_segment(work: Folding, segment: Segment) -> None:
     if segment.first_seq <= begin or (end is not None and segment.last_seq > end):
         raise _corrupt(record, f"segment {segment.path} is outside its schema version {segment.schema_version}")
     logged = LoggedSegment(record=record.number, segment=segment, written_at=record.written_at)
-    work.update(table, segments=table.segments.append(logged))
+    nulled = with_nulled(table.nulled, segment.nulled) if segment.nulled else table.nulled
+    work.update(table, segments=table.segments.append(logged), nulled=nulled)
 
 
 def _version_range(table: TableLog, version: int, record: Record) -> tuple[Seq, Seq | None]:

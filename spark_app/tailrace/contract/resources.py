@@ -106,6 +106,7 @@ class RetentionSpec(Model):
 
 
 OnSchemaChange = Literal["Evolve", "EvolveAdditive"]
+OnUnsupported = Literal["Fail", "SetNull"]
 
 
 class TableOptions(Model):
@@ -117,6 +118,10 @@ class TableOptions(Model):
     """Keep only these columns (the key is always kept); unset: all."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """Columns to copy as their exact text, whatever their type."""
+    on_unsupported: OnUnsupported = "Fail"
+    """What a value does that its column's type cannot hold exactly, such as a date `infinity`. `Fail`: it stops the
+    table. `SetNull`: it becomes NULL in the target, and is counted in the table's status; a key cannot be NULL, so
+    there it stops the table in either case."""
     on_schema_change: OnSchemaChange | None = None
     """As `spec.onSchemaChange`, for these tables; unset: what that says."""
 

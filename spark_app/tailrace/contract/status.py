@@ -61,6 +61,12 @@ class TableCounters(Model):
         return self.inserts + self.updates + self.deletes + self.snapshot_rows
 
 
+class NulledColumn(Model):
+    column: str
+    values: int
+    """Since the table was captured or resynced, by changes and by snapshots: what was read twice counts twice."""
+
+
 class TableStatus(Model):
     name: str
     state: TableState
@@ -73,6 +79,8 @@ class TableStatus(Model):
     """Age of the oldest commit that is captured and not applied; 0: none."""
     rows_per_second: float = 0.0
     holes: int = 0
+    nulled: Many[NulledColumn] = ()
+    """Columns with values that their type cannot hold and that became NULL (`onUnsupported: SetNull`)."""
     counters: TableCounters = TableCounters()
     fault: Fault | None = None
 

@@ -208,8 +208,21 @@ def render(status: Status) -> RenderableType:
         parts.append(_snapshots(status))
     if status.tables:
         parts.append(_tables(status))
+    parts += _nulled(status)
     parts += _faults(status)
     return Group(*parts)
+
+
+def _nulled(status: Status) -> list[RenderableType]:
+    """Nothing is wrong with these tables, but their targets differ from the source."""
+    found = [table for table in status.tables if table.nulled]
+    lines: list[RenderableType] = []
+    for table in found[:MAX_FAULTS]:
+        columns = ", ".join(f"{one.column} {one.values:,}" for one in table.nulled)
+        said = visible(f"values became NULL that their type cannot hold: {columns}")
+        lines.append(Text.assemble((f"{visible(table.name)} ", "bold"), (said, "yellow")))
+    more = len(found) - MAX_FAULTS
+    return [*lines, f"… and {more} more tables with such values"] if more > 0 else lines
 
 
 def _faults(status: Status) -> list[RenderableType]:

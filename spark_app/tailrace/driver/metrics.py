@@ -50,14 +50,18 @@ def _tables(status: Status) -> Iterable[Metric]:
     lags = GaugeMetricFamily("tailrace_table_lag_seconds", "Age of the oldest commit not applied", labels=("table",))
     failing = GaugeMetricFamily("tailrace_table_failing", "1 while the table fails or is stopped", labels=("table",))
     holes = GaugeMetricFamily("tailrace_table_holes", "Rows withheld until they are read again", labels=("table",))
+    text = "Values that their type cannot hold and that became NULL"
+    nulled = CounterMetricFamily("tailrace_table_nulled_values", text, labels=("table", "column"))
     for table in status.tables:
+        for one in table.nulled:
+            nulled.add_metric([table.name, one.column], one.values)
         for op in TableCounters.model_fields:
             rows.add_metric([table.name, op], getattr(table.counters, op))
         if table.lag_seconds is not None:
             lags.add_metric([table.name], table.lag_seconds)
         failing.add_metric([table.name], float(table.state in ("FAILING", "STOPPED")))
         holes.add_metric([table.name], table.holes)
-    yield from (rows, lags, failing, holes)
+    yield from (rows, lags, failing, holes, nulled)
 
 
 def _snapshots(status: Status) -> Iterable[Metric]:

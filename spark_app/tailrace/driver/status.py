@@ -15,6 +15,7 @@ from tailrace.contract.status import (
     ApplyStatus,
     CaptureStatus,
     Fault,
+    NulledColumn,
     SnapshotStatus,
     SnapshotTableProgress,
     State,
@@ -146,6 +147,7 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
         lag_seconds=None if at.fault is not None else lag(at.log, log, progress.applied_record, at.now),
         rows_per_second=round(at.table_rates.get(log.table_id, 0.0), 1),
         holes=len(progress.holes),
+        nulled=tuple(NulledColumn(column=column, values=count) for column, count in log.nulled),
         counters=progress.counters,
         fault=fault,
     )

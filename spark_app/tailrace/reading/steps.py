@@ -188,6 +188,7 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
         replay_point=Seq(0),
         high=file.high,
         layout=writer.form,
+        nulled=file.nulled,
     )
     client.register_chunk(chunk, file.snapshot, file.columns)
 

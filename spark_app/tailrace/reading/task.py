@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tailrace import privacy
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Nulled, Position
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
 from tailrace.targets.api import ChunkWriter
@@ -43,6 +43,7 @@ class ChunkFile:
     snapshot: str
     high: Position
     columns: tuple[str, ...]
+    nulled: Nulled = ()
 
 
 @dataclass
@@ -85,7 +86,7 @@ def perform(task: ChunkTask) -> ChunkFile:
     assert found is not None
     if written is None:
         return ChunkFile(None, 0, 0, found.snapshot, found.high, found.columns)
-    return ChunkFile(written.path, written.rows, written.size, found.snapshot, found.high, found.columns)
+    return ChunkFile(written.path, written.rows, written.size, found.snapshot, found.high, found.columns, found.nulled)
 
 
 def _read(task: ChunkTask, feed: _Feed) -> None:

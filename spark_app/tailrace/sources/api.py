@@ -25,7 +25,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from typing_extensions import override
 
-from tailrace.changelog.records import Event, Key, Origin, Position, ResumePoint, Seq, TableSchema
+from tailrace.changelog.records import Event, Key, Nulled, Origin, Position, ResumePoint, Seq, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
@@ -73,6 +73,7 @@ class ChunkRead:
     """A position that lies behind everything the transaction saw: registered when capture has come so far."""
     columns: tuple[str, ...]
     """Names of the columns read, in order."""
+    nulled: Nulled = ()
 
 
 Writer = Callable[[pa.RecordBatch], None]
@@ -97,6 +98,8 @@ class TableRows:
     schema: TableSchema
     rows: pa.Table
     """In sequence order."""
+    nulled: Nulled = ()
+    """Of rows that are not deleted."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from concurrent.futures import Future
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from support.journals import table_schema
@@ -19,11 +20,12 @@ from tailrace.changelog.records import (
     TableRemoved,
     Truncated,
 )
+from tailrace.changelog.segments import COMMIT_TS, OLD_KEY, OP, SEQ, UNCHANGED, segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageSpec
 from tailrace.errors import Retry
-from tailrace.sources.api import Changes
+from tailrace.sources.api import Changes, TableRows
 from tailrace.storage.store import Storage
 
 
@@ -39,6 +41,22 @@ def stretch(seq: int, *starts: TransactionStart) -> Changes:
     """One TRUNCATE."""
     truncated = Truncated(table_id=1, seq=Seq(seq), transaction="u:9")
     return Changes([], [truncated], Seq(seq), list(starts), (1, 1), leaves=[])
+
+
+def test_a_column_whose_values_became_null_is_named_once_without_them(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    for seq in (1, 2):
+        rows = pa.table(
+            {SEQ: [seq], OP: ["I"], COMMIT_TS: [0], UNCHANGED: [None], OLD_KEY: [None], "id": [7], "c1": [None]}
+        )
+        rows = rows.cast(segment_schema(table_schema(1)))
+        table = TableRows(table_schema(1), rows, (("c1", 1),))
+        recorder.rows(Changes([table], [], Seq(seq), [TransactionStart("u:", seq, seq)], (1, 1), leaves=[]))
+        recorder.cut(ResumePoint(Position(8 + seq)))
+    assert recorder.state.tables[1].nulled == (("c1", 2),)
+    (line,) = [r for r in caplog.records if "become NULL" in r.getMessage()]
+    assert "'c1'" in line.getMessage() and getattr(line, "table", "") == "public.t1"
 
 
 def test_a_cut_below_what_is_durable_keeps_position_and_state_together(recorder: Recorder) -> None:

@@ -93,6 +93,27 @@ def start() -> LogState:
     return fold(state, good(state, events=(chunk(0),)))
 
 
+def test_values_that_became_null_are_summed_by_column_until_the_table_is_added_again() -> None:
+    state = start()
+    one = segment(state, nulled=(("b", 2),))
+    state = fold(state, good(state, rows=1, segments=(one,), events=(chunk(1, nulled=(("a", 1), ("b", 5))),)))
+    state = LogState.model_validate_json(state.model_dump_json())
+    state = fold(state, good(state, rows=1, segments=(segment(state, nulled=(("b", 1),)),)))
+    assert state.tables[1].nulled == (("a", 1), ("b", 8))
+    assert state.tables[2].nulled == ()
+    state = fold(state, good(state, events=(TableRemoved(table_id=1, reason="gone"),)))
+    again = table_schema(1, version=2)
+    assert fold(state, good(state, events=(TableAdded(table=again, edge="5"),))).tables[1].nulled == ()
+
+
+def test_what_became_null_is_in_a_record_only_where_something_did() -> None:
+    """So an older version reads such a log as long as nothing has."""
+    without = good(start(), rows=1, segments=(segment(start()),), events=(chunk(1),))
+    assert "nulled" not in without.model_dump_json() and "nulled" not in start().model_dump_json()
+    record = good(start(), rows=1, segments=(segment(start(), nulled=(("b", 2),)),))
+    assert Record.model_validate_json(record.model_dump_json()) == record
+
+
 NO_RIGHT = ReadFailure(message="ReadRefused: no right", where="source")
 
 

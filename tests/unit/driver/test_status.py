@@ -36,7 +36,7 @@ from tailrace.changelog.state import (
     TableLog,
 )
 from tailrace.contract.status import Fault, SnapshotStatus, SnapshotTableProgress, Status, TableCounters, TableStatus
-from tailrace.driver import display
+from tailrace.driver import display, metrics
 from tailrace.driver.rates import Rate
 from tailrace.driver.status import Moment, assemble
 from tailrace.errors import RESYNC
@@ -128,6 +128,19 @@ def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
     assert status.tables[0].state == "STOPPED"
     fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText", where="capture")
     assert status.tables[0].fault == fault
+
+
+def test_columns_with_values_that_became_null_are_named_with_how_many_in_status_view_and_metrics() -> None:
+    status = assemble(moment(log(table(7, nulled=(("amount", 3), ("until", 1200))), table(8))))
+    assert [(one.column, one.values) for one in status.tables[0].nulled] == [("amount", 3), ("until", 1200)]
+    assert status.tables[1].nulled == () and status.tables_failing == 0
+    console = Console(file=io.StringIO(), width=200)
+    console.print(display.render(status))
+    (line,) = [line for line in console.file.getvalue().splitlines() if "became NULL" in line]  # type: ignore[attr-defined]  # a StringIO
+    assert "s.t7 values became NULL that their type cannot hold: amount 3, until 1,200" in line
+    shown = metrics.render(status).decode()
+    assert 'tailrace_table_nulled_values_total{column="until",table="s.t7"} 1200.0' in shown
+    assert 'table="s.t8"} 1' not in shown.split("nulled_values_total", 1)[1]
 
 
 def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:

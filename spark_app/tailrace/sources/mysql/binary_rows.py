@@ -27,6 +27,8 @@ _INTEGERS: dict[int, tuple[int, str]] = {
     _INT24: (4, "i4"),
     _LONGLONG: (8, "i8"),
 }
+Typed = tuple[list[pa.Array], list[tuple[str, int]]]
+"""One array per column; and of each how many values became NULL."""
 _FLOATS = {_FLOAT: (4, "<f4"), _DOUBLE: (8, "<f8")}
 
 
@@ -49,17 +51,19 @@ class _Walk:
         return found
 
 
-def to_arrow(block: Block, wire: Sequence[WireColumn], columns: Sequence[MysqlColumn], table: str) -> list[pa.Array]:
-    """One array per column. `table`: for the message of a value that does not fit."""
+def to_arrow(block: Block, wire: Sequence[WireColumn], columns: Sequence[MysqlColumn], table: str) -> Typed:
+    """`table`: for the message of a value that does not fit."""
     bitmap = block.starts + 1
     walk = _Walk(block.data, bitmap + (len(wire) + 9) // 8)
-    found = []
+    found: list[pa.Array] = []
+    nulled: list[tuple[str, int]] = []
     for i, (on_wire, column) in enumerate(zip(wire, columns, strict=True)):
         null = (block.data[bitmap + ((i + 2) >> 3)] >> np.uint8((i + 2) & 7)) & np.uint8(1)
         valid = null == 0 if null.any() else None
-        with values.fitted(table, column.name, column.form):
+        with values.fitted(table, column.name, column.form, column.key is not None):
             found.append(_column(walk, on_wire, column, valid))
-    return found
+        nulled.append((column.name, found[-1].null_count - int(null.sum())))
+    return found, nulled
 
 
 def _column(walk: _Walk, wire: WireColumn, column: MysqlColumn, valid: Valid) -> pa.Array:
@@ -125,7 +129,7 @@ def _bytes(walk: _Walk, valid: Valid, column: MysqlColumn) -> pa.Array:
         return values.decimals(found, column.form)
     if column.native == "binary":
         return values.octets(found, column.form)
-    return charsets.decoded(found, column.type.charset if charsets.raw(column.type) else None)
+    return charsets.decoded(found, column.type.charset if charsets.raw(column.type) else None, column.form.sets_null)
 
 
 def _lengths(walk: _Walk, valid: Valid) -> tuple[Ints, Ints]:

@@ -19,6 +19,7 @@ from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, numb
 from tailrace.sources.mysql.types import ColumnType, Form
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.stops import reserved
+from tailrace.sources.unfit import sets_null
 
 Row = dict[str, Any]
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -182,12 +183,13 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
     name, native = row["column_name"], types.logical(kind)
     as_text = options is not None and name in options.as_text
     kept = options is None or options.columns is None or name in options.columns
+    nulls = sets_null(options)
     # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
     logged = not (_generated(row) and row["mariadb"])
     return MysqlColumn(
         name=name,
         type=kind,
-        form=Form("string" if as_text or native is None else native, kind.fraction),
+        form=Form("string" if as_text or native is None else native, kind.fraction, nulls and name not in key),
         native=native,
         nullable=row["is_nullable"] == "YES",
         key=key.index(name) if name in key else None,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tailrace.sources.mysql.types import ColumnType
 from tailrace.sources.mysql.values import Undecodable
+from tailrace.sources.unfit import without_unfit
 
 _UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
 _BYTE = {
@@ -68,8 +69,25 @@ def raw(type: ColumnType) -> bool:
     return type.charset is not None and type.charset not in _UTF8 and type.name not in ("enum", "set")
 
 
-def decoded(values: pa.Array, charset: str | None) -> pa.Array:
-    """Bytes in this character set as text; `Undecodable` where a byte has no meaning in it. None: UTF-8."""
+def decoded(values: pa.Array, charset: str | None, sets_null: bool = False) -> pa.Array:
+    """Bytes in this character set as text; `Undecodable`, or null, where a byte has no meaning in it. None: UTF-8."""
+    try:
+        return _decoded(values, charset)
+    except Undecodable:
+        if not sets_null:
+            raise
+        return _decoded(without_unfit(values, lambda some: _is_text(some, charset)), charset)
+
+
+def _is_text(values: pa.Array, charset: str | None) -> bool:
+    try:
+        _decoded(values, charset)
+    except Undecodable:
+        return False
+    return True
+
+
+def _decoded(values: pa.Array, charset: str | None) -> pa.Array:
     if charset is None or charset in _UTF8 or (charset not in _WIDE and _is_ascii(values)):
         return _utf8(values)
     if charset in _CODECS:

@@ -13,6 +13,7 @@ import pymysql
 
 from tailrace.changelog import keys as key_texts
 from tailrace.changelog.keys import Key
+from tailrace.changelog.records import Nulled, with_nulled
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
@@ -101,11 +102,12 @@ def read_chunk(
         seam("chunk.after-snapshot")
         _require_same(connection, table)
         check_filter(connection, table, where)
-        count = _copy(connection, table, part, where, writer)
+        count, nulled = _copy(connection, table, part, where, writer)
         seam("chunk.after-read")
         execute(connection, "COMMIT")
         # After the transaction, so that everything it saw lies below.
-        return ChunkRead(count, seen, ends.log_end(connection, config.numbering), tuple(c.name for c in table.copied))
+        columns = tuple(c.name for c in table.copied)
+        return ChunkRead(count, seen, ends.log_end(connection, config.numbering), columns, nulled)
 
 
 def _let_writers_end(connection: Connection, table: MysqlTable) -> None:
@@ -141,26 +143,28 @@ def _gone(table: MysqlTable) -> TableGone:
 
 def _copy(
     connection: Connection, table: MysqlTable, part: KeyRange | KeyList, where: str | None, writer: Writer
-) -> int:
+) -> tuple[int, Nulled]:
     keys = sql.in_list(table, part.keys) if isinstance(part, KeyList) else sql.in_range(table, part.lower, part.upper)
     statement = (
         f"SELECT {', '.join(map(_selected, table.copied))} FROM {_source(table)} WHERE {keys} AND {_filter(where)}"
         f" ORDER BY {sql.key_order(table)}"
     )
-    count = 0
-    for batch in _batches(connection, table, statement, table.copied):
+    count, nulled = 0, Nulled(())
+    for batch, lost in _batches(connection, table, statement, table.copied):
         writer(batch)
-        count += batch.num_rows
-    return count
+        count, nulled = count + batch.num_rows, with_nulled(nulled, lost)
+    return count, nulled
 
 
 def _batches(
     connection: Connection, table: MysqlTable, statement: str, columns: Sequence[MysqlColumn]
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[pa.RecordBatch, list[tuple[str, int]]]]:
+    """Rows, and by column how many of their values became NULL."""
     answer = PreparedAnswer(connection, statement)
-    schema = pa.schema([pa.field(c.name, arrow_type(c.form.logical), c.nullable) for c in columns])
+    schema = pa.schema([pa.field(c.name, arrow_type(c.form.logical), c.nullable or c.form.sets_null) for c in columns])
     for block in answer.blocks():
-        yield pa.RecordBatch.from_arrays(to_arrow(block, answer.columns, columns, table.name), schema=schema)
+        arrays, lost = to_arrow(block, answer.columns, columns, table.name)
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema), lost
 
 
 def _selected(column: MysqlColumn) -> str:
@@ -188,7 +192,7 @@ def _keys(connection: Connection, table: MysqlTable, statement: str) -> list[Key
     """The keys that a statement finds, as the log writes them."""
     found: list[Key] = []
     with _table_errors(table):
-        for batch in _batches(connection, table, statement, table.key_columns):
+        for batch, _ in _batches(connection, table, statement, table.key_columns):
             found += key_texts.keys(batch.columns)
     return found
 

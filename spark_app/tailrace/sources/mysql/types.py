@@ -79,6 +79,8 @@ class Form:
     """Logical type in the log and the target; `string` also where the user asked for text (`asText`)."""
     fraction: int = 0
     """Digits of a second's fraction in text."""
+    sets_null: bool = False
+    """What the type cannot hold becomes NULL; never in a key."""
 
 
 def logical(type: ColumnType) -> str | None:

@@ -2,7 +2,7 @@
 common, column by column: one codec for both, so a value comes out equal either way.
 
 `valid` marks the rows that are not NULL; None: all. What the Arrow type and the lake formats cannot hold exactly raises
-`Unfit`, which `fitted` turns into `ValueUnsupported` with the way out.
+`Unfit`, which `fitted` turns into `ValueUnsupported` with the way out, or becomes NULL (`Form.sets_null`).
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tailrace import privacy
 from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
 from tailrace.sources.mysql.types import Form
+from tailrace.sources.unfit import or_null, way_out
 from tailrace.types import arrow_type, decimal_parts
 
 Ints = NDArray[np.int64]
@@ -59,7 +60,7 @@ class Clock:
 
 
 @contextmanager
-def fitted(table: str, column: str, form: Form) -> Iterator[None]:
+def fitted(table: str, column: str, form: Form, key: bool) -> Iterator[None]:
     """Turn a value that does not fit into `ValueUnsupported`."""
     try:
         yield
@@ -68,15 +69,14 @@ def fitted(table: str, column: str, form: Form) -> Iterator[None]:
         raise ValueUnsupported(
             table,
             f"column {column!r} of {table} has {error.value}",
-            f"Correct the value in the source, or leave the column out ({kept}); then {RESYNC}.",
+            f"Correct the value in the source, or leave the column out ({kept}); then {RESYNC}.{or_null(table, key)}",
         ) from None
     except Unfit as error:
         shown = privacy.shown(error.value, form.logical)
         raise ValueUnsupported(
             table,
             f"column {column!r} of {table} has the value {shown}, which {form.logical} cannot hold exactly",
-            f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}], {CHANGED};"
-            f" then {RESYNC}.",
+            way_out(table, column, key),
         ) from None
 
 
@@ -109,7 +109,7 @@ def octets(values: pa.Array, form: Form) -> pa.Array:
 def dates(at: Clock, valid: Valid, form: Form) -> pa.Array:
     if form.logical == "string":
         return _spelled(_date_signs(at), valid)
-    _require_real(at, valid)
+    valid = _real(at, valid, form)
     days = _days(at.year, at.month, at.day).astype(np.int32)
     return pa.Array.from_buffers(pa.date32(), len(days), [_bitmap(valid), pa.py_buffer(days)])
 
@@ -119,7 +119,7 @@ def datetimes(at: Clock, valid: Valid, form: Form) -> pa.Array:
     if form.logical == "string":
         signs = [*_date_signs(at), " ", *_clock_signs(at.hour, at.minute, at.second, at.micro, form.fraction)]
         return _spelled(signs, valid)
-    _require_real(at, valid)
+    valid = _real(at, valid, form)
     days = _days(at.year, at.month, at.day)
     micros = ((days * 24 + at.hour) * 60 + at.minute) * 60_000_000 + at.second * 1_000_000 + at.micro
     return pa.Array.from_buffers(arrow_type(form.logical), len(days), [_bitmap(valid), pa.py_buffer(micros)])
@@ -182,17 +182,22 @@ def _spelled(signs: _Signs, valid: Valid) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
-def _require_real(at: Clock, valid: Valid) -> None:
-    """Dates of years 1 to 9999 that exist: MySQL also has 0000-00-00, 2024-00-00 and, by sql_mode, 2024-02-31."""
+def _real(at: Clock, valid: Valid, form: Form) -> Valid:
+    """The rows whose dates are of years 1 to 9999 and exist: MySQL also has 0000-00-00, 2024-00-00 and, by sql_mode,
+    2024-02-31."""
     inside = (at.year >= 1) & (at.year <= 9999) & (at.month >= 1) & (at.month <= 12) & (at.day >= 1)
     leap = (at.year % 4 == 0) & ((at.year % 100 != 0) | (at.year % 400 == 0))
     longest = _MONTH[at.month * inside] - ((at.month == 2) & ~leap)
     bad = ~(inside & (at.day <= longest))
     if valid is not None:
         bad &= valid
-    if bad.any():
+    if not bad.any():
+        return valid
+    if not form.sets_null:
         first = int(np.flatnonzero(bad)[0])
         raise Unfit(f"{at.year[first]:04}-{at.month[first]:02}-{at.day[first]:02}")
+    kept: NDArray[np.bool_] = ~bad
+    return kept if valid is None else valid & kept
 
 
 def _days(year: Ints, month: Ints, day: Ints) -> Ints:

@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from tailrace.changelog.records import Key, Position
+from tailrace.changelog.records import Key, Nulled, Position, with_nulled
 from tailrace.errors import RESYNC, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
@@ -35,6 +35,7 @@ from tailrace.sources.postgresql.key_text import canonical
 from tailrace.sources.postgresql.keys import columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
+from tailrace.sources.unfit import sets_null
 from tailrace.types import arrow_type
 
 
@@ -167,13 +168,13 @@ def read_chunk(
         snapshot = _open_snapshot(connection, table)
         seam("chunk.after-snapshot")
         check_filter(connection, table, where)
-        rows = _copy(connection, table, part, where, writer)
+        rows, nulled = _copy(connection, table, part, where, writer)
         seam("chunk.after-read")
         connection.execute("COMMIT")
         # After the transaction, so that everything it saw lies below.
         high = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
     assert high is not None
-    return ChunkRead(rows, snapshot, Position(int(high[0])), tuple(c.name for c in table.columns))
+    return ChunkRead(rows, snapshot, Position(int(high[0])), tuple(c.name for c in table.columns), nulled)
 
 
 def _open_snapshot(connection: Connection, table: PgTable) -> str:
@@ -218,15 +219,17 @@ def _shape(table: PgTable) -> Sequence[object]:
     return [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key) for c in table.columns]
 
 
-def _copy(connection: Connection, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer) -> int:
-    rows = 0
+def _copy(
+    connection: Connection, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+) -> tuple[int, Nulled]:
+    rows, nulled = 0, Nulled(())
     statement = _statement(table, part, where).as_bytes(connection)
     take_unchecked_text(connection)
     for block in copy_out(connection, statement):
-        batch = _batch(table, block)
+        batch, lost = _batch(table, block)
         writer(batch)
-        rows += batch.num_rows
-    return rows
+        rows, nulled = rows + batch.num_rows, with_nulled(nulled, lost)
+    return rows, nulled
 
 
 def _statement(table: PgTable, part: KeyRange | KeyList, where: str | None) -> sql.Composable:
@@ -241,19 +244,25 @@ def _filter(where: str | None) -> sql.Composable:
     return sql.SQL("true") if where is None else sql.SQL("({}\n)").format(sql.SQL(where))
 
 
-def _batch(table: PgTable, block: CopyBlock) -> pa.RecordBatch:
+def _batch(table: PgTable, block: CopyBlock) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
     columns, ends = split(block.data, block.starts, len(table.columns), tagged=False)
     if not np.array_equal(ends, block.ends):
         raise Retry(f"a row of {table.name} from COPY does not have {len(table.columns)} columns")
+    nulls = sets_null(table.options)
     arrays = [
-        decode(part.values, c.logical, table.name, c.name) for part, c in zip(columns, table.columns, strict=True)
+        decode(part.values, c.logical, table.name, c.name, key=c.key is not None, sets_null=nulls)
+        for part, c in zip(columns, table.columns, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
+    read = zip(table.columns, columns, arrays, strict=True)
+    lost = [(c.name, typed.null_count - part.values.null_count) for c, part, typed in read]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table)), lost
 
 
 def arrow_schema(table: PgTable) -> pa.Schema:
     """Source column names, logical types: what `writer` gets."""
-    return pa.schema([pa.field(c.name, arrow_type(c.logical), c.nullable) for c in table.columns])
+    may = sets_null(table.options)
+    null = [c.nullable or (may and c.key is None) for c in table.columns]
+    return pa.schema([pa.field(c.name, arrow_type(c.logical), n) for c, n in zip(table.columns, null, strict=True)])
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Text of PostgreSQL's output functions -> typed Arrow, exactly.
 
 Called after `columnar.split` by capture and by the chunk reader: one codec for both, so a value comes out equal either
-way. What the Arrow type and the lake formats cannot hold exactly raises `ValueUnsupported` and names the way out.
+way. What the Arrow type and the lake formats cannot hold exactly raises `ValueUnsupported` and names the way out, or
+becomes NULL.
 The text must have been made under the session settings of `connect.SETTINGS`.
 """
 
@@ -13,22 +14,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import privacy
-from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
+from tailrace.errors import ValueUnsupported
+from tailrace.sources.unfit import or_null, way_out, without_unfit
 from tailrace.types import arrow_type
 
 _YEARS = "its years are 0001 to 9999, without infinity"
 
 
-def decode(values: pa.LargeBinaryArray, type: str, table: str, column: str) -> pa.Array:
-    """The values in the logical `type`'s Arrow type; nulls stay null.
+def decode(
+    values: pa.LargeBinaryArray, type: str, table: str, column: str, *, key: bool = False, sets_null: bool = False
+) -> pa.Array:
+    """The values in the logical `type`'s Arrow type; nulls stay null. `sets_null`: what the type cannot hold becomes
+    null, unless it is of a `key`.
 
-    `table` and `column` are for the message of `ValueUnsupported`.
+    `table`, `column` and `key` are for the message of `ValueUnsupported`.
     """
     try:
         return _decode(values, type)
     except (pa.ArrowInvalid, _Unfit):
+        if sets_null and not key:
+            return _decode(without_unfit(values, lambda some: _fits(some, type)), type)
         bad = _first_bad(values, type)
-    raise _unsupported(bad, type, table, column)
+    raise _unsupported(bad, type, table, column, key)
+
+
+def _fits(values: pa.LargeBinaryArray, type: str) -> bool:
+    try:
+        _decode(values, type)
+    except (pa.ArrowInvalid, _Unfit):
+        return False
+    return True
 
 
 class _Unfit(ValueError):
@@ -122,26 +137,25 @@ def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
-        try:
-            _decode(values.slice(low, middle - low), type)
+        if _fits(values.slice(low, middle - low), type):
             low = middle
-        except (pa.ArrowInvalid, _Unfit):
+        else:
             high = middle
     found: bytes | None = values[low].as_py() if low < len(values) else None
     return found
 
 
-def _unsupported(bad: bytes | None, type: str, table: str, column: str) -> ValueUnsupported:
+def _unsupported(bad: bytes | None, type: str, table: str, column: str, key: bool) -> ValueUnsupported:
     shown = privacy.shown(bad or b"", type)
     if type == "string":
         return ValueUnsupported(
             table,
             f"column {column!r} of {table} has text that is not UTF-8 ({shown})",
-            "Correct the row; a SQL_ASCII database does not check its text.",
+            f"Correct the row; a SQL_ASCII database does not check its text.{or_null(table, key)}",
         )
     why = f"; {_YEARS}" if type in ("date", "timestamp", "timestamptz") else ""
     return ValueUnsupported(
         table,
         f"column {column!r} of {table} has the value {shown}, which {type} cannot hold exactly{why}",
-        f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}], {CHANGED}; then {RESYNC}.",
+        way_out(table, column, key),
     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.errors import ValueUnsupported
-from tailrace.sources.mysql import values
+from tailrace.sources.mysql import charsets, values
 from tailrace.sources.mysql.types import Form
 from tailrace.sources.mysql.values import Clock, Unfit
 
@@ -51,6 +51,26 @@ def test_a_date_that_does_not_exist_is_refused_and_spelled_as_text(day: tuple[in
     assert values.dates(at, None, Form("string")).to_pylist() == ["2024-02-29", text]
 
 
+def test_where_it_is_asked_for_a_date_that_does_not_exist_becomes_null() -> None:
+    at = clock((2024, 2, 29, 1, 0, 0, 0), (2024, 2, 31, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0, 0), (2024, 3, 1, 0, 0, 0, 0))
+    valid = np.array([True, True, True, False])
+    for some in (valid, None):
+        days = values.dates(at, some, Form("date", sets_null=True)).to_pylist()
+        assert days == [dt.date(2024, 2, 29), None, None, None if some is not None else dt.date(2024, 3, 1)]
+    moments = values.datetimes(at, valid, Form("timestamp", sets_null=True))
+    assert moments.to_pylist() == [dt.datetime(2024, 2, 29, 1), None, None, None]
+    assert values.dates(at, None, Form("string", sets_null=True)).to_pylist()[1:3] == ["2024-02-31", "0000-00-00"]
+
+
+def test_where_it_is_asked_for_bytes_that_are_no_text_become_null() -> None:
+    raw = pa.array(["я".encode("cp1251"), b"\x98", None, b"plain"], pa.binary())
+    assert charsets.decoded(raw, "cp1251", sets_null=True).to_pylist() == ["я", None, None, "plain"]
+    raw = pa.array([b"\xd8\x00", "é".encode("utf-16-be")], pa.binary())
+    assert charsets.decoded(raw, "utf16", sets_null=True).to_pylist() == [None, "é"]
+    with pytest.raises(Unfit):
+        charsets.decoded(raw, "utf16")
+
+
 def test_the_zero_timestamp_is_a_zero_date() -> None:
     at = Clock.of(np.array([0, 1]), np.array([0, 5]))
     assert values.datetimes(at, None, Form("string", 6)).to_pylist() == [
@@ -82,7 +102,10 @@ def test_unsigned_numbers_keep_all_their_bits() -> None:
 
 
 def test_what_does_not_fit_names_the_column_and_the_way_out() -> None:
-    with pytest.raises(ValueUnsupported, match=r"'c' of a\.t.*asText: \[c\]"), values.fitted("a.t", "c", Form("date")):
+    with (
+        pytest.raises(ValueUnsupported, match=r"'c' of a\.t.*asText: \[c\]"),
+        values.fitted("a.t", "c", Form("date"), key=False),
+    ):
         values.dates(clock((0, 0, 0, 0, 0, 0, 0)), None, Form("date"))
 
 

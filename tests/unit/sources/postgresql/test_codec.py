@@ -50,7 +50,7 @@ def test_text_becomes_a_typed_value_and_nulls_stay_null(type: str, text: str, va
     assert decoded(type).to_pylist() == []
 
 
-@pytest.mark.parametrize(
+UNFIT = pytest.mark.parametrize(
     ("type", "text"),
     [
         ("bool", "true"),
@@ -71,14 +71,38 @@ def test_text_becomes_a_typed_value_and_nulls_stay_null(type: str, text: str, va
         ("timestamptz", "0044-03-15 00:00:00+00 BC"),
     ],
 )
+
+
+@UNFIT
 def test_what_does_not_fit_is_found_among_others_and_named(type: str, text: str) -> None:
-    good = {"bool": "t", "binary": "\\x00", "date": "2020-01-01", "timestamp": "2020-01-01 00:00:00"}
-    fine = good.get(type, "2020-01-01 00:00:00+00" if type == "timestamptz" else "1")
+    fine = a_fine(type)
     with pytest.raises(ValueUnsupported) as caught:
         decoded(type, fine, None, *[fine] * 5, text, fine)
     assert caught.value.table == "public.t"
     assert repr(text) in caught.value.message and "'c'" in caught.value.message
     assert "asText: [c]" in caught.value.fix
+
+
+def a_fine(type: str) -> str:
+    good = {"bool": "t", "binary": "\\x00", "date": "2020-01-01", "timestamp": "2020-01-01 00:00:00"}
+    return good.get(type, "2020-01-01 00:00:00+00" if type == "timestamptz" else "1")
+
+
+@UNFIT
+def test_where_it_is_asked_for_it_becomes_null_and_nothing_else_does(type: str, text: str) -> None:
+    fine = a_fine(type).encode()
+    raw = pa.array([fine, None, text.encode(), fine, text.encode()], pa.large_binary())
+    found = decode(raw, type, "public.t", "c", sets_null=True)
+    assert found.is_valid().to_pylist() == [True, False, False, True, False]
+    (value,) = decode(pa.array([fine], pa.large_binary()), type, "public.t", "c").to_pylist()
+    assert found.drop_null().to_pylist() == [value, value]
+    with pytest.raises(ValueUnsupported, match="A key cannot become NULL"):
+        decode(raw, type, "public.t", "c", key=True, sets_null=True)
+
+
+def test_text_that_is_not_utf8_becomes_null_where_it_is_asked_for() -> None:
+    raw = pa.array(["é".encode(), b"A\xff", None], pa.large_binary())
+    assert decode(raw, "string", "t", "c", sets_null=True).to_pylist() == ["é", None, None]
 
 
 def test_text_that_is_not_utf8_is_named_in_hexadecimal() -> None:

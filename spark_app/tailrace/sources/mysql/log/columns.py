@@ -78,7 +78,7 @@ def _as_text(buffer: Buffer, sent: MapColumn, known: MysqlColumn, cells: Cells) 
             spell = _OWN_TEXTS[known.type.name]
             return pa.array([None if v is None else spell(v) for v in buffer.pieces(cells).to_pylist()], pa.string())
         case wire.VARCHAR | wire.STRING | wire.BLOB if known.type.charset is not None:
-            return charsets.decoded(buffer.pieces(cells), known.type.charset)
+            return charsets.decoded(buffer.pieces(cells), known.type.charset, known.form.sets_null)
         case _:
             return _typed(buffer, sent, known, cells)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tailrace.changelog.records import Event, SchemaChanged, Seq, Truncated
+from tailrace.changelog.records import Event, SchemaChanged, Seq, Truncated, with_nulled
 from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import LogIncomplete, TableStop
@@ -242,7 +242,7 @@ def _assembled(form: RowForm, parts: list[Part], firsts: Places, times: Places) 
     rows = pa.Table.from_arrays(arrays, schema=segment_schema(schema))
     if len(parts) > 1:
         rows = rows.take(pa.array(np.argsort(seq, kind="stable")))
-    return TableRows(schema, rows)
+    return TableRows(schema, rows, with_nulled((), [one for part in parts for one in part.nulled]))
 
 
 def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:

@@ -31,14 +31,15 @@ def announced(parts: Parts) -> set[str]:
     return set(parts.get(_ANNOUNCED, ()))
 
 
-def remembered(schema: TableSchema, parts: Parts) -> MysqlTable | None:
+def remembered(schema: TableSchema, parts: Parts, nulls: bool) -> MysqlTable | None:
     """The table as it was when the fingerprint was recorded, as far as rows in the log need it. None: the fingerprint
-    does not have all columns of the version, which rows have brought since."""
+    does not have all columns of the version, which rows have brought since. `nulls`: `Form.sets_null` of its columns,
+    which is what the options say now."""
     known = {c.name: c for c in schema.columns}
     types = {name: _type(schema.name, text) for name, text in parts.get(_TYPE, {}).items()}
     if not known.keys() <= types.keys():
         return None
-    columns = tuple(_column(name, type, known.get(name)) for name, type in types.items())
+    columns = tuple(_column(name, type, known.get(name), nulls) for name, type in types.items())
     return MysqlTable(schema.schema_name, schema.table_name, columns, key_index="", schema=schema, stop=None)
 
 
@@ -49,11 +50,12 @@ def _type(table: str, text: str) -> ColumnType:
         raise CorruptLog(f"the fingerprint of {table} in the change log cannot be read") from None
 
 
-def _column(name: str, type: ColumnType, known: Column | None) -> MysqlColumn:
+def _column(name: str, type: ColumnType, known: Column | None, nulls: bool) -> MysqlColumn:
+    logical = "" if known is None else known.type
     return MysqlColumn(
         name=name,
         type=type,
-        form=Form("" if known is None else known.type, type.fraction),
+        form=Form(logical, type.fraction, nulls and (known is None or known.key is None)),
         native=None,
         nullable=known is None or known.nullable,
         key=None if known is None else known.key,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records import Nulled, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, INSERT, MOVE, UPDATE
 from tailrace.errors import LogIncomplete
 from tailrace.sources.mysql import values
@@ -57,6 +57,8 @@ class Part:
     """In the schema's order."""
     old_key: list[pa.Array] | None = None
     """M only: values of the key columns, in key order."""
+    nulled: Nulled = ()
+    """Of these rows, or of those of the update that it is a part of."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def _alike(buffer: Buffer, span: Span, first: Places, present: Bits) -> tuple[li
     counts = np.bincount(walked.event, minlength=len(span.event))
     op = INSERT if span.kind in INSERTS else DELETE
     filled = _image(buffer, span.form, cells[0], rows, keys_only=op == DELETE)
-    return [Part(op, span.event[walked.event], _ordinals(walked.event, counts), filled)], counts
+    nulled = () if op == DELETE else _nulled(span.form, cells[0], filled)
+    return [Part(op, span.event[walked.event], _ordinals(walked.event, counts), filled, nulled=nulled)], counts
 
 
 def _updates(
@@ -114,15 +117,16 @@ def _updates(
     counts = np.bincount(walked, weights=takes, minlength=len(span.event)).astype(np.int64)
     ordinal = _ordinals(walked, counts, takes)
     event = span.event[walked]
+    nulled = _nulled(form, cells[1], after)
     if not moved.any():
-        return [Part(UPDATE, event, ordinal, after)], counts
+        return [Part(UPDATE, event, ordinal, after, nulled=nulled)], counts
     stayed, went = pa.array(np.flatnonzero(~moved)), pa.array(np.flatnonzero(moved))
     parts = [Part(UPDATE, event[~moved], ordinal[~moved], [a.take(stayed) for a in after])]
     old = [a.take(went) for a in before]
     parts.append(Part(DELETE, event[moved], ordinal[moved], old))
     places = {c.id: i for i, c in enumerate(form.schema.columns)}
     old_key = [old[places[c.id]] for c in form.schema.key_columns]
-    parts.append(Part(MOVE, event[moved], ordinal[moved] + 1, [a.take(went) for a in after], old_key))
+    parts.append(Part(MOVE, event[moved], ordinal[moved] + 1, [a.take(went) for a in after], old_key, nulled))
     return [p for p in parts if len(p.event)], counts
 
 
@@ -142,9 +146,18 @@ def _image(buffer: Buffer, form: RowForm, cells: dict[int, Cells], rows: int, ke
         if keys_only and schema_column.key is None:
             found.append(pa.nulls(rows, arrow_type(schema_column.type)))
             continue
-        with values.fitted(form.schema.name, known.name, known.form):
+        with values.fitted(form.schema.name, known.name, known.form, schema_column.key is not None):
             found.append(column(buffer, form.map.columns[place], known, cells[place]))
     return found
+
+
+def _nulled(form: RowForm, cells: dict[int, Cells], typed: list[pa.Array]) -> Nulled:
+    """Of an image with all columns."""
+    counts = []
+    for known, place, array in zip(form.columns, form.places, typed, strict=True):
+        valid = cells[place].valid
+        counts.append((known.name, array.null_count - (0 if valid is None else int((~valid).sum()))))
+    return with_nulled((), counts)
 
 
 def _ordinals(event: Places, counts: Places, takes: Places | None = None) -> Places:

@@ -58,7 +58,7 @@ class MysqlStream:
         self._sink = wiring.sink
         self._options = replicator.spec.options
         self._mariadb = server_of(connection).product != "mysql"
-        self._tables = Tables(self._lookup, charsets(connection), self._mariadb)
+        self._tables = Tables(self._lookup, charsets(connection), self._mariadb, self._options)
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)

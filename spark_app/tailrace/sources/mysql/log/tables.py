@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tailrace.changelog.logged import LoggedSchema, TableLog
 from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.sources.mysql.log.decode import Evolved, Forms
 from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
@@ -20,7 +21,9 @@ from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
+from tailrace.sources.patterns import options_of
 from tailrace.sources.stops import STOP_FIX
+from tailrace.sources.unfit import sets_null
 
 Lookup = Callable[[int], MysqlTable | None]
 """Table id -> the table as the catalog shows it now."""
@@ -59,8 +62,11 @@ class Captured:
 class Tables(Forms):
     """All tables of the journal that are captured or stopped."""
 
-    def __init__(self, lookup: Lookup, charsets: Mapping[int, str], mariadb: bool) -> None:
+    def __init__(
+        self, lookup: Lookup, charsets: Mapping[int, str], mariadb: bool, options: Sequence[TableOptions] = ()
+    ) -> None:
         """`charsets`: by the number of a collation."""
+        self._options = options
         self._mariadb = mariadb
         self._lookup = lookup
         self._charsets = charsets
@@ -74,10 +80,11 @@ class Tables(Forms):
     def take_over(self, found: TableLog) -> None:
         """A table of the journal."""
         parts, versions = found.fingerprint or {}, found.schemas
+        nulls = sets_null(options_of(self._options, found.schema.schema_name, found.schema.table_name))
         self.known[found.table_id] = Captured(
             schema=found.schema,
             stopped=found.stopped is not None,
-            table=remembered(found.schema, parts),
+            table=remembered(found.schema, parts, nulls),
             history=[version.table for version in versions[:-1]],
             reread=is_marked(versions),
             announced=announced(parts),

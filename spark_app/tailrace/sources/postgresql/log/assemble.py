@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Column, TableSchema
-from tailrace.changelog.segments import segment_schema
+from tailrace.changelog.records import Column, TableSchema, with_nulled
+from tailrace.changelog.segments import DELETE, segment_schema
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.api import TableRows
 from tailrace.sources.postgresql import codec
@@ -55,8 +56,10 @@ class _Ordered:
         return joined if self.order is None else joined[self.order]
 
 
-def assemble(flat: FlatBlock, schema: TableSchema, parts: list[Part], firsts: Indexes) -> TableRows:
-    """Raises `ValueUnsupported`; `first_undecodable` then finds the place."""
+def assemble(
+    flat: FlatBlock, schema: TableSchema, parts: list[Part], firsts: Indexes, sets_null: bool = False
+) -> TableRows:
+    """Raises `ValueUnsupported`; `first_undecodable` then finds the place. `sets_null`: only for values of the key."""
     ordered = _Ordered.of(parts, firsts)
     operations = ordered.numpy([np.full(len(p.index), p.op) for p in parts])
     arrays: list[pa.Array] = [
@@ -66,34 +69,43 @@ def assemble(flat: FlatBlock, schema: TableSchema, parts: list[Part], firsts: In
         _unchanged(ordered, len(schema.columns)),
         _old_key(ordered, schema),
     ]
-    arrays += [_decode(schema, column, ordered.column(i)) for i, column in enumerate(schema.columns)]
-    return TableRows(schema, pa.Table.from_arrays(arrays, schema=segment_schema(schema)))
+    nulled: list[tuple[str, int]] = []
+    for place, column in enumerate(schema.columns):
+        raw = ordered.column(place)
+        typed = _decode(schema, column, raw, sets_null)
+        if typed.null_count != raw.null_count:
+            lost = pc.and_(pc.and_(typed.is_null(), raw.is_valid()), pc.not_equal(arrays[1], DELETE))
+            nulled.append((column.name, pc.sum(lost, min_count=0).as_py()))
+        arrays.append(typed)
+    rows = pa.Table.from_arrays(arrays, schema=segment_schema(schema))
+    return TableRows(schema, rows, with_nulled((), nulled))
 
 
-def first_undecodable(schema: TableSchema, parts: list[Part], firsts: Indexes) -> int:
+def first_undecodable(schema: TableSchema, parts: list[Part], firsts: Indexes, sets_null: bool = False) -> int:
     """The message with the first value, in sequence order, that has no exact representation."""
     ordered = _Ordered.of(parts, firsts)
     columns = [(c, ordered.column(i)) for i, c in enumerate(schema.columns)]
     good, bad = 0, len(ordered.seq)  # the first `good` rows decode, the first `bad` do not
     while bad - good > 1:
         middle = (good + bad) // 2
-        if all(_decodes(schema, column, values.slice(good, middle - good)) for column, values in columns):
+        if all(_decodes(schema, column, values.slice(good, middle - good), sets_null) for column, values in columns):
             good = middle
         else:
             bad = middle
     return int(ordered.index[good])
 
 
-def _decodes(schema: TableSchema, column: Column, values: pa.Array) -> bool:
+def _decodes(schema: TableSchema, column: Column, values: pa.Array, sets_null: bool) -> bool:
     try:
-        _decode(schema, column, values)
+        _decode(schema, column, values, sets_null)
     except ValueUnsupported:
         return False
     return True
 
 
-def _decode(schema: TableSchema, column: Column, values: pa.LargeBinaryArray) -> pa.Array:
-    return codec.decode(values, column.type, schema.name, column.name)
+def _decode(schema: TableSchema, column: Column, values: pa.LargeBinaryArray, sets_null: bool = False) -> pa.Array:
+    key = column.key is not None
+    return codec.decode(values, column.type, schema.name, column.name, key=key, sets_null=sets_null)
 
 
 def _unchanged(ordered: _Ordered, columns: int) -> pa.Array:

@@ -49,6 +49,8 @@ class Form:
     """For each column of the schema its place in the message's tuples."""
     wire_columns: int
     """Columns in the message's tuples."""
+    sets_null: bool = False
+    """What a type cannot hold becomes NULL."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,9 @@ class Decoder:
             if not parts:
                 continue
             try:
-                tables.append(assemble(now.flat, form.schema, parts, firsts))
+                tables.append(assemble(now.flat, form.schema, parts, firsts, form.sets_null))
             except ValueUnsupported as error:
-                index = first_undecodable(form.schema, parts, firsts)
+                index = first_undecodable(form.schema, parts, firsts, form.sets_null)
                 return (tables, counts, firsts), (table_id, index, error)
         return (tables, counts, firsts), None
 

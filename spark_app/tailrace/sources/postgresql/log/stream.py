@@ -179,4 +179,4 @@ def _tables(connection: Connection, options: Sequence[TableOptions]) -> Captured
     def lookup(oid: int) -> PgTable | None:
         return table_by_oid(connection, oid, options)
 
-    return CapturedTables(type_name, lookup)
+    return CapturedTables(type_name, lookup, options)

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.contract.resources import TableOptions
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.pgoutput import Relation
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.stops import STOP_FIX, reserved
+from tailrace.sources.unfit import sets_null
 
 TAKEN_IN = "Nothing to do; the table is captured under its new name if tables.include selects that."
 
@@ -56,9 +59,10 @@ class ColumnChanges:
 class CapturedTables:
     """All tables of the journal that are captured or stopped."""
 
-    def __init__(self, type_name: TypeName, lookup: Lookup) -> None:
+    def __init__(self, type_name: TypeName, lookup: Lookup, options: Sequence[TableOptions] = ()) -> None:
         self._type_name = type_name
         self._lookup = lookup
+        self._options = options
         self._types: dict[tuple[int, int], str] = {}
         self.known: dict[int, Captured] = {}
 
@@ -107,7 +111,9 @@ class CapturedTables:
         if evolved is not None:
             self.evolve(evolved)
         places = {c.name: i for i, c in enumerate(relation.columns)}
-        form = Form(table.schema, tuple(places[c.name] for c in table.schema.columns), len(relation.columns))
+        wire = tuple(places[c.name] for c in table.schema.columns)
+        options = options_of(self._options, table.schema.schema_name, table.schema.table_name)
+        form = Form(table.schema, wire, len(relation.columns), sets_null(options))
         table.relation, table.form = relation, form
         return form if evolved is None else Evolved(form, reread)
 

@@ -35,7 +35,9 @@ def table() -> MysqlTable:
 
 
 def test_a_definition_comes_back_from_its_fingerprint() -> None:
-    found = definitions.remembered(SCHEMA, definitions.with_announced(definitions.parts_of(table()), {"later"}))
+    found = definitions.remembered(
+        SCHEMA, definitions.with_announced(definitions.parts_of(table()), {"later"}), nulls=False
+    )
     assert found is not None and found.columns == table().columns
 
 
@@ -43,8 +45,8 @@ def test_a_fingerprint_without_all_columns_of_the_version_is_no_definition() -> 
     """One of before the types were in it, too."""
     parts = definitions.parts_of(table())
     del parts["type"]["x"]
-    assert definitions.remembered(SCHEMA, parts) is None
-    assert definitions.remembered(SCHEMA, {"column type": {"id": "int"}}) is None
+    assert definitions.remembered(SCHEMA, parts, nulls=False) is None
+    assert definitions.remembered(SCHEMA, {"column type": {"id": "int"}}, nulls=False) is None
 
 
 def test_columns_that_were_announced_are_kept_until_they_are_there() -> None:
@@ -57,4 +59,4 @@ def test_columns_that_were_announced_are_kept_until_they_are_there() -> None:
 @pytest.mark.parametrize("text", ["", "7", '["int"]', '{"a": 1}', "[1,2,3,4,5,6,7,8,9]"])
 def test_what_cannot_be_read_is_a_corrupt_log(text: str) -> None:
     with pytest.raises(CorruptLog, match=r"fingerprint of d\.t"):
-        definitions.remembered(SCHEMA, {"type": dict.fromkeys(TYPES, text)})
+        definitions.remembered(SCHEMA, {"type": dict.fromkeys(TYPES, text)}, nulls=False)

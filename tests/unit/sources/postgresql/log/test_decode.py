@@ -12,6 +12,7 @@ from support import pgoutput_messages as pg
 from support.catalog import catalog_table
 from support.pgoutput_messages import UNCHANGED
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.contract.resources import TableOptions
 from tailrace.errors import Retry
 from tailrace.sources.api import Changes
 from tailrace.sources.postgresql.log.blocks import MessageBlock
@@ -171,6 +172,23 @@ def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_ga
     assert not tables.is_captured(CAPTURED)
     again = reader.decode(block, 3)
     assert (again.tables, again.events, again.last_seq, again.transactions) == ([], [], 2, [])
+
+
+def test_a_value_without_exact_form_becomes_null_where_the_options_say_so_and_is_counted() -> None:
+    options = (TableOptions(match="public.*", on_unsupported="SetNull"),)
+    tables = CapturedTables(lambda oid, modifier: "text", no_table, options)
+    tables.add(schema("int32"))
+    block = MessageBlock()
+    block.begin(7, 7000)
+    block.add(RELATIONS[0])
+    for key, value in (("1", "1"), ("2", "no number"), ("3", None), ("4", "none")):
+        block.add(pg.insert(CAPTURED, [key, value, None]))
+    block.add(pg.update(CAPTURED, ["9", "nor this", None], ["1", None, None], b"K"))
+    block.add(pg.delete(CAPTURED, ["2", "no number", None], b"O"))
+    decoded = Decoder(tables).decode(block, 1)
+    assert decoded.events == []
+    assert [r["a"] for r in rows_of(decoded)] == [1, None, None, None, None, None, None]
+    assert [table.nulled for table in decoded.tables] == [(("a", 3),)]
 
 
 def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
