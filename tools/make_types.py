@@ -24,7 +24,8 @@ HEADER = """\
 
 What the values of a column become in the target. A value is identical, bit for bit, whether it comes from the log or
 from a chunk. One that the target's type cannot hold exactly stops its table with `ValueUnsupported`. Then, or to have
-it so from the start, copy the column as its exact text (`string`): `options: [{match: shop.events, asText: [column]}]`.
+it so from the start, copy the column as its exact text (`string`): `options: [{match: shop.events, asText: [column]}]`;
+or let such values become NULL, except in keys: `options: [{match: shop.events, onUnsupported: SetNull}]`.
 """
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
@@ -56,7 +57,7 @@ POSTGRESQL = (
     Line(("timestamptz",), "the moment, in UTC"),
     Line(
         ("text", "varchar", "bpchar", "uuid", "citext", "json", "jsonb"),
-        "`char(n)` with its padding; text that is not UTF-8 (`SQL_ASCII` databases) stops the table",
+        "`char(n)` with its padding; holds no text that is not UTF-8 (`SQL_ASCII` databases)",
         "`text`, `varchar`, `char`, `uuid`, `citext`, `json`, `jsonb`, enums",
     ),
     Line(
@@ -84,7 +85,7 @@ MYSQL = (
     Line(("time", "time(6)"), "a length of time, beyond a day: `-838:59:59.000000`"),
     Line(
         ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"),
-        "a byte that is not valid in the column's character set stops the table",
+        "holds no bytes that are not valid in the column's character set",
     ),
     Line(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "`binary(n)` with its zero bytes"),
     Line(("enum", "set"), "labels; `set`: with commas"),

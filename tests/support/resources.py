@@ -205,7 +205,9 @@ RIGHT = (
         "everything", suspend=True, restartNonce=7, deletionPolicy="Delete", image="registry/spark:1",
         imagePullPolicy="Always", imagePullSecrets=["pull"], serviceAccountName="lake-writer",
         tables={"include": ["public.*", "sales.orders"], "exclude": ["public.tmp_*"]},
-        options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"]}],
+        options=[
+            {"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"], "onUnsupported": "SetNull"},
+        ],
         snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
         apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
         driver=POD, executors=POD | {"count": 3}, sparkConf=_settings("spark.network.timeout"),

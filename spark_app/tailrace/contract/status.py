@@ -64,7 +64,7 @@ class TableCounters(Model):
 class NulledColumn(Model):
     column: str
     values: int
-    """Since the table was captured or resynced, by changes and by snapshots: what was read twice counts twice."""
+    """Since the table was captured or resynced, by changes and by snapshots; one that is read twice counts twice."""
 
 
 class TableStatus(Model):

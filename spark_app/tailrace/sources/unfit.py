@@ -55,3 +55,11 @@ def or_null(table: str, key: bool) -> str:
     if key:
         return " A key cannot become NULL."
     return f" Or let such values become NULL: spec.options: [{{match: {table}, {SET_NULL}}}], {CHANGED}; then {RESYNC}."
+
+
+def advice(limit: str, column: str, key: bool, nulls: bool) -> str:
+    """For a column whose type holds most values, `limit` saying which not, before one of these stops the table."""
+    if nulls and not key:
+        return f"{limit}: such values become NULL"
+    as_text = f"{limit}; where such values occur, copy it as text: options[].asText: [{column}]"
+    return as_text if key else f"{as_text}, or let them become NULL: options[].{SET_NULL}"

@@ -1,5 +1,5 @@
-"""A value that its type cannot hold, by a chunk and by the log, in real tables of both formats: NULL for readers that are
-not ours, though the source's column is NOT NULL; the table stays healthy, and its status says how many."""
+"""A value that its type cannot hold, by a chunk and by the log, in real tables of both formats: NULL for readers that
+are not ours, though the source's column is NOT NULL; the table stays healthy, and its status says how many."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ from tailrace.storage.store import Storage
 SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "journal-4"
 """302 records, two roll-ups with their parts, and what all records mean. `further.jsonl`: what came to the format
-later, behind them, with what MySQL keeps."""
+later, behind them, with what MySQL keeps; `nulled.jsonl`: the same of values that became NULL."""
 ROLLUP = 250
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -94,6 +94,13 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert state.renewal is not None and state.renewal.request == "after-loss"
     assert all(table.removed for table in state.tables.values())
     assert fold(state, forgotten).tables.keys() == {1, 2}
+
+
+def test_values_that_became_null_mean_what_they_meant() -> None:
+    state = LogState()
+    for record in (*records(), *records("nulled.jsonl")):
+        state = fold(state, record)
+    assert state.tables[1].nulled == (("c1", 3), ("c2", 3), ("c39", 1))
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

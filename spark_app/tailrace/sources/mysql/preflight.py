@@ -12,6 +12,7 @@ from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.facts import Facts
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, lock_right
+from tailrace.sources.unfit import advice
 
 OLDEST = {"mysql": (8, 0), "mariadb": (10, 5)}
 TITLES = {"mysql": "MySQL", "mariadb": "MariaDB"}
@@ -260,7 +261,7 @@ def _support(table: str, column: MysqlColumn) -> ColumnSupport:
     kind = column.type.text
     limit = types.LIMITS.get(column.form.logical)
     if limit is not None:
-        hint = f"{limit}; where such values occur, copy it as text: options[].asText: [{column.name}]"
+        hint = advice(limit, column.name, column.key is not None, column.form.sets_null)
         return ColumnSupport(table, column.name, kind, "PARTIAL", hint)
     if column.form.logical == "string" and column.type.name in ("decimal", "time"):
         return ColumnSupport(table, column.name, kind, "PARTIAL", "copied as the server's exact text")

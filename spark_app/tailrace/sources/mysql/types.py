@@ -33,7 +33,7 @@ _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "lo
 _LABELLED = ("enum", "set")
 NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
 """DATA_TYPEs that have a logical type."""
-_DATES = "dates that do not exist (0000-00-00) stop the table"
+_DATES = "holds no dates that do not exist (0000-00-00)"
 LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
 """What a logical type cannot hold."""
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}

@@ -15,6 +15,7 @@ from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 from tailrace.sources.postgresql.publication import grant
+from tailrace.sources.unfit import advice, sets_null
 
 OLDEST, NEWEST = 14, 18
 SMALL_KEEP = 1024
@@ -291,15 +292,16 @@ _PLAIN_TEXT = {"text", "varchar", "bpchar", "name", "uuid", "citext"}
 
 def columns(table: PgTable) -> tuple[ColumnSupport, ...]:
     """Per column YES, PARTIAL or NO, with what to do about it."""
-    copied = tuple(_support(table.name, c) for c in table.columns)
+    copied = tuple(_support(table, c) for c in table.columns)
     hint = "generated columns are not in the log; compute it in the target"
     return copied + tuple(ColumnSupport(table.name, n, "generated", "NO", hint) for n in table.generated)
 
 
-def _support(table: str, column: CatalogColumn) -> ColumnSupport:
+def _support(of: PgTable, column: CatalogColumn) -> ColumnSupport:
+    table = of.name
     limit = types.LIMITS.get(column.logical.partition("(")[0])
     if limit:
-        hint = f"{limit}; where such values occur, copy it as text: options[].asText: [{column.name}]"
+        hint = advice(limit, column.name, column.key is not None, sets_null(of.options))
         return ColumnSupport(table, column.name, column.source_type, "PARTIAL", hint)
     enum = column.output[1] == "enum_out"
     if column.logical == "string" and column.base_type[1] not in _PLAIN_TEXT and not enum:

@@ -15,8 +15,8 @@ LOGICAL = {
     "timestamptz": "timestamptz",
 }
 """Of the types in pg_catalog. `numeric` goes by its digits; all others are the text of their output function."""
-_YEARS = "infinity, BC and years after 9999 stop the table"
-LIMITS = {"date": _YEARS, "timestamp": _YEARS, "timestamptz": _YEARS, "decimal": "NaN stops the table"}
+_YEARS = "holds no infinity, no BC and no years after 9999"
+LIMITS = {"date": _YEARS, "timestamp": _YEARS, "timestamptz": _YEARS, "decimal": "holds no NaN"}
 """What a logical type cannot hold; of decimals without their digits."""
 
 
