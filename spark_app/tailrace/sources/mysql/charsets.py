@@ -15,7 +15,9 @@ from tailrace.sources.mysql.types import ColumnType
 from tailrace.sources.mysql.values import Undecodable
 from tailrace.sources.unfit import without_unfit
 
-_UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
+_UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8"))
+_ASCII = "ascii"
+"""MariaDB stores bytes in it that have no meaning there; its conversion writes `?` for them."""
 _BYTE = {
     "latin2": "iso8859-2",
     "latin5": "iso8859-9",
@@ -61,7 +63,7 @@ _WIDE = frozenset(("ucs2", "utf16", "utf16le", "utf32"))
 AMBIGUOUS = frozenset(("big5", "cp932", "sjis", "ujis"))
 """Two codes of theirs are one character, here or on the server: a text does not say which. All other sets come back as
 the same bytes, found by a comparison of all codes."""
-KNOWN = _UTF8 | {"latin1"} | _BYTE.keys() | _CODECS.keys()
+KNOWN = _UTF8 | {_ASCII, "latin1"} | _BYTE.keys() | _CODECS.keys()
 
 
 def raw(type: ColumnType) -> bool:
@@ -90,6 +92,8 @@ def _is_text(values: pa.Array, charset: str | None) -> bool:
 def _decoded(values: pa.Array, charset: str | None) -> pa.Array:
     if charset is None or charset in _UTF8 or (charset not in _WIDE and _is_ascii(values)):
         return _utf8(values)
+    if charset == _ASCII:
+        raise Undecodable("a byte that ascii does not have")
     if charset in _CODECS:
         found = _by_codec(values, _CODECS[charset])
         return pc.replace_substring(found, *_OWN_CHARACTERS[charset]) if charset in _OWN_CHARACTERS else found

@@ -65,6 +65,8 @@ def test_where_it_is_asked_for_a_date_that_does_not_exist_becomes_null() -> None
 def test_where_it_is_asked_for_bytes_that_are_no_text_become_null() -> None:
     raw = pa.array(["я".encode("cp1251"), b"\x98", None, b"plain"], pa.binary())
     assert charsets.decoded(raw, "cp1251", sets_null=True).to_pylist() == ["я", None, None, "plain"]
+    raw = pa.array([b"A\xff", "é".encode(), b"plain"], pa.binary())
+    assert charsets.decoded(raw, "ascii", sets_null=True).to_pylist() == [None, None, "plain"]
     raw = pa.array([b"\xd8\x00", "é".encode("utf-16-be")], pa.binary())
     assert charsets.decoded(raw, "utf16", sets_null=True).to_pylist() == [None, "é"]
     with pytest.raises(Unfit):
