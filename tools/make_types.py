@@ -26,6 +26,7 @@ What the values of a column become in the target. A value is identical, bit for 
 from a chunk. One that the target's type cannot hold exactly stops its table with `ValueUnsupported`. Then, or to have
 it so from the start, copy the column as its exact text (`string`): `options: [{match: shop.events, asText: [column]}]`;
 or let such values become NULL, except in keys: `options: [{match: shop.events, onUnsupported: SetNull}]`.
+A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `string`, too: the mask of that text.
 """
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),

@@ -107,6 +107,14 @@ WRONG = (
           ("client-certificate-in-clear", {"mode": "prefer", "clientSecretName": "a"},
            "a client certificate needs mode require, verify-ca or verify-full"),
       )),
+    *(Refused(name, replicator(options=[{"match": "a.b", "mask": mask}], **spec), *words)
+      for name, mask, spec, words in (
+          ("hash-without-key", [{"column": "c", "method": "Hash"}], {}, ("Hash needs spec.maskKey",)),
+          ("mask-and-show", [{"column": "c", "method": "Redact"}], {"showValues": True}, ("showValues would show",)),
+          ("truncate-without-length", [{"column": "c", "method": "Truncate"}], {}, ("length with method Truncate",)),
+          ("redact-with-length", [{"column": "c", "method": "Redact", "length": 1}], {}, ("and only there",)),
+          ("masked-twice", [{"column": "c", "method": "Redact"}] * 2, {}, ("is listed twice", "Duplicate value")),
+      )),
     Refused("not-a-duration", replicator(retry={"time": "soon"}), "retry.time", "should match"),
     Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),
     Refused("no-time-for-a-chunk", replicator(snapshot={"chunkSeconds": 0}), "greater than 0",
@@ -205,9 +213,9 @@ RIGHT = (
         "everything", suspend=True, restartNonce=7, deletionPolicy="Delete", image="registry/spark:1",
         imagePullPolicy="Always", imagePullSecrets=["pull"], serviceAccountName="lake-writer",
         tables={"include": ["public.*", "sales.orders"], "exclude": ["public.tmp_*"]},
-        options=[
-            {"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"], "onUnsupported": "SetNull"},
-        ],
+        options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"], "mask": [
+            {"column": "Größe", "method": "Hash"}, {"column": "zip", "method": "Truncate", "length": 2}], "onUnsupported": "SetNull"}],
+        maskKey={"secretName": "mask-key"},
         snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
         apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
         driver=POD, executors=POD | {"count": 3}, sparkConf=_settings("spark.network.timeout"),

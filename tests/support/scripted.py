@@ -31,7 +31,7 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import PositionLost, ReadRefused, SourceRefused
-from tailrace.sources import api, patterns
+from tailrace.sources import api, masks, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 
 ID = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
@@ -101,8 +101,10 @@ class ScriptedSource:
         if table_id > len(self.database.names):
             return None
         name = self.database.names[table_id - 1]
+        mask = masks.mask_of(patterns.options_of(options, "main", name), V.name)
+        columns = (ID, V.model_copy(update={"mask": mask}))
         return ScriptedTable(
-            TableSchema(table_id=table_id, schema_name="main", table_name=name, version=0, columns=(ID, V))
+            TableSchema(table_id=table_id, schema_name="main", table_name=name, version=0, columns=columns)
         )
 
     def obstacle(self, edge: str) -> str | None:
@@ -284,7 +286,8 @@ class ScriptedStream:
         """New tables begin here, and those that are to begin again: of their rows until now only chunks tell."""
         self.wiring.settle()
         state = self.wiring.sink.state
-        found = {table.schema.table_id: table.schema for table in self.source.tables(self.replicator.spec.tables, ())}
+        spec = self.replicator.spec
+        found = {table.schema.table_id: table.schema for table in self.source.tables(spec.tables, spec.options)}
         asked = resyncs(state) if state.renewal is None else dict.fromkeys(found, state.renewal.id)
         events: list[Event] = []
         for table_id, schema in found.items():

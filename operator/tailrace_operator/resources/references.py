@@ -12,6 +12,7 @@ def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
         spec.source.tls.client_secret_name,
         _secret(spec.target.credentials),
         _secret(spec.storage.credentials),
+        _secret(spec.mask_key),
         _secret(catalog.credentials) if catalog is not None else None,
     ]
     return tuple(sorted({name for name in named if name is not None}))

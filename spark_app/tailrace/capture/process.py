@@ -11,6 +11,7 @@ import argparse
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -30,10 +31,13 @@ from tailrace.contract import manifest
 from tailrace.contract.resources import Replicator
 from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
 from tailrace.faults import fault_of
+from tailrace.sources import masks
 from tailrace.sources.api import Interrupted, Patience, Source
 from tailrace.storage.store import Storage
 
 log = logging.getLogger("tailrace.capture")
+SCRATCH = "spill"
+"""Folder in the run directory, for what does not fit into memory."""
 STUCK = 300.0
 """Seconds for which the loop may stand still; no look takes nearly so long, and no write counts."""
 COLLECT = (10_000, 20, 20)
@@ -61,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         replicator = manifest.load(options.manifest).replicator(options.name)
         privacy.configure(replicator.spec.show_values)
+        masks.configure(replicator.spec, options.secrets)
         capture(replicator, options, (inbox, board), stopping)
     except Interrupted as end:
         log.info("%s", end.message)
@@ -102,9 +107,11 @@ def capture(
         source = sources.open(replicator.spec.source, who, options.secrets)
         handed_over = Renewal.handed_over(options.resync)
         timing = Timing(heartbeat=options.heartbeat)
-        follow(Following(replicator, source, options.run_dir / "spill", timing, handed_over), ends, stopping)
+        follow(Following(replicator, source, options.run_dir / SCRATCH, timing, handed_over), ends, stopping)
     finally:
         server.stop()
+        # Rows as the source sent them, before any mask: worth nothing to the next process.
+        shutil.rmtree(options.run_dir / SCRATCH, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.errors import Retry
+from tailrace.masking import masked
 from tailrace.seams import seam
 from tailrace.sources.api import Changes
 
@@ -123,7 +124,8 @@ class Recorder:
     def rows(self, changes: Changes) -> None:
         for table in changes.tables:
             self._writing()
-            segment = write_segment(self.journal.storage, table.schema, table.rows)
+            rows = masked(table.rows, table.schema.columns)
+            segment = write_segment(self.journal.storage, table.schema, rows)
             segment = segment.model_copy(update={"nulled": table.nulled})
             self._rows.segments.append(segment)
             self.counters.segments += 1

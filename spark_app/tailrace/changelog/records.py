@@ -52,6 +52,8 @@ class Column(Closed):
     nullable: bool = True
     key: int | None = None
     """Position in the row's key, from 0; None: not part of it."""
+    mask: str | None = None
+    """What its values were replaced by (`tailrace.masking`); None: they are the source's."""
 
 
 class TableSchema(Closed):

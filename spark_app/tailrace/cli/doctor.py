@@ -23,6 +23,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TailraceError
 from tailrace.logs import visible
+from tailrace.sources import masks
 from tailrace.sources.api import ColumnSupport, Finding, Subscription
 from tailrace.sources.patterns import idle
 from tailrace.storage.store import Storage
@@ -87,6 +88,7 @@ def examine(replicator: Replicator, secrets: Path | None) -> Report:
 def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], Sequence[ColumnSupport]]:
     spec = replicator.spec
     log = _Log.read(replicator)
+    masks.configure(spec, secrets)
     source = sources.open(spec.source, "tailrace doctor", secrets)
     with source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)

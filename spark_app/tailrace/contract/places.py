@@ -19,10 +19,10 @@ class Credentials(Model):
     secret_name: Name | None = None
     """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (source); `accessKeyId`, `secretAccessKey`
     and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token` or `credential`
-    (REST catalog)."""
+    (REST catalog); `maskKey` (`spec.maskKey`)."""
     file: Text | None = None
-    """Path of a file, as the reading process sees it. Source: the file holds the password. Others: lines `name=value`
-    with the names above."""
+    """Path of a file, as the reading process sees it. Source and `spec.maskKey`: the file holds the password, or
+    the key. Others: lines `name=value` with the names above."""
 
     @model_validator(mode="after")
     def _one(self) -> "Credentials":

@@ -109,6 +109,29 @@ OnSchemaChange = Literal["Evolve", "EvolveAdditive"]
 OnUnsupported = Literal["Fail", "SetNull"]
 
 
+_LENGTH = "give length with method Truncate, and only there"
+
+
+class Mask(Model):
+    """How the values of one column are replaced."""
+
+    model_config = rules(("has(self.length) == (self.method == 'Truncate')", _LENGTH))
+
+    column: ColumnName
+    """Name of the column. It must not be part of the table's key."""
+    method: Literal["Hash", "Redact", "Truncate"]
+    """`Hash`: HMAC-SHA-256 of the value's text with the key that `spec.maskKey` names, as 64 hexadecimal digits; equal
+    values have equal hashes. `Redact`: `***`. `Truncate`: the first `length` characters of the value's text."""
+    length: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    """Number of characters that `Truncate` keeps."""
+
+    @model_validator(mode="after")
+    def _measured(self) -> "Mask":
+        if (self.length is not None) != (self.method == "Truncate"):
+            raise ValueError(_LENGTH)
+        return self
+
+
 class TableOptions(Model):
     """Options of the matching tables; the first match counts."""
 
@@ -122,8 +145,25 @@ class TableOptions(Model):
     """What a value does that its column's type cannot hold exactly, such as a date `infinity`. `Fail`: it stops the
     table. `SetNull`: it becomes NULL in the target, and is counted in the table's status; a key cannot be NULL, so
     there it stops the table in either case."""
+    mask: Annotated[
+        tuple[Mask, ...],
+        Field(
+            max_length=100,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["column"]},
+        ),
+    ] = ()
+    """Columns whose values are replaced before anything is written, also in the change log. In the target they are
+    `string`, whatever their type; NULL stays NULL. Once a table is captured, a change of this takes a resync."""
     on_schema_change: OnSchemaChange | None = None
     """As `spec.onSchemaChange`, for these tables; unset: what that says."""
+
+    @model_validator(mode="after")
+    def _named_once(self) -> "TableOptions":
+        masked = [m.column for m in self.mask]
+        twice = sorted({name for name in masked if masked.count(name) > 1})
+        if twice:
+            raise ValueError(f"mask: {', '.join(twice)} is listed twice")
+        return self
 
 
 class RecoverSpec(Model):
@@ -136,6 +176,9 @@ class RecoverSpec(Model):
 
 
 DeletionPolicy = Literal["Retain", "Delete", "Orphan"]
+_NO_MASK_KEY = "options[].mask with method Hash needs spec.maskKey"
+_SHOWN = "showValues would show what options[].mask hides: remove one of them"
+_MASKS = "has(self.options) && self.options.exists(o, has(o.mask) && "
 
 
 class ReplicatorSpec(Model):
@@ -143,6 +186,8 @@ class ReplicatorSpec(Model):
 
     model_config = rules(
         ("self.storage.location == oldSelf.storage.location", f"storage.location is immutable: {ANEW}"),
+        (f"has(self.maskKey) || !({_MASKS}o.mask.exists(m, m.method == 'Hash')))", _NO_MASK_KEY),
+        (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
     )
 
     source: SourceSpec
@@ -182,6 +227,9 @@ class ReplicatorSpec(Model):
     """How long the change log is kept."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""
+    mask_key: Credentials | None = None
+    """Where to find the key that `options[].mask` hashes with: at least 16 bytes, better 32 random ones in hexadecimal
+    (`openssl rand -hex 32`). With another key each table with a hashed column must be read again."""
     recover: RecoverSpec | None = None
     """What to do when the position in the source's log is lost; unset: stop, until it is set or a SnapshotRequest asks
     for it. Ignored outside Kubernetes, where `tailrace resync --all` does it."""
@@ -201,6 +249,15 @@ class ReplicatorSpec(Model):
     service_account_name: Name | None = None
     """An existing ServiceAccount for driver and executors (workload identity), with the rights of ClusterRole
     `tailrace-driver` in its namespace. Unset: the operator creates one. Ignored outside Kubernetes."""
+
+    @model_validator(mode="after")
+    def _masks(self) -> "ReplicatorSpec":
+        masks = [mask for options in self.options for mask in options.mask]
+        if self.mask_key is None and any(mask.method == "Hash" for mask in masks):
+            raise ValueError(_NO_MASK_KEY)
+        if self.show_values and masks:
+            raise ValueError(_SHOWN)
+        return self
 
 
 LIVE_FIELDS = frozenset({"tables", "options", "on_schema_change", "snapshot", "apply", "retry", "retention"})

@@ -39,6 +39,7 @@ from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.seams import seam
+from tailrace.sources import masks
 from tailrace.sources.api import Source
 from tailrace.spark import class_archive, session
 from tailrace.storage.store import Storage
@@ -67,6 +68,7 @@ def run(settings: DriverSettings) -> int:
     try:
         settings.folder.refuse_if_fenced()
         kept = live_spec.newest(settings.folder.path, settings.replicator)
+        masks.configure(kept.spec, settings.secrets)
         return Driver(replace(settings, replicator=kept)).run()
     except Fenced as error:
         settings.folder.remember_fenced(error)

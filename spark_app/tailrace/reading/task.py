@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tailrace import privacy
 from tailrace.changelog.records import Nulled, Position
 from tailrace.errors import Retry, TailraceError
+from tailrace.masking import masked
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
 from tailrace.targets.api import ChunkWriter
 
@@ -90,8 +91,11 @@ def perform(task: ChunkTask) -> ChunkFile:
 
 
 def _read(task: ChunkTask, feed: _Feed) -> None:
+    def put(batch: pa.RecordBatch) -> None:
+        feed.put(masked(batch, task.table.schema.columns))
+
     try:
-        feed.result = task.reader.read(task.table, task.part, task.where, feed.put)
+        feed.result = task.reader.read(task.table, task.part, task.where, put)
     except BaseException as error:  # raised again on the writer's thread
         feed.error = error
     finally:

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tailrace import foreign, privacy, targets
+from tailrace import foreign, masking, privacy, targets
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError
@@ -106,8 +106,9 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         **{one.name: one.value for one in spec.spark_conf},
     }
-    if environment.get(privacy.VARIABLE):
-        values[f"spark.executorEnv.{privacy.VARIABLE}"] = environment[privacy.VARIABLE]
+    for variable in (privacy.VARIABLE, masking.VARIABLE):
+        if environment.get(variable):
+            values[f"spark.executorEnv.{variable}"] = environment[variable]
     if master.startswith(KUBERNETES):
         values |= _on_kubernetes(spec, environment, boot, values["spark.jars"])
     values |= {k[len(PREFIX) :].replace("_", "."): v for k, v in environment.items() if k.startswith(PREFIX)}

@@ -11,8 +11,10 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from support.clear_values import found_in
 from support.pipeline import lake
 from support.scripted import READER, ScriptedSource
+from support.scripted_database import Change, Database
 from support.scripted_runs import Copy, by_key, copied, filled, manifest
 from tailrace import sources
 from tailrace.cli import main as cli
@@ -36,6 +38,27 @@ def test_a_source_in_memory_is_copied_while_it_is_written_and_after_a_restart(
     for number, name in enumerate(copy.database.names, 1):
         found = spark.read.format(format).load(str(tmp_path / "lake" / "main" / name))
         assert by_key(found.toArrow().select(["id", "v"])) == copy.database.rows(number), name
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_masked_column_is_clear_in_no_file_of_log_or_lake(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    """Nor in what the formats say of their files: bounds of columns, in Delta's log and Iceberg's manifests."""
+    marker = "clear-Ada-7f3a"
+    database = Database(["orders"])
+    database.commit(*(Change("I", 1, i, f"{marker}-{i}") for i in range(1, 31)))
+    document = manifest(tmp_path, format)
+    document["spec"]["options"] = [{"match": "main.*", "mask": [{"column": "v", "method": "Truncate", "length": 6}]}]
+    copy = Copy(database, tmp_path, format, lake(Replicator.model_validate(document), spark))
+    copy.document = document
+    for turn in range(2):  # with a restart between
+        with copy.running():
+            copy.level()
+            database.commit(Change("U", 1, 1 + turn, f"{marker}+"), Change("I", 1, 100 + turn, f"{marker}+"))
+            copy.level()
+            assert copy.driver.faults() == {}
+    found = spark.read.format(format).load(str(tmp_path / "lake" / "main" / "orders"))
+    assert by_key(found.toArrow().select(["id", "v"])) == dict.fromkeys(database.rows(1), "clear-")
+    assert found_in(tmp_path, marker) == [] and found_in(tmp_path / "lake", "clear-") != []
 
 
 def test_doctor_and_drop_reach_it_by_the_same_seam(

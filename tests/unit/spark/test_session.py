@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from tailrace import masking
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.spark_conf import SparkSetting
@@ -76,6 +77,14 @@ def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
     assert f"file:{jvm_log.CONFIGURATION}" in values["spark.executor.extraJavaOptions"]
     assert (values["spark.executor.cores"], values["spark.kubernetes.executor.request.cores"]) == ("3", "1")
     assert values["spark.ui.enabled"] == "false"
+
+
+def test_executors_are_told_where_the_mask_key_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    given = IN_A_POD | {masking.VARIABLE: "/etc/tailrace/secrets/mask/maskKey"}
+    found = session.settings(spec(), tmp_path, given)
+    assert found[f"spark.executorEnv.{masking.VARIABLE}"] == "/etc/tailrace/secrets/mask/maskKey"
+    assert not [name for name in session.settings(spec(), tmp_path, IN_A_POD) if "MASK" in name]
 
 
 def test_spark_s_processes_authenticate_and_encrypt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pymysql
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
+from tailrace.sources import masks
 from tailrace.sources.mysql import charsets, faults, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
 from tailrace.sources.mysql.merges import note_merges
@@ -136,7 +137,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
         columns=columns,
         key_index=index,
         schema=schema,
-        stop=_stop(name, row, columns, options) or reserved(schema),
+        stop=_stop(name, row, columns, options) or masks.of_key(schema) or reserved(schema),
         engine=row["engine"],
         options=options,
     )
@@ -181,7 +182,8 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
         charset=row["character_set_name"],
     )
     name, native = row["column_name"], types.logical(kind)
-    as_text = options is not None and name in options.as_text
+    mask = masks.mask_of(options, name)
+    as_text = mask is not None or (options is not None and name in options.as_text)
     kept = options is None or options.columns is None or name in options.columns
     nulls = sets_null(options)
     # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
@@ -195,6 +197,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
         key=key.index(name) if name in key else None,
         generated=_generated(row),
         copied=logged and (kept or name in key),
+        mask=mask,
     )
 
 
@@ -206,6 +209,7 @@ def _record(column: MysqlColumn) -> Column:
         type=column.form.logical,
         nullable=column.nullable,
         key=column.key,
+        mask=column.mask,
     )
 
 
@@ -244,13 +248,4 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
         what = f"column {unknown_labels[0].name!r} in the key of {name} has a label with `?` in it"
         why = "which is what the server shows for characters beyond U+FFFF: its rows cannot be named by their keys"
         return ReadRefused(name, f"{what}, {why}", "Rename the label, or exclude the table.")
-    return _misnamed(name, columns, options)
-
-
-def _misnamed(name: str, columns: Sequence[MysqlColumn], options: TableOptions | None) -> TableStop | None:
-    asked = {*(options.columns or ()), *options.as_text} if options else set()
-    missing = sorted(asked - {c.name for c in columns})
-    if not missing:
-        return None
-    what = f"options[].columns or asText name columns that {name} does not have: {missing}"
-    return ReadRefused(name, what, "Correct the column names.")
+    return masks.misnamed(name, options, {c.name for c in columns})

@@ -37,6 +37,8 @@ class MysqlColumn:
     generated: bool
     """Computed by the server from other columns."""
     copied: bool
+    mask: str | None = None
+    """As in `changelog.records.Column`."""
 
     @property
     def id(self) -> int:

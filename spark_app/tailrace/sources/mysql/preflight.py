@@ -259,6 +259,8 @@ def columns(table: MysqlTable) -> tuple[ColumnSupport, ...]:
 
 def _support(table: str, column: MysqlColumn) -> ColumnSupport:
     kind = column.type.text
+    if column.mask is not None:
+        return ColumnSupport(table, column.name, kind, "YES", f"masked: {column.mask}")
     limit = types.LIMITS.get(column.form.logical)
     if limit is not None:
         hint = advice(limit, column.name, column.key is not None, column.form.sets_null)

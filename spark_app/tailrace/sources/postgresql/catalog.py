@@ -14,6 +14,7 @@ from psycopg.rows import DictRow, dict_row
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
+from tailrace.sources import masks
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
@@ -176,9 +177,8 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
     name = f"{row['nspname']}.{row['relname']}"
     if below is not None:
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
-    as_text = frozenset(options.as_text if options else ())
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or _kept(c["attname"], options))]
-    columns = tuple(_column(c, c["attname"] in as_text) for c in kept)
+    columns = tuple(_column(c, options) for c in kept)
     schema = TableSchema(
         table_id=row["oid"],
         schema_name=row["nspname"],
@@ -195,7 +195,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         storage=((row["oid"], row["file"]),) if below is None else below.storage,
         columns=columns,
         schema=schema,
-        stop=_stop(name, row, found, options) or _unfit_leaf(schema, below) or reserved(schema),
+        stop=_stop(name, row, found, options) or masks.of_key(schema) or _unfit_leaf(schema, below) or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
         names={c["attnum"]: c["attname"] for c in found if not c["generated"]},
         stored={c["attnum"]: c["attname"] for c in found if c["stored"]},
@@ -215,10 +215,13 @@ def _record(column: CatalogColumn) -> Column:
         type=column.logical,
         nullable=column.nullable,
         key=column.key,
+        mask=column.mask,
     )
 
 
-def _column(row: DictRow, as_text: bool) -> CatalogColumn:
+def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
+    mask = masks.mask_of(options, row["attname"])
+    as_text = mask is not None or (options is not None and row["attname"] in options.as_text)
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
@@ -235,6 +238,7 @@ def _column(row: DictRow, as_text: bool) -> CatalogColumn:
         collation=(row["coll_schema"], row["coll_name"]) if row["coll_name"] else None,
         has_default=row["atthasdef"],
         has_missing=row["atthasmissing"],
+        mask=mask,
         padded=row["typmod"] - 4 if row["base_name"] == "bpchar" and row["typmod"] > 4 else None,
     )
 
@@ -256,14 +260,7 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
     key = [c for c in columns if c["position"] is not None]
     if not key or any(c["generated"] for c in key):
         return NoKey(name, _no_key(name, row["relreplident"], bool(key)), _key_fix(quoted, row["relreplident"]))
-    unknown = sorted({*(options.columns or ()), *options.as_text} - {c["attname"] for c in columns} if options else ())
-    if unknown:
-        return ReadRefused(
-            name,
-            f"options[].columns or asText name columns that {name} does not have: {unknown}",
-            "Correct the column names.",
-        )
-    return None
+    return masks.misnamed(name, options, {c["attname"] for c in columns})
 
 
 def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:

@@ -216,7 +216,7 @@ def _gone_or_renamed(connection: Connection, table: PgTable) -> NoReturn:
 
 def _shape(table: PgTable) -> Sequence[object]:
     """What decides how the rows read as columns."""
-    return [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key) for c in table.columns]
+    return [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key, c.mask) for c in table.columns]
 
 
 def _copy(

@@ -49,6 +49,8 @@ class CatalogColumn:
     """New rows get a value of their own accord."""
     has_missing: bool
     """Rows older than the column show a constant that the log never carried: a column added so needs a re-read."""
+    mask: str | None = None
+    """As in `changelog.records.Column`."""
     padded: int | None = None
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
 

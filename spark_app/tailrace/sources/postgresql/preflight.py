@@ -299,6 +299,8 @@ def columns(table: PgTable) -> tuple[ColumnSupport, ...]:
 
 def _support(of: PgTable, column: CatalogColumn) -> ColumnSupport:
     table = of.name
+    if column.mask is not None:
+        return ColumnSupport(table, column.name, column.source_type, "YES", f"masked: {column.mask}")
     limit = types.LIMITS.get(column.logical.partition("(")[0])
     if limit:
         hint = advice(limit, column.name, column.key is not None, sets_null(of.options))

@@ -42,7 +42,7 @@ def pods(chosen: ReplicatorSpec) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
 def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None:
-    found = pods(spec())[kind]
+    found = pods(spec(maskKey={"secretName": "mask"}))[kind]
     security, container = found["securityContext"], found["containers"][0]
     assert security["runAsNonRoot"] and security["runAsUser"] == 185
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -52,7 +52,8 @@ def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None
         "capabilities": {"drop": ["ALL"]},
     }
     mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
-    assert {"/etc/tailrace/secrets/lake", "/etc/tailrace/secrets/shop-db", "/tmp", "/var/lib/tailrace"} <= set(mounts)
+    secrets = {f"/etc/tailrace/secrets/{name}" for name in ("lake", "shop-db", "mask")}
+    assert {*secrets, "/tmp", "/var/lib/tailrace"} <= set(mounts)
     assert set(mounts.values()) == {v["name"] for v in found["volumes"]}
     assert found["enableServiceLinks"] is False
 

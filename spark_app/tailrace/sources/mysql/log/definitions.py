@@ -61,4 +61,5 @@ def _column(name: str, type: ColumnType, known: Column | None, nulls: bool) -> M
         key=None if known is None else known.key,
         generated=False,
         copied=known is not None,
+        mask=None if known is None else known.mask,
     )

@@ -14,6 +14,7 @@ from tailrace.changelog.logged import LoggedSchema, TableLog
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, TableStop
+from tailrace.sources.masks import described, require_own
 from tailrace.sources.mysql.log.decode import Evolved, Forms
 from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
 from tailrace.sources.mysql.log.events import whole
@@ -128,6 +129,7 @@ class Tables(Forms):
         if known is None or known.stopped:
             return None
         try:
+            require_own(known.schema)
             resolved = self._resolve(known, table_map(form, self._mariadb))
         except TableStop:
             known.stopped = True
@@ -191,7 +193,7 @@ def _form(schema: TableSchema, table: MysqlTable, sent: TableMap, charsets: Mapp
     chosen: list[MysqlColumn] = []
     for column in schema.columns:
         known = columns.get(column.name)
-        if known is None or column.name not in places or known.form.logical != column.type:
+        if known is None or column.name not in places or (known.form.logical, known.mask) != (column.type, column.mask):
             return None
         place = places[column.name]
         if not fits(known.type, sent.columns[place], None if sent.unsigned is None else sent.unsigned[place]):
@@ -236,6 +238,9 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
 def _check(table: str, column: Column, now: Column | None) -> None:
     if now is None:
         what = f"column {column.name!r} of {table} was dropped or renamed"
+    elif now.mask != column.mask:
+        before, after = described(column.type, column.mask), described(now.type, now.mask)
+        what = f"column {column.name!r} of {table} is to be copied as {after}, not as {before}"
     elif now.type != column.type:
         what = f"column {column.name!r} of {table} changed its type from {column.source_type} to {now.source_type}"
     elif now.key != column.key:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from tailrace.changelog.records import Parts, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.sources.masks import described
 from tailrace.sources.stops import STOP_FIX
 
 
@@ -127,7 +128,7 @@ def schema_parts(schema: TableSchema) -> Parts:
         "name": {"": schema.name},
         "column": {str(c.id): c.name for c in schema.columns},
         "type": {str(c.id): c.source_type for c in schema.columns},
-        "copied as": {str(c.id): c.type for c in schema.columns},
+        "copied as": {str(c.id): described(c.type, c.mask) for c in schema.columns},
         "key": {str(c.id): str(c.key) for c in schema.columns if c.key is not None},
     }
 

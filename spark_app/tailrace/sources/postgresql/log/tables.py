@@ -12,6 +12,7 @@ from itertools import pairwise
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.sources.masks import require_own
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
@@ -104,6 +105,7 @@ class CapturedTables:
         if table.relation == relation:
             return table.form
         try:
+            require_own(table.schema)
             evolved, reread = self._follow(table, relation)
         except TableStop:
             table.stopped = True

@@ -1,0 +1,44 @@
+"""Clear values in what Tailrace has written: the bytes of every file, the decoded columns of every Parquet file, and
+the decompressed blocks of every Avro file (Iceberg's manifests have the bounds of columns)."""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+
+def found_in(folder: Path, value: str) -> list[str]:
+    """Files below the folder that hold the value, be it inside of other text."""
+    raw = value.encode()
+    return [str(path) for path in sorted(folder.rglob("*")) if path.is_file() and any(raw in t for t in _texts(path))]
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and _is_parquet(path)]
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.read_bytes()[:4] == b"PAR1"
+
+
+def _texts(path: Path) -> Iterator[bytes]:
+    raw = path.read_bytes()
+    yield raw
+    if raw[:4] == b"Obj\x01":
+        yield from _avro_blocks(raw)
+    if _is_parquet(path):
+        table = pq.ParquetFile(path).read()
+        yield from (repr(column.to_pylist()).encode() for column in table.columns)
+
+
+def _avro_blocks(raw: bytes) -> Iterator[bytes]:
+    """A header, then blocks (two numbers, rows by deflate), each ended by the same mark."""
+    mark = raw[-16:]
+    for block in raw.split(mark)[1:-1]:
+        at = 0
+        for _ in range(2):
+            while block[at] & 0x80:
+                at += 1
+            at += 1
+        yield zlib.decompress(block[at:], -15)
