@@ -107,13 +107,13 @@ WRONG = (
           ("client-certificate-in-clear", {"mode": "prefer", "clientSecretName": "a"},
            "a client certificate needs mode require, verify-ca or verify-full"),
       )),
-    *(Refused(name, replicator(options=[{"match": "a.b", "mask": mask}], **spec), *words)
-      for name, mask, spec, words in (
-          ("hash-without-key", [{"column": "c", "method": "Hash"}], {}, ("Hash needs spec.maskKey",)),
-          ("mask-and-show", [{"column": "c", "method": "Redact"}], {"showValues": True}, ("showValues would show",)),
-          ("truncate-without-length", [{"column": "c", "method": "Truncate"}], {}, ("length with method Truncate",)),
-          ("redact-with-length", [{"column": "c", "method": "Redact", "length": 1}], {}, ("and only there",)),
-          ("masked-twice", [{"column": "c", "method": "Redact"}] * 2, {}, ("is listed twice", "Duplicate value")),
+    *(Refused(name, replicator(options=[{"match": "a.b", "mask": mask}], showValues=show), *words)
+      for name, mask, show, words in (
+          ("hash-without-key", [{"column": "c", "method": "Hash"}], False, ("Hash needs spec.maskKey",)),
+          ("mask-and-show", [{"column": "c", "method": "Redact"}], True, ("showValues would show",)),
+          ("truncate-without-length", [{"column": "c", "method": "Truncate"}], False, ("length with method Truncate",)),
+          ("redact-with-length", [{"column": "c", "method": "Redact", "length": 1}], False, ("and only there",)),
+          ("masked-twice", [{"column": "c", "method": "Redact"}] * 2, False, ("is listed twice", "Duplicate value")),
       )),
     Refused("not-a-duration", replicator(retry={"time": "soon"}), "retry.time", "should match"),
     Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),

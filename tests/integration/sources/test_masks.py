@@ -23,7 +23,11 @@ from tailrace.sources.api import Source
 
 MARKER = "clear-Ada-7f3a"
 KEY, OTHER = "k" * 32, "o" * 32
-METHODS = {"h": {"method": "Hash"}, "r": {"method": "Redact"}, "t": {"method": "Truncate", "length": 4}}
+METHODS: dict[str, dict[str, Any]] = {
+    "h": {"method": "Hash"},
+    "r": {"method": "Redact"},
+    "t": {"method": "Truncate", "length": 4},
+}
 POSTGRESQL = (
     *("text", "varchar(60)", "char(60)", "bigint", "numeric(12,3)", "double precision", "boolean", "bytea"),
     *("date", "timestamp(3)", "timestamptz", "uuid", "jsonb", "time", "int[]"),
