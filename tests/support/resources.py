@@ -214,7 +214,8 @@ RIGHT = (
         imagePullPolicy="Always", imagePullSecrets=["pull"], serviceAccountName="lake-writer",
         tables={"include": ["public.*", "sales.orders"], "exclude": ["public.tmp_*"]},
         options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"], "mask": [
-            {"column": "Größe", "method": "Hash"}, {"column": "zip", "method": "Truncate", "length": 2}], "onUnsupported": "SetNull"}],
+            {"column": "Größe", "method": "Hash"}, {"column": "zip", "method": "Truncate", "length": 2}],
+            "onUnsupported": "SetNull"}],
         maskKey={"secretName": "mask-key"},
         snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
         apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
