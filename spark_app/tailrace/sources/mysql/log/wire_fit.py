@@ -41,7 +41,8 @@ _KINDS: dict[str, int] = {
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), wire.BLOB),
     **dict.fromkeys(GEOMETRY, wire.GEOMETRY),
 }
-_OWN_FORMS = frozenset(("uuid", "inet4", "inet6"))
+_OWN_FORMS = {"uuid": 16, "inet4": 4, "inet6": 16}
+"""MariaDB's types that travel as bytes of a fixed number, like `binary(n)`."""
 KNOWN = frozenset(_KINDS.values())
 _BLOB_LENGTHS = {"tiny": 1, "medium": 3, "long": 4}
 _MARIADB_VECTOR = frozenset((wire.VECTOR, wire.VARCHAR))
@@ -55,8 +56,10 @@ def same_text(type: ColumnType, collation: int | None, labels: tuple[bytes, ...]
             return bool(labels) and tuple(map(_as_shown, label_texts(type, labels))) == type.labels
         except Undecodable:
             return False
-    if collation is None or type.name in _OWN_FORMS:
+    if collation is None:
         return True
+    if type.name in _OWN_FORMS:
+        return collation == BINARY
     return type.charset == (None if collation == BINARY else charsets.get(collation))
 
 
@@ -78,6 +81,8 @@ def fits(type: ColumnType, sent: MapColumn, unsigned: bool | None) -> bool:
     if unsigned is not None and type.unsigned != unsigned and type.name != "year":
         return False
     match sent.kind:
+        case wire.STRING if type.name in _OWN_FORMS:
+            return sent.meta == _OWN_FORMS[type.name]
         case wire.NEWDECIMAL:
             return divmod(sent.meta, 256) == (type.precision, type.scale)
         case wire.BIT:
