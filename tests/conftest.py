@@ -12,6 +12,7 @@ from support.kube import KubeApi
 from support.postgres import PostgresServer
 from support.s3 import S3Server
 from support.versions import major_for
+from tailrace import logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 # No test is timed: on a busy machine Hypothesis' 200 ms an example fail for want of CPU alone.
 hypothesis.settings.register_profile("tailrace", deadline=None)
 hypothesis.settings.load_profile("tailrace")
+
+# Pytest gives its handlers to loggers that do not propagate, and those of PySpark would change the handlers' format.
+logs.silence_pyspark()
 
 
 @pytest.fixture

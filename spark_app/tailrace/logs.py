@@ -91,6 +91,21 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
+PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark writes each error of a query here, before anyone catches it, with the values that it names."""
+
+
+def silence_pyspark() -> None:
+    """Keep PySpark's copies of errors out of the log: who catches an error says it, without values of rows.
+
+    PySpark makes its loggers by changing the class of all loggers for a moment, in any thread; one that another thread
+    makes meanwhile would write a second line in PySpark's form. So the class is pinned, and its loggers are made here.
+    """
+    logging.Logger.manager.setLoggerClass(logging.Logger)
+    for name in PYSPARK_LOGGERS:
+        logging.getLogger(name).disabled = True
+
+
 FILE_BYTES = 32 << 20
 """Of a log file before it is moved aside, to take the place of the one before it: a process runs for years."""
 
@@ -99,6 +114,7 @@ def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
     """Send the log of `tailrace` to standard error, or to a file and its predecessor, in `text` or `json`; libraries
     speak up from warnings on. Tracebacks, those of errors that nobody catches as well, hold no values of rows."""
     privacy.guard_tracebacks()
+    silence_pyspark()
     handler = _StandardError() if file is None else RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(file is None and sys.stderr.isatty()))
     handler.addFilter(_no_interrupt)

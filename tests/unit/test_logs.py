@@ -5,8 +5,11 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from tailrace import logs
 
@@ -104,3 +107,33 @@ def test_what_ends_a_process_is_said_in_the_form_of_the_log(form: str, capsys: p
     first, second = (json.loads(line) for line in said.splitlines())
     assert first["message"] == "tailrace: an unexpected error" and "KeyError" in first["exception"]
     assert (second["level"], second["message"]) == ("error", "tailrace: PositionLost: the slot is gone")
+
+
+def test_pysparks_own_copies_of_errors_and_its_class_of_loggers_stay_out_of_the_log(
+    root: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a query was written a second time, with the row's value in it: `The value 'secret' of the type …`."""
+    from pyspark.errors.exceptions.base import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    class Failed(PySparkException):
+        context_type: str
+
+        @override
+        def getQueryContext(self) -> list[Any]:
+            kind = SimpleNamespace(name=self.context_type)
+            return [SimpleNamespace(contextType=lambda: kind, callSite=lambda: "a.py:1", fragment=lambda: "cast")]
+
+    monkeypatch.setattr(logging.Logger.manager, "loggerClass", None)  # as a process begins
+    for name in logs.PYSPARK_LOGGERS:
+        monkeypatch.delitem(logging.Logger.manager.loggerDict, name, raising=False)
+    logs.configure("text", "info")
+    for context_type in ("SQL", "DataFrame"):
+        error = Failed("The value 'secret' cannot be cast")
+        error.context_type = context_type
+        error._log_exception()
+    assert capsys.readouterr().err == ""
+    made = PySparkLogger.getLogger("tailrace.made_while_pyspark_makes_its_own")
+    assert type(made) is logging.Logger
+    made.warning("one line")
+    assert capsys.readouterr().err.count("one line") == 1
