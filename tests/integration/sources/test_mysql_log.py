@@ -11,14 +11,18 @@ import pymysql
 import pytest
 
 from support.mysql import MYSQL, MysqlServer
-from support.mysql_log import PATIENCE, LogRun
+from support.mysql_log import PATIENCE, LogRun, config_of
 from support.versions import release_for
+from tailrace.changelog.records import Seq
 from tailrace.errors import PositionLost, Retry
+from tailrace.snapshot.replay import replay_point
 from tailrace.sources.mysql import catalog
-from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.connect import connect
+from tailrace.sources.mysql.ends import log_end, seen
 from tailrace.sources.mysql.log import tables
 from tailrace.sources.mysql.model import identity, number_of
 from tailrace.sources.mysql.position import OWN
+from tailrace.sources.mysql.visibility import visibility
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v varchar(20))"
 
@@ -614,6 +618,38 @@ def test_a_rolled_back_transaction_of_which_segments_have_rows_is_read_over(mysq
         for name in ("d.t", "d.u"):
             assert run.table(name).stopped is None and run.table(name).reread_record > 0
         assert {"id": 3, "v": "c"} in run.rows("d.t")
+
+
+@pytest.mark.mysql("mariadb-10.11")
+def test_a_chunk_that_an_xa_commit_in_the_log_is_still_hidden_from_is_replayed_from_there(
+    mysql: MysqlServer, tmp_path: Path
+) -> None:
+    """The server lists the transaction until its engine has carried the XA COMMIT out: a moment that is too short to
+    wait for, so its list from before stands for it."""
+    mysql.script("CREATE DATABASE d", TABLE)
+    with (
+        LogRun(mysql, tmp_path) as run,
+        closing(connect(config_of(mysql))) as connection,
+        mysql.connect() as session,
+        session.cursor() as cursor,
+    ):
+        mysql.script("INSERT INTO d.t VALUES (1, 'a')")
+        for statement in ("XA START 'b'", "INSERT INTO d.t VALUES (2, 'b')", "XA END 'b'", "XA PREPARE 'b'"):
+            cursor.execute(statement)
+        listed = seen(connection, OWN)
+        run.catch_up()
+        mysql.script("INSERT INTO d.t VALUES (3, 'c')")
+        cursor.execute("XA COMMIT 'b'")
+        mysql.script("INSERT INTO d.t VALUES (4, 'd')")
+        carried_out = seen(connection, OWN)
+        run.catch_up()
+        hidden = f"{carried_out}/{listed.partition('/')[2]}"
+        state = run.journal.state
+        points = [
+            replay_point(visibility(text), state.transactions, Seq(state.last_seq + 1))
+            for text in (listed, hidden, carried_out)
+        ]
+        assert points == [2, 3, 5] and [row["id"] for row in run.changes("d.t")] == [1, 3, 2, 4]
 
 
 @pytest.mark.mysql("mariadb-11.8")

@@ -194,7 +194,7 @@ CORRUPTIONS: dict[str, Callable[[LogState], Record]] = {
     "transactions that do not rise": lambda s: good(
         s,
         rows=2,
-        transactions=numbered((1, 2), (s.last_seq + 1, s.last_seq + 1)),
+        transactions=numbered((1, 2, 3), (s.last_seq + 1, s.last_seq + 2, s.last_seq + 1)),
     ),
     "commit times reversed": lambda s: good(s, rows=1, commit_time=(2, 1)),
     "a segment of an unknown table": with_segment(table_id=9),

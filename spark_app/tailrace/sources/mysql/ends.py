@@ -8,6 +8,7 @@ from tailrace.changelog.records import Position
 from tailrace.errors import SourceRefused
 from tailrace.sources.mysql.connect import Connection, execute, server_of, source_errors
 from tailrace.sources.mysql.position import Numbering
+from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text
 
 
 def log_end(connection: Connection, numbering: Numbering) -> Position:
@@ -22,14 +23,16 @@ def log_end(connection: Connection, numbering: Numbering) -> Position:
 
 
 def seen(connection: Connection, numbering: Numbering) -> str:
-    """What every read that begins later sees at least: `gtid:<set>`, or `maria:<position>`."""
+    """What every read that begins later sees at least: `gtid:<set>`, or `maria:<position>` but for the XA transactions
+    that were listed after it, if there are any: `maria:<position>/<numbers>` (`visibility`)."""
     with source_errors("looking at what is visible"):
         if server_of(connection).product == "mysql":
             executed = str(execute(connection, "SELECT @@GLOBAL.gtid_executed")[0][0])
-            return "gtid:" + "".join(executed.split())
+            return GTIDS + "".join(executed.split())
         found = dict(execute(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
     at = {str(name).lower(): str(value) for name, value in found.items()}
-    return f"maria:{numbering.of(at['binlog_snapshot_file'], int(at['binlog_snapshot_position']))}"
+    position = numbering.of(at["binlog_snapshot_file"], int(at["binlog_snapshot_position"]))
+    return POSITION + position_text(position, prepared(connection))
 
 
 def prepared(connection: Connection) -> set[str]:

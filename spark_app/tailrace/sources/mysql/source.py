@@ -82,7 +82,10 @@ class MysqlSession:
 
     def obstacle(self, edge: str) -> str | None:
         past = visibility(ends.seen(self.connection, self.numbering)).past(edge)
-        return None if past else "the server, which does not show all transactions of its log yet"
+        if past:
+            return None
+        xa = " (it may be that XA RECOVER lists one that must be decided)" if "/" in edge else ""
+        return f"the server, which does not show all transactions of its log yet{xa}"
 
     def estimated_rows(self, table: Table, where: str | None) -> int:
         return chunks.estimated_rows(self.connection, _own(table), where)

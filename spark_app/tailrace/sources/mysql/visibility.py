@@ -1,12 +1,19 @@
 """What a chunk contains: `gtid:` and the GTID set that MySQL had executed before the chunk, or `maria:` and the place
-that MariaDB's snapshot had then; behind an `@` the server that was read, as the change log counts its files.
+that MariaDB's snapshot had then, with the XA transactions that it still listed as prepared afterwards (`/1,2`); behind
+an `@` the server that was read, as the change log counts its files.
 
 Both are read before the chunk's snapshot: a transaction is in the log before others see it, and in the executed set,
 or below the snapshot's position, only after. What ends between the two reads is replayed behind the chunk. The number
 of a MariaDB transaction is the position where it begins.
+
+MariaDB's engines carry out an XA COMMIT only after the log and the snapshot's position have it, if another session than
+the one that prepared the transaction sends it (MySQL's do it before). It lists the transaction until then: a listed one
+was not seen, wherever it was committed. So an XA COMMIT in MariaDB's log has a second id, made of its xid.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +26,8 @@ from tailrace.sources.mysql.position import OWN, Numbering
 from tailrace.sources.visibility import Visibility
 
 GTIDS, POSITION = "gtid:", "maria:"
+XA = "xa:"
+"""Prefix of the second id of an XA COMMIT."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +48,36 @@ class SeenGtids:
 @dataclass(frozen=True)
 class SeenPosition:
     position: Position
+    listed: frozenset[int] = frozenset()
+    """XA transactions (`xa_number`) that were listed as prepared after the position was read."""
 
     def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
-        seen: NDArray[np.bool_] = transactions.number < self.position
+        prefixes = np.array([prefix == XA for prefix in transactions.prefixes], np.bool_)
+        unlisted = ~np.isin(transactions.number, list(self.listed))
+        seen: NDArray[np.bool_] = np.where(prefixes[transactions.prefix], unlisted, transactions.number < self.position)
         return seen
 
     def past(self, edge: str) -> bool:
-        return not edge or int(edge) <= self.position
+        """The XA transactions of an edge may have been committed before it."""
+        before = _position(edge)
+        return before.position <= self.position and not before.listed & self.listed
+
+
+def xa_number(xid: str) -> int:
+    """Of an XA transaction, as `Transaction.prepares` names it; fits into int64."""
+    return int.from_bytes(blake2b(xid.encode(), digest_size=8).digest()) >> 1
+
+
+def position_text(position: Position, listed: Collection[str]) -> str:
+    """Of a place in MariaDB's log, and of the xids that were listed as prepared after it was read."""
+    numbers = ",".join(map(str, sorted(map(xa_number, listed))))
+    return f"{position}/{numbers}" if listed else str(position)
+
+
+def _position(text: str) -> SeenPosition:
+    """The reverse; an empty text is before everything."""
+    position, _, listed = text.partition("/")
+    return SeenPosition(Position(int(position or 0)), frozenset(map(int, filter(None, listed.split(",")))))
 
 
 def seen_on(seen: str, server: str, numbering: Numbering) -> str:
@@ -68,7 +100,7 @@ def visibility(text: str, server: str | None = None, numbering: Numbering = OWN)
         if seen.startswith(GTIDS):
             return SeenGtids(GtidSet(seen.removeprefix(GTIDS)))
         if seen.startswith(POSITION):
-            return SeenPosition(Position(int(seen.removeprefix(POSITION))))
+            return _position(seen.removeprefix(POSITION))
     except ValueError:
         pass
     raise CorruptLog(f"the change log has a chunk that saw {seen!r}")

@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
-from tailrace.changelog.transactions import TransactionIds
+from tailrace.changelog.records import Position, Seq, Transactions
+from tailrace.changelog.state import TransactionLog
+from tailrace.changelog.transactions import TransactionIds, TransactionStart
 from tailrace.errors import CorruptLog, Retry
+from tailrace.snapshot.replay import replay_point
 from tailrace.sources.mysql.position import Numbering
-from tailrace.sources.mysql.visibility import seen_on, visibility
+from tailrace.sources.mysql.visibility import XA, position_text, seen_on, visibility, xa_number
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562:"
+A_XID, B_XID = "x'61',x'',1", "x'62',x'',1"
 
 
 def test_a_chunk_sees_the_executed_set_hole_by_hole() -> None:
@@ -28,7 +32,27 @@ def test_a_mariadb_chunk_sees_what_began_before_its_position() -> None:
     assert (seen.past("100"), seen.past("101"), seen.past("")) == (True, False, True)
 
 
-@pytest.mark.parametrize("text", ["", "5", "maria:x", "gtid:a:1-c"])
+def test_a_mariadb_chunk_did_not_see_an_xa_transaction_that_is_in_the_log_and_still_listed() -> None:
+    """Its XA COMMIT at 50 has two ids; the one at 60 is carried out."""
+    late, other = xa_number(A_XID), xa_number(B_XID)
+    seen = visibility("maria:" + position_text(Position(100), [A_XID]))
+    ids = TransactionIds(("", XA), np.array([0, 0, 1, 0, 1]), np.array([40, 50, late, 60, other]))
+    assert seen.sees(ids).tolist() == [True, True, False, True, True]
+    assert visibility("maria:100").sees(ids).all()
+    tables = TransactionLog().added(Transactions.of([TransactionStart("", 40, 1), TransactionStart("", 50, 3)]))
+    commit = Transactions.of([TransactionStart("", 60, 7), TransactionStart(XA, late, 7), TransactionStart("", 70, 9)])
+    assert replay_point(seen, tables.added(commit), Seq(10)) == 7
+
+
+def test_a_mariadb_chunk_did_not_see_what_an_edge_says_may_still_come() -> None:
+    """An XA transaction that was listed where the table began, though the log had it as decided."""
+    edge = position_text(Position(90), [A_XID])
+    assert not visibility("maria:" + position_text(Position(100), [B_XID, A_XID])).past(edge)
+    assert visibility("maria:" + position_text(Position(100), [B_XID])).past(edge)
+    assert not visibility("maria:80").past(edge) and visibility("maria:100").past(edge)
+
+
+@pytest.mark.parametrize("text", ["", "5", "maria:x", "maria:1/y", "gtid:a:1-c"])
 def test_another_text_is_a_corrupt_log(text: str) -> None:
     with pytest.raises(CorruptLog):
         visibility(text).past("")

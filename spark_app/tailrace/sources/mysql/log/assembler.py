@@ -21,6 +21,7 @@ from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.reached import Reached, StartingPoint
 from tailrace.sources.mysql.log.rows import ROWS
+from tailrace.sources.mysql.visibility import xa_number
 
 _PASSED_OVER = frozenset(
     (
@@ -323,7 +324,7 @@ class Assembler:
             self._finish()
             return
         assert self._open is not None
-        self._held.prepared(xid, self._open, self.reached.file)
+        self._held.prepare(xid, self._open, self.reached.file)
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
         self.reached.remember(self._now)
@@ -338,6 +339,8 @@ class Assembler:
         prepared = self._held.transaction(xid)
         if prepared is not None:
             if commit:
+                if self._open is not None and not self._open.prefix:
+                    self._filling.commits_xa(xa_number(xid))
                 self._replay(xid)
             self._held.forget(xid)
             self.executed.decide(prepared, last=not self._held.undecided)
@@ -346,6 +349,10 @@ class Assembler:
             # before the beginning: a server may show it as prepared later than the log does.
             self._sink.undone(None)
         self._finish()
+
+    def prepared(self) -> set[str]:
+        """XA transactions that are prepared and not decided, as far as the log is read."""
+        return self._held.prepared()
 
     def undecided(self) -> set[str]:
         """XA transactions that were prepared in an older file than the one that is being read."""

@@ -20,6 +20,8 @@ class Mark(NamedTuple):
     number: int
     commit_ts: int
     """Microseconds since the Unix epoch."""
+    xa: int | None = None
+    """MariaDB: the number of the XA transaction that it commits (`visibility.xa_number`)."""
 
 
 class RowEvent(NamedTuple):

@@ -16,12 +16,13 @@ from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import LogIncomplete, TableStop
 from tailrace.sources.api import Changes, TableRows
-from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock
+from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock, Mark
 from tailrace.sources.mysql.log.columns import Buffer
 from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.rows import Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
 from tailrace.sources.mysql.log.walk import Places
+from tailrace.sources.mysql.visibility import XA
 from tailrace.sources.stops import stopped
 from tailrace.types import arrow_type
 
@@ -96,7 +97,7 @@ class Decoder:
         begins = next_seq + np.cumsum(totals) - totals
         took = np.flatnonzero(totals).tolist()
         chosen = [block.marks[i] for i in took]
-        starts = [TransactionStart(m.prefix, m.number, int(begins[i])) for m, i in zip(chosen, took, strict=True)]
+        starts = [start for m, i in zip(chosen, took, strict=True) for start in _starts(m, int(begins[i]))]
         stamps = [m.commit_ts for m in chosen]
         return Changes(
             tables=tables,
@@ -255,6 +256,11 @@ def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:
         else:
             pieces.append(pa.StructArray.from_arrays(part.old_key, fields=fields))
     return pa.concat_arrays(pieces)
+
+
+def _starts(mark: Mark, seq: int) -> list[TransactionStart]:
+    own = TransactionStart(mark.prefix, mark.number, seq)
+    return [own] if mark.xa is None else [own, TransactionStart(XA, mark.xa, seq)]
 
 
 def _truncated(table_id: int, seq: Seq, prefix: str, number: int) -> Truncated:

@@ -131,6 +131,10 @@ class Filling:
             self.drop_mark()
         self._boundary = self.events
 
+    def commits_xa(self, number: int) -> None:
+        """The open transaction is the XA COMMIT of this one (`visibility.xa_number`)."""
+        self._block.marks[-1] = self._block.marks[-1]._replace(xa=number)
+
     def drop_mark(self) -> None:
         """The open transaction changed nothing that we carry."""
         self._block.marks.pop()

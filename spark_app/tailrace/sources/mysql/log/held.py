@@ -72,12 +72,15 @@ class Held:
         """The table maps of rows that may have been rolled back."""
         return self._transactions[xid].undone
 
-    def prepared(self, xid: str, transaction: Transaction, file: int) -> None:
+    def prepare(self, xid: str, transaction: Transaction, file: int) -> None:
         """`file`: of the log; the numbers of files grow."""
         self._transactions[xid].transaction, self._transactions[xid].file = transaction, file
 
+    def prepared(self) -> set[str]:
+        return {xid for xid, t in self._transactions.items() if t.transaction is not None}
+
     def prepared_before(self, file: int) -> set[str]:
-        return {xid for xid, t in self._transactions.items() if t.transaction is not None and t.file < file}
+        return {xid for xid in self.prepared() if self._transactions[xid].file < file}
 
     def transaction(self, xid: str) -> Transaction | None:
         """That prepared it; None: it is not held."""

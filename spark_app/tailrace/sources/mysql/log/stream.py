@@ -40,7 +40,7 @@ from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.state import SourceState
-from tailrace.sources.mysql.visibility import seen_on
+from tailrace.sources.mysql.visibility import position_text, seen_on
 from tailrace.sources.patterns import options_of
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,10 @@ class MysqlStream:
             return table_by_id(self._connection, table_id, self._options)
 
     def _edge(self) -> str:
-        return str(self.position) if self._mariadb else self._executed.state
+        """Of XA transactions that are listed, those that the log has as decided may not be carried out yet."""
+        if not self._mariadb:
+            return self._executed.state
+        return position_text(self.position, prepared(self._connection) - self._assembler.prepared())
 
     def start(self) -> None:
         self._poll.poll()
