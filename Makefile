@@ -87,11 +87,10 @@ ifneq ($(wildcard operator/tailrace_operator/__init__.py),)
 	@PYTHONPATH=spark_app:operator $(VENV)/lint-imports --config tools/operator-imports.toml
 endif
 
-# Unit tests wait for the disk (fsync) more than they work: their files are in memory where 2 GB of it are free.
-FREE_KB := $(shell df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
-IN_MEMORY := $(shell [ "$(FREE_KB)" -gt 2000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
+# Tests wait for the disk as long as they work: their files are in memory where so many GiB of it are free.
+IN_MEMORY = $(VENV)/python tools/in_memory.py
 unit: ## Tests without servers
-	$(IN_MEMORY) $(PYTEST) tests/unit -n 2
+	$(IN_MEMORY) 2 env $(PYTEST) tests/unit -n 2
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
@@ -99,19 +98,21 @@ test: check integration ## Everything: check, then tests against PostgreSQL, Spa
 WAITING := tests/integration/driver/test_idle.py tests/proof/test_foreign.py tests/proof/test_lost.py
 WAITING += $(wildcard tests/integration/operator/test_*.py)
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
-LONG := $(wildcard tests/proof/test_*.py $(addsuffix /test_*.py,$(addprefix tests/integration/,driver removal)))
+LONG := $(wildcard tests/proof/test_*.py $(addsuffix /test_*.py,$(addprefix tests/integration/,driver tools sources targets)))
 WORKING := $(filter-out $(WAITING),$(LONG))
 WORKING += $(filter-out $(LONG) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/*/test_*.py))
 # A whole cluster waits for pods two fifths of its time: tests that wait themselves, and those that talk to an API
 # server alone, run beside it, and tell their results at the end.
 integration: ## Tests against real servers
-	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
-	told=$$(mktemp); $(PYTEST) --durations 10 $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
+	@$(IN_MEMORY) 12 env $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
+	told=$$(mktemp); $(IN_MEMORY) 12 env $(PYTEST) --durations 10 $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
 	$(PYTEST) --durations 10 $(CLUSTERED) || status=1; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
+# And each proof of which `make test` runs one case (a format, a product), with all of them.
+CASES = $(shell grep -l one_of tests/proof/test_*.py)
 soak: ## The long proving runs
-	$(PYTEST) -s tests/soak
+	TAILRACE_SOAK_CASES=all $(PYTEST) -s $(CASES) tests/soak
 
 bench: ## Measure throughput and lag
 	PYTHONPATH=tools $(VENV)/python -m bench

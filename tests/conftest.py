@@ -40,9 +40,9 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nursery() -> Iterator["Nursery"]:
-    """A process that forks the capture processes of a module's tests; see support/ddl/nursery.py."""
+    """A process that forks the tests' capture processes; see support/ddl/nursery.py."""
     from support.ddl.nursery import Nursery
 
     made = Nursery()
@@ -99,11 +99,11 @@ def cluster() -> Iterator["Cluster"]:
 
 
 @pytest.fixture
-def capture(postgres: PostgresServer, tmp_path: Path) -> Iterator["CaptureRun"]:
+def capture(nursery: "Nursery", postgres: PostgresServer, tmp_path: Path) -> Iterator["CaptureRun"]:
     """Capture alone on the test's server; not started yet."""
     from support.capture import CaptureRun
 
-    run = CaptureRun(postgres, tmp_path / "c")
+    run = CaptureRun(nursery, postgres, tmp_path / "c")
     yield run
     run.close()
 

@@ -11,6 +11,7 @@ import pytest
 from support.ddl.scenarios import Pack, read
 from support.ddl.whole import directed, fuzz, over
 from support.postgres import PostgresServer
+from support.versions import one_of
 
 NAMES = {
     "4-recreated-other-types",
@@ -25,11 +26,12 @@ NAMES = {
 }
 """Of each finding one that shows most."""
 SEEDS = (7,)
+CASES = (("delta", "Evolve"), ("iceberg", "EvolveAdditive"))
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize(("format", "policy"), [("delta", "Evolve"), ("iceberg", "EvolveAdditive")])
+@pytest.mark.parametrize(("format", "policy"), one_of(*CASES, of="ddl_whole"))
 def test_source_and_target_are_equal_or_the_table_is_stopped_by_name_and_repaired(
     postgres: PostgresServer, tmp_path: Path, format: str, policy: str
 ) -> None:

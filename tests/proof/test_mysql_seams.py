@@ -14,11 +14,13 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_stalls import commits_that_stall
 from support.proof.process import Deployment, Run
+from support.versions import one_of
 
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
 CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
 DRIVER = "apply.after-commit"
+CASES = ((MYSQL, "delta"), (MARIADB_NEWEST, "iceberg"))
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("server", "format"), [(MYSQL, "delta"), (MARIADB_NEWEST, "iceberg")], indirect=["server"])
+@pytest.mark.parametrize(("server", "format"), one_of(*CASES, of="mysql_seams"), indirect=["server"])
 def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothing(
     server: MysqlServer, deployment: Deployment
 ) -> None:

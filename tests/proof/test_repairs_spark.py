@@ -16,6 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import READERS, compare
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
+from support.versions import one_of
 
 POSITION_LOST = 12
 TABLES = ("value", "other")
@@ -63,7 +64,7 @@ class Shop:
         run.until(lambda: self.equal() and not self.faults(), 200, "source = target")
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=one_of("delta", "iceberg", of="repairs_spark"))
 def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
     spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}
     made = Shop(postgres, Deployment(tmp_path / "shop", postgres.source(), request.param, spec))

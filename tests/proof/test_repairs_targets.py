@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from demo.compare import compare
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
+from support.versions import one_of
 
 # Py4J closes its idle connections from the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -29,7 +30,7 @@ TABLES = sorted(EXPECTED)
 DISK = 96 << 20
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=one_of("delta", "iceberg", of="repairs_targets"))
 def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
     """The change log and the target lie on disks of their own."""
     spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}

@@ -43,7 +43,7 @@ def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(prove: Begin)
     proof = prove("iceberg", seed=2, snapshot={"chunkRows": 60})
     writers = proof.writers(seed=2)
     for number, seam in enumerate(DRIVER):
-        request = proof.deployment.request(f"again-{number}", tables=["proof.*"])
+        request = proof.deployment.request(f"again-{number}", tables=["proof.*"], chunkRows=250)
         run = proof.deployment.start("-f", str(request), seams=f"{seam}=kill@{1 + number % 2}")
         # Capture lives on, and the next driver adopts it.
         assert run.wait(240) != 0, f"{seam} was never reached\n{run.tail()}"

@@ -26,15 +26,13 @@ ATTACH = "ALTER TABLE s.t ATTACH PARTITION s.t2 FOR VALUES FROM (200) TO (300)"
 
 
 @pytest.fixture
-def one(postgres: PostgresServer, tmp_path: Path) -> Iterator[Quick]:
-    nursery = Nursery()
+def one(postgres: PostgresServer, nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
     with quick(postgres, nursery, tmp_path, "two", tables={"include": ["s.t"]}) as made:
         for line in SETUP:
             made.sql(line)
         made.start()
         made.settle()
         yield made
-    nursery.close()
 
 
 def until(one: Quick, what: str, condition: Callable[[LogState], object]) -> None:

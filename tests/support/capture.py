@@ -1,22 +1,21 @@
 """Runs the real capture process against a real server, and reads its change log independently of Tailrace's readers.
 
-`fold` replays journal and segments with plain dictionaries, from the first sequence, so its result must equal a table
-that was empty when capture began.
+The process is a fork of the nursery's, which has all modules already, and looks at the catalog more often. `fold`
+replays journal and segments with plain dictionaries, from the first sequence, so its result must equal a table that was
+empty when capture began.
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from support.ddl.nursery import LOOKS_OFTEN, Forked, Nursery, looks
 from support.postgres import PostgresServer
 from support.seam_names import checked
 from tailrace.capture.client import CaptureClient, CaptureGone
@@ -25,7 +24,7 @@ Row = dict[str, Any]
 UNKNOWN = "<unknown>"
 
 
-def eventually(condition: Callable[[], Any], what: str, timeout: float = 30.0) -> Any:
+def eventually(condition: Callable[[], Any], what: str, timeout: float = 60.0) -> Any:
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -39,19 +38,21 @@ def eventually(condition: Callable[[], Any], what: str, timeout: float = 30.0) -
 class CaptureRun:
     """One Replicator's capture: manifest, folders, processes."""
 
+    nursery: Nursery
     server: PostgresServer
     folder: Path
     include: tuple[str, ...] = ("public.*",)
     source: dict[str, Any] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
+    timing: Mapping[str, float] = field(default_factory=lambda: LOOKS_OFTEN)
+    process: Forked | None = None
 
     @property
     def log_path(self) -> Path:
         return self.folder / "capture.log"
 
-    def start(self, seams: str = "", wait: bool = True, **environment: str) -> "CaptureRun":
+    def start(self, seams: str = "", wait: bool = True) -> "CaptureRun":
         source = {
             "type": "postgresql",
             "host": self.server.host,
@@ -74,19 +75,10 @@ class CaptureRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         manifest = self.folder / "replicator.yaml"
         manifest.write_text(json.dumps(document))
-        command = [sys.executable, "-m", "tailrace.capture.process", "--manifest", str(manifest)]
-        command += [
-            "--run-dir",
-            str(self.folder / "run"),
-            "--socket",
-            str(self.folder / "c.sock"),
-            "--heartbeat",
-            "0.5",
-            *self.arguments,
-        ]
-        with self.log_path.open("ab") as log:
-            armed = os.environ | {"TAILRACE_SEAMS": checked(seams)} | environment
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=armed)
+        command = ["--manifest", str(manifest), "--run-dir", str(self.folder / "run")]
+        command += ["--socket", str(self.folder / "c.sock"), "--heartbeat", "0.5", *self.arguments]
+        self.log_path.touch()
+        self.process = Forked(self.nursery, self.nursery.start(self.folder, command, self.timing, checked(seams)))
         if wait:
             eventually(self._reads, f"capture reads the log\n{self.tail()}")
         return self
@@ -99,6 +91,11 @@ class CaptureRun:
                 return client.state().record >= 0
         except CaptureGone:
             return False
+
+    def look(self) -> None:
+        """Wait until at least one look at the catalog has begun and ended."""
+        was = looks(self.folder)
+        eventually(lambda: looks(self.folder) >= was + 2, f"two looks at the catalog\n{self.tail()}")
 
     def client(self) -> CaptureClient:
         return CaptureClient(self.folder / "c.sock", timeout=60)
@@ -117,7 +114,7 @@ class CaptureRun:
         self.process.kill()
         self.process.wait()
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = 60) -> int:
         assert self.process is not None
         return self.process.wait(timeout)
 

@@ -4,7 +4,6 @@ One server and one capture for all scenarios of a run; each has its own table. W
 between two statements, so what is taken away and comes back is seen by nothing but the fingerprint.
 """
 
-import time
 from dataclasses import dataclass
 
 import pytest
@@ -155,7 +154,7 @@ def test_what_no_row_event_tells_is_read_again_or_stops_by_name(capture: Capture
         )
 
     try:
-        eventually(lambda: all(as_expected(*pair) for pair in names.values()), "each scenario's outcome", 15)
+        eventually(lambda: all(as_expected(*pair) for pair in names.values()), "each scenario's outcome")
     except AssertionError:
         wrong = {n: (outcomes()[n], s.outcome) for n, s in names.values() if not as_expected(n, s)}
         raise AssertionError(f"{wrong}\n{capture.tail()}") from None
@@ -174,7 +173,7 @@ def test_a_look_waits_for_nobody_who_alters_a_partition_tree(capture: CaptureRun
     with server.connect() as connection:
         connection.autocommit = False
         connection.execute("LOCK TABLE r, r0 IN ACCESS EXCLUSIVE MODE")
-        time.sleep(4)  # a look and what comes of it
+        capture.look()
         server.execute("INSERT INTO t VALUES (1)")
         eventually(lambda: capture.rows("public.t"), "rows come beside the lock")
 

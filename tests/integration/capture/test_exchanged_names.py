@@ -16,8 +16,7 @@ EXCHANGE = "ALTER TABLE s.t RENAME a TO x; ALTER TABLE s.t RENAME b TO a; ALTER 
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Quick]:
-    nursery = Nursery()
+def running(nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
     with PostgresServer(18) as server, quick(server, nursery, tmp_path, "exchanged") as one:
         one.sql("CREATE SCHEMA s")
         one.sql("CREATE TABLE s.t (id int PRIMARY KEY, a text, b text)")
@@ -25,7 +24,6 @@ def running(tmp_path: Path) -> Iterator[Quick]:
         one.start()
         one.settle()
         yield one
-    nursery.close()
 
 
 def test_a_chunk_read_while_names_are_exchanged_is_not_taken(running: Quick) -> None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from support.ddl.judge import judge
-from support.ddl.nursery import Nursery
+from support.ddl.nursery import Nursery, looks
 from support.ddl.quick import Quick, quick
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
@@ -34,15 +34,13 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def running(server: PostgresServer, tmp_path: Path) -> Iterator[Quick]:
-    nursery = Nursery()
+def running(server: PostgresServer, nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
     with quick(server, nursery, tmp_path, "locks") as one:
         for statement in PARTITIONED:
             one.sql(statement)
         one.start()
         one.settle()
         yield one
-    nursery.close()
 
 
 @contextmanager
@@ -62,19 +60,19 @@ def rows_of(one: Quick, table: str) -> int:
 def arrives(one: Quick, table: str) -> None:
     before = rows_of(one, table)
     one.sql(f"INSERT INTO s.{table} SELECT coalesce(max(id), 0) + 1 FROM s.{table}")
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while rows_of(one, table) == before:
-        assert time.monotonic() < end, f"a row of s.{table} is not in the journal after 30 s"
+        assert time.monotonic() < end, f"a row of s.{table} is not in the journal after 60 s"
         time.sleep(0.2)
 
 
 def test_a_locked_partition_holds_nothing_up(running: Quick) -> None:
     with locked(running, "s.t11", "ACCESS EXCLUSIVE"):
-        looks = running._looks()
+        was = looks(running.folder)
         for _ in range(2):
             arrives(running, "u")
-        end = time.monotonic() + 30
-        while running._looks() < looks + 2:
+        end = time.monotonic() + 60
+        while looks(running.folder) < was + 2:
             assert time.monotonic() < end, "the catalog is not looked at any more"
             running.turn()
             time.sleep(0.2)

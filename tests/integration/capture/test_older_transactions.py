@@ -17,19 +17,17 @@ from support.postgres import PostgresServer
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Quick]:
-    nursery = Nursery()
+def running(nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
     with PostgresServer(18) as server, quick(server, nursery, tmp_path, "passedover") as one:
         one.sql("CREATE SCHEMA s")
         one.sql("CREATE TABLE s.u (id int PRIMARY KEY, v int)")
         one.start()
         one.settle()
         yield one
-    nursery.close()
 
 
 def until(one: Quick, what: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 40
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, what
         one.turn()

@@ -65,7 +65,7 @@ def test_a_source_that_is_not_fit_is_refused_before_anything_is_made(capture: Ca
 
 def test_a_namesake_with_another_change_log_has_a_slot_of_its_own(capture: CaptureRun, tmp_path: Path) -> None:
     server = started(capture, TABLE)
-    other = CaptureRun(server, tmp_path / "other")
+    other = CaptureRun(capture.nursery, server, tmp_path / "other")
     other.start()
     try:
         server.execute("INSERT INTO t VALUES (1, 'a')")
@@ -101,7 +101,7 @@ def test_a_given_slot_is_not_taken_from_another_replicator_that_reads_it(capture
     capture.source = {"postgresql": {"slot": "given", "publication": "given"}}
     started(capture, "SELECT 1")
     reader = server.execute("SELECT active_pid FROM pg_replication_slots")
-    other = CaptureRun(server, tmp_path / "other", source=capture.source)
+    other = CaptureRun(capture.nursery, server, tmp_path / "other", source=capture.source)
     refused(other, 10, "SourceRefused", "'given' is in use by backend")
     assert server.execute("SELECT active_pid FROM pg_replication_slots") == reader, "its connection lives"
     capture.kill()
@@ -158,7 +158,7 @@ def test_an_end_while_the_slot_is_being_made_leaves_no_slot(capture: CaptureRun,
             capture.kill()
         else:
             assert capture.stop() == 0
-        eventually(lambda: not server.execute(maker), "its maker has gone", 20)
+        eventually(lambda: not server.execute(maker), "its maker has gone")
         other.rollback()
     assert server.execute(SLOTS) == []
     assert (capture.folder / "log" / FIRST_START).exists(), "a slot that was done at that moment would be known as ours"
@@ -346,7 +346,7 @@ def test_changes_of_two_tables_close_to_each_other_stop_neither(capture: Capture
     thread.join(60)
     stop.set()
     capture.catch_up()
-    time.sleep(4)  # one more look
+    capture.look()
     assert capture.events("table-stopped") == []
     for n in range(6):
         assert [r["id"] for r in capture.rows(f"public.t{n}")] == list(range(12))

@@ -1,7 +1,7 @@
 """A process that forks captures: a start costs milliseconds, and each is a process of its own that SIGKILL ends.
 
 `python -m support.ddl.nursery` reads one JSON request per line and answers with one line; it forks, and therefore has
-no thread. Without its parent it ends, and its children with it. Used by `support.ddl.quick`.
+no thread. Without its parent it ends, and its children with it. Used by `support.ddl.quick` and `support.capture`.
 """
 
 import json
@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,6 +24,9 @@ two looks."""
 PAUSES = "pauses"
 """Of a run folder: the longest random pause, in seconds, between any two steps of a look at the catalog."""
 POLL_SECONDS = 0.15
+LOOKS_OFTEN = {"poll": POLL_SECONDS, "rarest_poll": POLL_SECONDS}
+"""Of `capture.loop.Timing`: nothing waits seconds for a look at the catalog."""
+QUICK = {**LOOKS_OFTEN, "record": 0.02, "turn": 0.03, "waiting_heartbeat": 0.03}
 
 
 class Nursery:
@@ -38,9 +41,9 @@ class Nursery:
             env=environment,
         )
 
-    def start(self, folder: Path, arguments: list[str]) -> int:
+    def start(self, folder: Path, arguments: list[str], timing: Mapping[str, float] = QUICK, seams: str = "") -> int:
         """The pid of a new capture; it writes to `capture.log` of the folder."""
-        return int(self._ask({"start": arguments, "folder": str(folder)}))
+        return int(self._ask({"start": arguments, "folder": str(folder), "timing": timing, "seams": seams}))
 
     def ended(self, pid: int, wait: bool = False) -> int | None:
         """Its exit code (negative: the signal); None: it runs."""
@@ -62,6 +65,44 @@ class Nursery:
         return json.loads(self._process.stdout.readline())
 
 
+def looks(folder: Path) -> int:
+    """Looks at the catalog that the capture of this folder has ended."""
+    try:
+        text = (folder / LOOKS).read_text().split()
+    except FileNotFoundError:
+        return 0
+    return int(text[1]) if len(text) == 2 else 0
+
+
+@dataclass
+class Forked:
+    """A capture of the nursery, with what tests use of `subprocess.Popen`."""
+
+    nursery: Nursery
+    pid: int
+    code: int | None = None
+    """Exit code, or the signal negative; None: nobody has seen it end."""
+
+    def poll(self) -> int | None:
+        if self.code is None:
+            self.code = self.nursery.ended(self.pid)
+        return self.code
+
+    def wait(self, timeout: float = 60) -> int:
+        end = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            assert time.monotonic() < end, f"capture has not ended within {timeout} s"
+            time.sleep(0.02)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
 def serve() -> None:
     living: set[int] = set()
     for line in sys.stdin.buffer:
@@ -69,7 +110,7 @@ def serve() -> None:
         if "start" in request:
             pid = os.fork()
             if pid == 0:
-                _become_capture(Path(request["folder"]), request["start"])
+                _become_capture(request)
             living.add(pid)
             answer: object = pid
         else:
@@ -88,16 +129,17 @@ def _ended(pid: int, wait: bool) -> int | None:
     return None if found == 0 else os.waitstatus_to_exitcode(status)
 
 
-def _become_capture(folder: Path, arguments: list[str]) -> None:
+def _become_capture(request: dict[str, Any]) -> None:
     """Never returns."""
     code = 1
     try:
+        folder = Path(request["folder"])
         log = os.open(folder / "capture.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        code = _capture(folder, arguments)
+        code = _capture(folder, request["start"], request["timing"], request["seams"])
     except BaseException:
         import traceback
 
@@ -107,18 +149,18 @@ def _become_capture(folder: Path, arguments: list[str]) -> None:
         os._exit(code)
 
 
-def _capture(folder: Path, arguments: list[str]) -> int:
+def _capture(folder: Path, arguments: list[str], timing: dict[str, Any], seams: str) -> int:
+    from tailrace import seams as armed
     from tailrace.capture import loop, process
     from tailrace.sources.postgresql.log import routes
     from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll
 
-    routes.__dict__["SHORTEST_PAUSE"] = POLL_SECONDS
-    timing = loop.Timing
+    armed._plan.update(armed._parse(seams))
+    routes.__dict__["SHORTEST_PAUSE"] = timing.get("poll", routes.SHORTEST_PAUSE)
+    slower = loop.Timing
 
     def quicker(**given: Any) -> loop.Timing:
-        return replace(
-            timing(**given), poll=POLL_SECONDS, rarest_poll=POLL_SECONDS, record=0.02, turn=0.03, waiting_heartbeat=0.03
-        )
+        return replace(slower(**given), **timing)
 
     process.__dict__["Timing"] = quicker
     looks = _Looks(folder, CatalogPoll.poll)

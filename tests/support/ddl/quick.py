@@ -18,7 +18,7 @@ import psycopg
 
 from support.capture import lsn
 from support.ddl.lake import QuickLake
-from support.ddl.nursery import GATE, LOOKS, Nursery
+from support.ddl.nursery import GATE, LOOKS, Nursery, looks
 from support.pipeline import Driver
 from support.postgres import PostgresServer
 from tailrace import sources
@@ -240,8 +240,8 @@ class Quick:
         if (self.folder / GATE).exists():
             self.turn()
             return
-        was = self._looks()
-        self._until(lambda: self._looks() >= was + 2, "two looks at the catalog", self.turn)
+        was = looks(self.folder)
+        self._until(lambda: looks(self.folder) >= was + 2, "two looks at the catalog", self.turn)
 
     def ask(self, tables: Sequence[str], **spec: Any) -> str:
         """A SnapshotRequest; returns its id."""
@@ -259,17 +259,17 @@ class Quick:
         assert row is not None
         high = lsn(row[0])
         self.session().execute("SELECT pg_logical_emit_message(true, 'test', '')")
-        quiet, looks = -1, 0
+        quiet, seen = -1, 0
 
         def done() -> bool:
-            nonlocal quiet, looks
+            nonlocal quiet, seen
             state = self.turn()
             told = self._told()
             assert self.driver is not None
             if told != quiet or state.position < high or not self.driver.level(state):
-                quiet, looks = told, self._looks()
+                quiet, seen = told, looks(self.folder)
                 return False
-            return self._looks() >= looks + QUIET_LOOKS
+            return looks(self.folder) >= seen + QUIET_LOOKS
 
         self._until(done, "nothing is left to do")
         assert self.driver is not None
@@ -289,13 +289,6 @@ class Quick:
     def _counted(self) -> dict[Path, int]:
         found: dict[Path, int] = self.__dict__.setdefault("_counts", {})
         return found
-
-    def _looks(self) -> int:
-        try:
-            text = (self.folder / LOOKS).read_text().split()
-        except FileNotFoundError:
-            return 0
-        return int(text[1]) if len(text) == 2 else 0
 
     def _until(self, condition: Callable[[], bool], what: str, work: Callable[[], object] = lambda: None) -> None:
         end = time.monotonic() + PATIENCE
