@@ -1,5 +1,5 @@
 """`in_memory.py GIB COMMAND...`: COMMAND's temporary files, pytest's among them, are in memory where GIB of it are free
-and programs may be started from there, else where they always are. They go at its end.
+and the tests' servers can live there, else where they always are. They go at its end.
 
 Tests wait for the disk as long as they work: each server begins with a copy of 40 MB, and the product writes through.
 """
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def folder(needed: int, memory: Path = MEMORY) -> Iterator[Path | None]:
-    """A new one in memory; None: there is no room, or no program may be started from there."""
+    """A new one in memory; None: there is no room, or servers cannot live there."""
     if not memory.is_dir() or min(shutil.disk_usage(memory).free, available()) < needed:
         yield None
         return
@@ -38,7 +38,7 @@ def folder(needed: int, memory: Path = MEMORY) -> Iterator[Path | None]:
     made = Path(tempfile.mkdtemp(prefix="t", dir=memory))
     try:
         made.chmod(0o755)  # PostgreSQL runs as another user
-        yield made if starts(made) else None
+        yield made if habitable(made) else None
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -59,15 +59,19 @@ def available(root: Path = Path("/")) -> int:
     return min(found + [int(text) for text in texts if text.isdigit()])
 
 
-def starts(place: Path) -> bool:
-    """Whether a program there may be started (containers often forbid it)."""
+def habitable(place: Path) -> bool:
+    """Whether a program there may be started (containers often forbid it), and a file may have attributes (an S3
+    server's metadata; not before Linux 6.6)."""
     probe = place / "probe"
     probe.write_text("#!/bin/sh\n")
     probe.chmod(0o755)
     try:
+        os.setxattr(probe, "user.probe", b"")
         return subprocess.run([probe], check=False).returncode == 0
     except OSError:
         return False
+    finally:
+        probe.unlink()
 
 
 if __name__ == "__main__":

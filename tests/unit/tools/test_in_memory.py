@@ -21,14 +21,14 @@ def test_the_folder_is_new_other_users_may_enter_it_and_it_goes(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["full", "absent", "no programs"])
-def test_without_room_or_where_no_program_starts_files_are_where_they_always_are(
+@pytest.mark.parametrize("place", ["full", "absent", "uninhabitable"])
+def test_without_room_or_where_servers_cannot_live_files_are_where_they_always_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     memory = tmp_path / "absent" if place == "absent" else tmp_path
     needed = 1 << 60 if place == "full" else 1
-    if place == "no programs":
-        monkeypatch.setattr(in_memory, "starts", lambda _: False)
+    if place == "uninhabitable":
+        monkeypatch.setattr(in_memory, "habitable", lambda _: False)
     with in_memory.folder(needed, memory) as found:
         assert found is None and in_memory.environment(found) == {}
     assert list(tmp_path.iterdir()) == []
@@ -45,14 +45,20 @@ def test_a_container_has_no_more_memory_than_it_is_allowed(tmp_path: Path) -> No
         assert in_memory.available(tmp_path) == bytes_
 
 
-def test_a_program_that_may_not_be_started_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert in_memory.starts(tmp_path)
+@pytest.mark.parametrize("call", ["subprocess.run", "os.setxattr"])
+def test_where_programs_may_not_be_started_or_files_have_no_attributes_no_server_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr(
+        "in_memory.os.setxattr", lambda *_: None
+    )  # not every disk has them, and no unit test needs them
+    assert in_memory.habitable(tmp_path) and list(tmp_path.iterdir()) == []
 
     def forbidden(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("in_memory.subprocess.run", forbidden)
-    assert not in_memory.starts(tmp_path)
+    monkeypatch.setattr(f"in_memory.{call}", forbidden)
+    assert not in_memory.habitable(tmp_path)
 
 
 def test_the_command_is_told_the_place_and_gives_the_exit_code() -> None:
