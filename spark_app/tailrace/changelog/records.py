@@ -133,7 +133,8 @@ class Transactions(Closed):
     def of(cls, starts: Sequence[TransactionStart]) -> "Transactions":
         of_each, numbers, first_seqs = zip(*starts, strict=True) if starts else ((), (), ())
         prefixes = tuple(dict.fromkeys(of_each))
-        prefix = tuple(map(prefixes.index, of_each)) if len(prefixes) > 1 else ()
+        places = {prefix: place for place, prefix in enumerate(prefixes)}
+        prefix = tuple(map(places.__getitem__, of_each)) if len(prefixes) > 1 else ()
         return cls(prefixes=prefixes, prefix=prefix, numbers=numbers, first_seqs=first_seqs)
 
 

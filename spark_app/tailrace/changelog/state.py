@@ -12,7 +12,6 @@ What is forgotten, and when no reader can need it any more:
 * ended snapshots: all but the newest `KEPT_SNAPSHOTS`, of requests and of Tailrace's own.
 """
 
-from itertools import pairwise
 from typing import Any
 
 from tailrace.changelog.folding import Folding
@@ -107,10 +106,9 @@ def _check_range(state: LogState, record: Record) -> None:
     firsts = record.transactions.first_seqs
     if (record.last_seq >= record.first_seq) != bool(firsts):
         raise _corrupt(record, "changes without a transaction, or the reverse")
-    if firsts:
-        rising = all(a <= b for a, b in pairwise(firsts))  # one may have two ids
-        if firsts[0] != record.first_seq or firsts[-1] > record.last_seq or not rising:
-            raise _corrupt(record, "its transactions do not cover its sequences")
+    covered = not firsts or (firsts[0] == record.first_seq and firsts[-1] <= record.last_seq)
+    if not covered or list(firsts) != sorted(firsts):  # a transaction may have two ids
+        raise _corrupt(record, "its transactions do not cover its sequences")
     if record.commit_time is not None and record.commit_time[0] > record.commit_time[1]:
         raise _corrupt(record, "its oldest commit is newer than its newest")
 

@@ -3,7 +3,10 @@
 Filled by `assembler.Assembler`, decoded as one by `decode.Decoder`. Marks say where each transaction begins.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 EVENT_OVERHEAD = 100
@@ -29,6 +32,16 @@ class RowEvent(NamedTuple):
     form: bytes
     """The table map in force, without the table's id; of TRUNCATE the table's name."""
     body: bytes
+
+
+def row_events(kinds: Iterable[int], forms: Iterable[bytes], bodies: Iterable[bytes]) -> list[RowEvent]:
+    """Many at once: without a call of Python's for each they take two thirds of the time."""
+    return list(map(partial(tuple.__new__, RowEvent), zip(kinds, forms, bodies, strict=True)))
+
+
+def marks(at: Iterable[int], prefixes: Iterable[str], numbers: Iterable[int], times: Iterable[int]) -> list[Mark]:
+    """Many at once, of transactions that are no XA COMMIT."""
+    return list(map(partial(tuple.__new__, Mark), zip(at, prefixes, numbers, times, repeat(None))))
 
 
 @dataclass

@@ -84,20 +84,21 @@ class Decoder:
         for index, table_id in now.truncates:
             counts[index] = self._counts(now, index, table_id)
         firsts = next_seq + np.cumsum(counts) - counts
-        times = _commit_times(block)
+        mark_of = _mark_of(block)
+        times = np.array([m.commit_ts for m in block.marks], np.int64)[mark_of]
         tables = [_assembled(form, parts, firsts, times) for form, parts in walked if parts]
-        return self._changes(block, now, tables, counts, next_seq)
+        totals = np.bincount(mark_of, weights=counts, minlength=len(block.marks)).astype(np.int64)
+        return self._changes(block, now, tables, (counts, totals), next_seq)
 
     def _changes(
-        self, block: EventBlock, now: _Pass, tables: list[TableRows], counts: Places, next_seq: int
+        self, block: EventBlock, now: _Pass, tables: list[TableRows], changed: tuple[Places, Places], next_seq: int
     ) -> Changes:
-        marks = np.array([m.at for m in block.marks], np.int64)
-        mark_of = np.searchsorted(marks, np.arange(len(counts)), side="right") - 1
-        totals = np.bincount(mark_of, weights=counts, minlength=len(marks)).astype(np.int64)
+        """`changed`: how many changes each event brings, and each transaction."""
+        counts, totals = changed
         begins = next_seq + np.cumsum(totals) - totals
-        took = np.flatnonzero(totals).tolist()
-        chosen = [block.marks[i] for i in took]
-        starts = [start for m, i in zip(chosen, took, strict=True) for start in _starts(m, int(begins[i]))]
+        took = np.flatnonzero(totals)
+        chosen = [block.marks[i] for i in took.tolist()]
+        starts = _starts(chosen, begins[took].tolist())
         stamps = [m.commit_ts for m in chosen]
         return Changes(
             tables=tables,
@@ -218,12 +219,10 @@ def _first_failing(buffer: Buffer, span: Span) -> int:
     return int(span.event[good])
 
 
-def _commit_times(block: EventBlock) -> Places:
-    """Of each event."""
+def _mark_of(block: EventBlock) -> Places:
+    """Of each event, the place of its transaction's mark."""
     marks = np.array([m.at for m in block.marks], np.int64)
-    times = np.array([m.commit_ts for m in block.marks], np.int64)
-    found: Places = times[np.searchsorted(marks, np.arange(len(block.events)), side="right") - 1]
-    return found
+    return np.searchsorted(marks, np.arange(len(block.events)), side="right") - 1
 
 
 def _assembled(form: RowForm, parts: list[Part], firsts: Places, times: Places) -> TableRows:
@@ -258,9 +257,13 @@ def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:
     return pa.concat_arrays(pieces)
 
 
-def _starts(mark: Mark, seq: int) -> list[TransactionStart]:
-    own = TransactionStart(mark.prefix, mark.number, seq)
-    return [own] if mark.xa is None else [own, TransactionStart(XA, mark.xa, seq)]
+def _starts(marks: list[Mark], seqs: list[int]) -> list[TransactionStart]:
+    """Of each transaction, and behind it the second id of an XA COMMIT."""
+    starts = [TransactionStart(mark.prefix, mark.number, seq) for mark, seq in zip(marks, seqs, strict=True)]
+    second = [(i, mark.xa) for i, mark in enumerate(marks) if mark.xa is not None]
+    for i, number in reversed(second):
+        starts.insert(i + 1, TransactionStart(XA, number, seqs[i]))
+    return starts
 
 
 def _truncated(table_id: int, seq: Seq, prefix: str, number: int) -> Truncated:

@@ -21,6 +21,8 @@ FULL_PACKET = 0xFFFFFF
 Event = tuple[int, int, int, int, int, bytes]
 """Kind, timestamp, server id, size, end in its file, body without header and checksum."""
 _LENGTH = struct.Struct("<I")
+_CHECKED = 0x2144DF1C
+"""The CRC32 of whatever is followed by its own CRC32."""
 _PACKET_HEAD = 5
 """Length, number, and the byte that says that an event follows."""
 
@@ -56,14 +58,15 @@ def packets(data: bytes) -> list[int]:
     """Where whole packets begin, and the place behind the last; not further than to one that another one continues."""
     found: list[int] = []
     add, unpack = found.append, _LENGTH.unpack_from
-    at, last = 0, len(data)
-    while at + 4 <= last:  # the only work per packet
+    at, last = 0, len(data) - 4
+    while at <= last:  # the only work per packet
         length = unpack(data, at)[0] & FULL_PACKET
-        behind = at + 4 + length
-        if behind > last or length == FULL_PACKET:
+        if length == FULL_PACKET:
             break
         add(at)
-        at = behind
+        at += 4 + length
+    if at > len(data):
+        return found  # the last one is not whole
     add(at)
     return found
 
@@ -78,7 +81,7 @@ def events(data: bytes, places: list[int], checksums: bool) -> EventBatch | None
     buffer = Buffer(data)
     kind, size = _kinds(buffer, start), _number(buffer, start + 9)
     usual = not buffer.bytes[start - 1].any() and not (kind == Kind.FORMAT_DESCRIPTION).any()
-    if not usual or (size != behind - start).any() or (checksums and not _checked(buffer, start, to)):
+    if not usual or (size != behind - start).any() or (checksums and not _checked(buffer, start, behind)):
         return None
     return EventBatch(
         buffer=buffer,
@@ -104,7 +107,6 @@ def _number(buffer: Buffer, at: Places) -> Places:
     return buffer.numbers(at, "<u4").astype(np.int64)
 
 
-def _checked(buffer: Buffer, start: Places, to: Places) -> bool:
+def _checked(buffer: Buffer, start: Places, behind: Places) -> bool:
     view, crc32 = memoryview(buffer.data), zlib.crc32
-    sums = [crc32(view[a:b]) for a, b in zip(start.tolist(), to.tolist(), strict=True)]
-    return bool((np.array(sums, np.int64) == _number(buffer, to)).all())
+    return {crc32(view[a:b]) for a, b in zip(start.tolist(), behind.tolist(), strict=True)} <= {_CHECKED}

@@ -12,7 +12,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, Mark, RowEvent
+from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, Mark, RowEvent, marks, row_events
 from tailrace.sources.mysql.log.events import GTID_TIME, GTID_TIME_BITS, Kind, prefix_of
 from tailrace.sources.mysql.log.framing import EventBatch
 from tailrace.sources.mysql.log.rows import ROWS
@@ -85,27 +85,30 @@ class Run:
         """Those that are captured."""
         rows = self.rows[captured]
         kinds = self.events.kind[rows].tolist()
-        return list(map(RowEvent, kinds, compress(forms, captured.tolist()), self._bodies(rows)))
+        return row_events(kinds, compress(forms, captured.tolist()), self._bodies(rows))
 
     def marks(self, captured: Flags, first: int, file: int) -> list[Mark]:
         """Of transactions with captured rows, the first of which is event `first` of the block. `file`: position of the
         beginning of the log's file, so that ends in it may be added."""
         counts = np.bincount(self.owner[captured], minlength=len(self))
-        at = (first + np.cumsum(counts) - counts).tolist()
+        at, took = first + np.cumsum(counts) - counts, counts > 0
         if self.mariadb:
             prefixes = [""] * len(self)
             numbers = file + self.events.end[self.opens] - self.events.size[self.opens]
         else:
             prefixes, numbers = self.gtids
-        return list(compress(map(Mark, at, prefixes, numbers.tolist(), self._times()), counts.tolist()))
+        chosen = compress(prefixes, took.tolist())
+        return marks(at[took].tolist(), chosen, numbers[took].tolist(), self._times()[took].tolist())
 
     @cached_property
     def gtids(self) -> tuple[list[str], Places]:
         """MySQL: of each transaction its prefix and its number."""
         at, buffer = self.events.at[self.opens], self.events.buffer
         numbers = buffer.numbers(at + 17, "<i8").astype(np.int64)
-        uuids = [buffer.data[a : a + 16] for a in (at + 1).tolist()]
-        return [prefix_of(uuid) for uuid in uuids], numbers
+        halves = [buffer.numbers(at + place, "<u8") for place in (1, 9)]
+        if all((half == half[0]).all() for half in halves):  # the usual case
+            return [prefix_of(buffer.data[at[0] + 1 : at[0] + 17])] * len(self), numbers
+        return [prefix_of(buffer.data[a : a + 16]) for a in (at + 1).tolist()], numbers
 
     @property
     def mariadb_gtids(self) -> list[tuple[int, int, int]]:
@@ -114,15 +117,14 @@ class Run:
         numbers, domains = buffer.numbers(at, "<u8"), buffer.numbers(at + 8, "<u4")
         return list(zip(domains.tolist(), self.events.server[self.opens].tolist(), numbers.tolist(), strict=True))
 
-    def _times(self) -> list[int]:
+    def _times(self) -> Places:
         """Of each commit, in microseconds since the Unix epoch."""
-        stamps = self.events.timestamp[self.opens] * 1_000_000
+        stamps: Places = self.events.timestamp[self.opens] * 1_000_000
         if not self.mariadb:
             at = self.events.at[self.opens] + GTID_TIME
             exact = self.events.buffer.numbers(at, "<u8").astype(np.int64) & GTID_TIME_BITS
             stamps = np.where(exact, exact, stamps)
-        found: list[int] = stamps.tolist()
-        return found
+        return stamps
 
     def _bodies(self, which: Places, skip: int = 0) -> list[bytes]:
         data = self.events.buffer.data
