@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 from typing_extensions import override
 
-from tailrace.contract.base import GROUP, VERSION
+from tailrace.contract.base import GROUP, VERSION, VERSIONS, api_versions
 from tailrace.contract.resources import Replicator, ReplicatorSpec, SnapshotRequest, SnapshotRequestSpec
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -113,7 +113,7 @@ def definition(
         "description": " ".join((kind.__doc__ or "").split()),
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
+            "apiVersion": {"type": "string", "description": f"{api_versions()}."},
             "kind": {"type": "string", "description": f"{kind.__name__}."},
             "metadata": {"type": "object"},
             "spec": of_model(spec, defaults=True),
@@ -123,14 +123,12 @@ def definition(
     }
     if kind is Replicator:
         root["x-kubernetes-validations"] = [NAME_RULE]
-    version = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
+    form = {
         "schema": {"openAPIV3Schema": root},
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns,
     }
+    versions = [{"name": one, "served": True, "storage": one == VERSION, **form} for one in VERSIONS]
     names = {
         "kind": kind.__name__,
         "listKind": f"{kind.__name__}List",
@@ -143,7 +141,7 @@ def definition(
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{singular}s.{GROUP}", "labels": {"app.kubernetes.io/name": "tailrace"}},
-        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": [version]},
+        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": versions},
     }
 
 

@@ -97,6 +97,8 @@ class LocalKubelet:
         self._core: Any = client.CoreV1Api(self._client)
         self._known: dict[str, LocalPod] = {}
         self.pods: list[LocalPod] = []
+        self.images: dict[str, Path] = {}
+        """Checkouts whose code is in these images; in all others is the code that the tests import."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
         self.error: BaseException | None = None
@@ -196,7 +198,9 @@ class LocalKubelet:
         own = {"TMPDIR": str(pod.temporary), TERMINATION_VARIABLE: str(pod.words), "TAILRACE_CACHE": str(cache_dir())}
         # The folder's name is in every command line of the pod, by which `family` finds its processes.
         command = [sys.executable, "-m", "tailrace.cli.main", *arguments[1:], "--run-dir", str(pod.folder / "run")]
-        environment, none = ENVIRONMENT | given | own, subprocess.DEVNULL
+        tree = self.images.get(container["image"])
+        code = {"PYTHONPATH": f"{tree}/spark_app"} if tree is not None else {}
+        environment, none = ENVIRONMENT | code | given | own, subprocess.DEVNULL
         with pod.log.open("wb") as sink:
             pod.process = subprocess.Popen(
                 command, env=environment, stdin=none, stdout=sink, stderr=sink, cwd=pod.folder

@@ -61,6 +61,8 @@ class OperatorProcess:
         """A container that is restarted keeps its pod's name, and with it the lease."""
         self.image = IMAGE
         """Of drivers and executors, unless a spec names one."""
+        self.tree = ROOT
+        """The checkout whose operator this is."""
         self.process: subprocess.Popen[bytes] | None = None
         self.home: str | None = None
         """The operator's own namespace; None: the one that it watches."""
@@ -80,7 +82,7 @@ class OperatorProcess:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._kubeconfig),
-            "PYTHONPATH": f"{ROOT}/spark_app:{ROOT}/operator",
+            "PYTHONPATH": f"{self.tree}/spark_app:{self.tree}/operator",
             "POD_NAME": self.identity,
             "POD_NAMESPACE": self.home or self._namespace,
             "TAILRACE_SPARK_IMAGE": self.image,

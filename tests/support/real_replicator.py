@@ -12,7 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import compare
 from support.kube import KubeApi
 from support.local_kubelet import LocalKubelet
-from support.operator_process import OperatorProcess, until
+from support.operator_process import ROOT, OperatorProcess, until
 from support.postgres import PostgresServer
 from support.resources import Json
 from support.team import Team, install_crds, operator, team
@@ -159,14 +159,15 @@ class Cluster:
 
 
 @contextmanager
-def cluster(shop: Shop, folder: Path, namespace: str, ip: str) -> Iterator[Cluster]:
-    """An API server of its own: as far from any other as two clusters are. `ip`: of its drivers."""
+def cluster(shop: Shop, folder: Path, namespace: str, ip: str, tree: Path = ROOT) -> Iterator[Cluster]:
+    """An API server of its own: as far from any other as two clusters are. `ip`: of its drivers; `tree`: the checkout
+    whose CRDs and operator it begins with."""
     folder.mkdir()
     with KubeApi(folder / "kube", controllers=True) as kube:
-        install_crds(kube)
+        install_crds(kube, tree / "crds")
         with (
             team(kube, namespace, folder) as place,
             LocalKubelet(kube, namespace, folder, ip) as kubelet,
-            operator(place) as process,
+            operator(place, tree=tree) as process,
         ):
             yield Cluster(shop, place, process, kubelet)

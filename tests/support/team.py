@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from support.kube import KubeApi
-from support.operator_process import DriverDouble, Node, OperatorProcess, until
+from support.operator_process import ROOT, DriverDouble, Node, OperatorProcess, until
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
+CRDS = ROOT / "crds"
 
 
-def install_crds(kube: KubeApi) -> None:
-    kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+def install_crds(kube: KubeApi, folder: Path = CRDS) -> None:
+    kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
     kube.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
 
@@ -74,5 +74,7 @@ def team(kube: KubeApi, name: str, folder: Path) -> Iterator[Team]:
     made.node.close()
 
 
-def operator(place: Team, *flags: str, seams: str = "") -> OperatorProcess:
-    return OperatorProcess(place.kube.kubeconfig, place.folder, place.namespace, *flags, seams=seams)
+def operator(place: Team, *flags: str, seams: str = "", tree: Path = ROOT) -> OperatorProcess:
+    made = OperatorProcess(place.kube.kubeconfig, place.folder, place.namespace, *flags, seams=seams)
+    made.tree = tree
+    return made

@@ -37,7 +37,7 @@ class DriverVerbs:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     async def submit(self, snapshot_id: str, name: str, spec: SnapshotRequestSpec) -> DriverAnswer:
-        return await self._call("PUT", snapshot_id, SnapshotBody(name=name, spec=spec).model_dump_json(by_alias=True))
+        return await self._call("PUT", snapshot_id, SnapshotBody(name=name, spec=spec).to_json())
 
     async def pause(self, snapshot_id: str, suspend: bool) -> DriverAnswer:
         body = SuspendBody(suspend=suspend).model_dump_json(by_alias=True)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tailrace.contract import defaults
 from tailrace.contract.resources import LIVE_FIELDS, OPERATOR_FIELDS, ReplicatorSpec
 
 LENGTH = 32
@@ -32,8 +33,7 @@ def template_hash(spec: ReplicatorSpec, image: str, data_hashes: Mapping[str, st
 
 
 def _hash(spec: ReplicatorSpec, without: frozenset[str]) -> str:
-    """Defaults are left out: a field that a newer version adds changes no hash until somebody sets it."""
-    return digest(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(without)))
+    return digest(defaults.for_comparing(spec, without))
 
 
 def content_hash(document: Mapping[str, Any]) -> str:

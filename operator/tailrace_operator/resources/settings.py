@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tailrace.contract.defaults import for_reading
 from tailrace.contract.resources import API_VERSION, ReplicatorSpec, SnapshotRequestSpec
 from tailrace_operator.resources import names, pods
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
@@ -30,7 +31,7 @@ def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec, generati
         "apiVersion": API_VERSION,
         "kind": "Replicator",
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "generation": generation},
-        "spec": for_driver(spec).model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "spec": for_reading(for_driver(spec)),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -74,7 +75,7 @@ def request(name: str, namespace: str, uid: str, spec: SnapshotRequestSpec) -> s
         "apiVersion": API_VERSION,
         "kind": "SnapshotRequest",
         "metadata": {"name": name, "namespace": namespace, "uid": uid},
-        "spec": spec.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "spec": for_reading(spec),
     }
     return json.dumps(document, indent=1) + "\n"
 

@@ -71,7 +71,7 @@ class DriverClient:
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
         """Asked again, for as long as an answer may take at all, while the source looks up the keys."""
-        path, text = f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.model_dump_json(by_alias=True)
+        path, text = f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.to_json()
         end = time.monotonic() + TIMEOUT
         while True:
             try:

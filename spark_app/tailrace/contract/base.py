@@ -4,18 +4,42 @@ Every string and list has an upper bound: the same models become the CRDs' schem
 rule only where it can bound its cost.
 """
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from pydantic.alias_generators import to_camel
 
 GROUP = "tailrace.dev"
-VERSION = "v1alpha1"
+VERSIONS = ("v1alpha1",)
+"""Versions that the CRDs serve, the oldest first; all have the same fields. One is added for a release before anything
+else depends on it, and the oldest goes when no release in use needs it."""
+VERSION = VERSIONS[0]
+"""What objects are stored as, and what operator and driver speak: the release before knows it, so one can go back to
+that (the API server refuses CRDs without a version that objects may be stored as)."""
 API_VERSION = f"{GROUP}/{VERSION}"
 
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
+
+
+def api_versions() -> str:
+    """What may be written, for messages."""
+    return " or ".join(f"{GROUP}/{version}" for version in VERSIONS)
+
+
+def served(version: object) -> bool:
+    return version in [f"{GROUP}/{one}" for one in VERSIONS]
+
+
+def _served(version: str) -> str:
+    if not served(version):
+        raise ValueError(f"use {api_versions()}")
+    return version
+
+
+ApiVersion = Annotated[str, AfterValidator(_served)]
 FORMS = {
     _NAME: "use lower-case letters, digits, - and ., with a letter or digit at both ends",
     _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
@@ -38,6 +62,14 @@ MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
 Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]
 """`file:///path`, `s3://bucket/prefix`, `gs://…`, `az://…`."""
+
+
+@dataclass(frozen=True)
+class FormerDefault:
+    """Marks a field whose default has changed, with the one that it had in its first version:
+    `interval: Annotated[Duration, FormerDefault("5s")] = "1s"`. See `defaults`."""
+
+    value: str | int | bool | None
 
 
 class Model(BaseModel):

@@ -25,6 +25,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from tailrace.contract.base import Model
+from tailrace.contract.defaults import for_reading
 from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequestSpec
 from tailrace.contract.status import Fault, Many
 
@@ -46,6 +47,10 @@ class SnapshotBody(Model):
     """The SnapshotRequest's name."""
     spec: SnapshotRequestSpec
 
+    def to_json(self) -> str:
+        """A driver of an older version does not know all fields."""
+        return json.dumps(for_reading(self))
+
 
 class SuspendBody(Model):
     suspend: bool
@@ -66,8 +71,8 @@ class SpecBody(Model):
     spec: ReplicatorSpec
 
     def to_json(self) -> str:
-        """Without defaults: a driver of an older version does not know all fields."""
-        return self.model_dump_json(by_alias=True, exclude_defaults=True)
+        """A driver of an older version does not know all fields."""
+        return json.dumps(for_reading(self))
 
 
 class SpecAnswer(Model):

@@ -17,8 +17,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
-from tailrace.contract.base import FORMS
-from tailrace.contract.resources import API_VERSION, GROUP, Replicator, SnapshotRequest
+from tailrace.contract.base import FORMS, GROUP, api_versions, served
+from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.errors import InvalidManifest
 
 _KINDS: dict[str, type[BaseModel]] = {"Replicator": Replicator, "SnapshotRequest": SnapshotRequest}
@@ -121,8 +121,8 @@ def _model(document: object, origin: str) -> BaseModel:
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidManifest(f"{origin}: kind is {_shown(kind)}", f"Use one of: {', '.join(_KINDS)}.")
-    if document.get("apiVersion") != API_VERSION:
-        raise InvalidManifest(f"{origin}: apiVersion is {_shown(document.get('apiVersion'))}", f"Use {API_VERSION}.")
+    if not served(document.get("apiVersion")):
+        raise InvalidManifest(f"{origin}: apiVersion is {_shown(document.get('apiVersion'))}", f"Use {api_versions()}.")
     try:
         return _KINDS[kind].model_validate(document)
     except ValidationError as error:

@@ -12,6 +12,7 @@ from tailrace.contract.base import (
     API_VERSION,
     GROUP,
     VERSION,
+    ApiVersion,
     ColumnName,
     Duration,
     Identifier,
@@ -271,7 +272,7 @@ class Replicator(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=Model.model_config["alias_generator"])
 
-    api_version: Literal["tailrace.dev/v1alpha1"]
+    api_version: ApiVersion
     kind: Literal["Replicator"]
     metadata: Metadata
     spec: ReplicatorSpec
@@ -352,7 +353,7 @@ class SnapshotRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=Model.model_config["alias_generator"])
 
-    api_version: Literal["tailrace.dev/v1alpha1"]
+    api_version: ApiVersion
     kind: Literal["SnapshotRequest"]
     metadata: Metadata
     spec: SnapshotRequestSpec

@@ -13,6 +13,15 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 
 from tailrace.contract.base import Model
 
+TO_LOOK_INSIDE = (
+    "spark.ui.enabled",
+    "spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.compress",
+    "spark.eventLog.rolling.enabled", "spark.eventLog.rolling.maxFileSize",
+)  # fmt: skip
+"""Allowed, although what begins like them is refused: whoever sets them wants to see Spark's jobs."""
+_IN_A_FOLDER = "self.name != 'spark.eventLog.dir' || self.value.startsWith('file:///')"
+_A_FOLDER = "spark.eventLog.dir must be a folder: write file:///path"
+
 
 @dataclass(frozen=True)
 class SparkRefusal:
@@ -80,15 +89,20 @@ REFUSED = (
 
 def refusal(name: str) -> str | None:
     """Why `name` cannot be set; None: it can."""
+    if name in TO_LOOK_INSIDE:
+        return None
     return next((name + one.text for one in REFUSED if name.startswith(one.names)), None)
 
 
 def _rule(refused: SparkRefusal) -> dict[str, Any]:
     begins = " || ".join(f"self.name.startsWith({json.dumps(name)})" for name in refused.names)
     listed = ", ".join(f"{name}*" for name in refused.names)
+    allowed = [name for name in TO_LOOK_INSIDE if name.startswith(refused.names)]
+    unless = f" || self.name in {json.dumps(allowed)}" if allowed else ""
+    but = f", but {', '.join(allowed)}," if allowed else ""
     return {
-        "rule": f"!({begins})",
-        "message": f"{listed}{refused.text}",
+        "rule": f"!({begins}){unless}",
+        "message": f"{listed}{but}{refused.text}",
         "messageExpression": f"self.name + {json.dumps(refused.text)}",
     }
 
@@ -96,7 +110,11 @@ def _rule(refused: SparkRefusal) -> dict[str, Any]:
 class SparkSetting(Model):
     """One of Spark's settings."""
 
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": [_rule(one) for one in REFUSED]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [*map(_rule, REFUSED), {"rule": _IN_A_FOLDER, "message": _A_FOLDER}]
+        }
+    )
 
     name: Annotated[str, StringConstraints(max_length=128, pattern=r"^spark\.[A-Za-z0-9_.-]+$")]
     """Its name, such as `spark.network.timeout`."""
@@ -108,6 +126,8 @@ class SparkSetting(Model):
         reason = refusal(self.name)
         if reason is not None:
             raise ValueError(reason)
+        if self.name == "spark.eventLog.dir" and not self.value.startswith("file:///"):
+            raise ValueError(_A_FOLDER)
         return self
 
 

@@ -14,6 +14,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 
 import make_crds
 from support.kube import KubeApi
+from support.operator_process import until
 from support.resources import RIGHT, SOURCE, SPEC, UNKNOWN, WRONG, Json, Refused, examples, replicator, request
 from tailrace.contract.resources import Replicator, SnapshotRequest
 
@@ -266,3 +267,50 @@ def test_server_side_apply_lets_two_managers_own_their_parts(resources: Resource
 def test_kubectl_explain_describes_a_field_with_its_unit(resources: Resources, kube_api: KubeApi) -> None:
     said = kube_api.kubectl("explain", "replicator.spec.snapshot.chunkSeconds")
     assert "seconds to read" in said
+
+
+def _define(kube_api: KubeApi, document: Json, check: bool = True) -> str:
+    arguments = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    return kube_api.kubectl(*arguments, stdin=json.dumps(document), check=check)
+
+
+def _versions(monkeypatch: pytest.MonkeyPatch, group: str, stored: str, *versions: str) -> Json:
+    """The Replicator's definition, as it would be with these versions."""
+    for name, value in (("GROUP", group), ("VERSION", stored), ("VERSIONS", versions)):
+        monkeypatch.setattr(make_crds, name, value)
+    return make_crds.definitions()["replicators.yaml"]
+
+
+def test_a_version_is_served_beside_the_stored_one_and_can_be_taken_back(
+    resources: Resources, kube_api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a release that adds v1beta1 does, and its rollback; an older operator watches v1alpha1 throughout."""
+    one = _versions(monkeypatch, "tailrace.dev", "v1alpha1", "v1alpha1")
+    two = _versions(monkeypatch, "tailrace.dev", "v1alpha1", "v1alpha1", "v1beta1")
+    older, newer, name = "replicators.v1alpha1.tailrace.dev", "replicators.v1beta1.tailrace.dev", "served"
+    in_space = ("-n", resources.namespace)
+    _define(kube_api, two)
+    try:
+        until(lambda: "error:" not in kube_api.kubectl("get", newer, check=False), "v1beta1 is served")
+        document = replicator(name) | {"apiVersion": "tailrace.dev/v1beta1"}
+        kube_api.kubectl(*in_space, "apply", "-f", "-", stdin=json.dumps(document))
+        read = [json.loads(kube_api.kubectl(*in_space, "get", kind, name, "-o", "json")) for kind in (older, newer)]
+        assert [found["apiVersion"] for found in read] == ["tailrace.dev/v1alpha1", "tailrace.dev/v1beta1"]
+        assert read[0]["spec"] == read[1]["spec"]
+        definition = json.loads(kube_api.kubectl("get", "crd", "replicators.tailrace.dev", "-o", "json"))
+        assert definition["status"]["storedVersions"] == ["v1alpha1"]
+    finally:
+        _define(kube_api, one)
+    assert json.loads(kube_api.kubectl(*in_space, "get", older, name, "-o", "json"))["spec"] == read[0]["spec"]
+    resources.delete(replicator(name))
+
+
+def test_a_version_that_objects_are_stored_as_cannot_be_taken_back(
+    kube_api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Why the stored one is the oldest."""
+    group = "stored.example"
+    _define(kube_api, _versions(monkeypatch, group, "v1beta1", "v1alpha1", "v1beta1"))
+    said = _define(kube_api, _versions(monkeypatch, group, "v1alpha1", "v1alpha1"), check=False)
+    assert "status.storedVersions" in said and "v1beta1" in said
+    kube_api.kubectl("delete", "crd", f"replicators.{group}")

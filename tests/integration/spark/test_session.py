@@ -115,6 +115,45 @@ def test_a_users_setting_reaches_spark_beside_tailraces_own(tmp_path: Path, monk
     assert json.loads(done.stdout.splitlines()[-1]) == ["301s", "true", None, None]
 
 
+LOOKS = """
+import json, sys, urllib.request
+from pathlib import Path
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.spark import session
+run_dir = Path(sys.argv[1])
+spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+assert spark.sparkContext.parallelize(range(8), 2).count() == 8
+address = spark.sparkContext.uiWebUrl
+with urllib.request.urlopen(f"{address}/api/v1/applications", timeout=60) as answer:
+    print(json.dumps([address.rsplit(":", 1)[0], [one["name"] for one in json.load(answer)]]))
+session.stop(spark)
+"""
+
+
+def test_sparks_ui_and_its_event_log_show_the_jobs_as_the_recipe_says(tmp_path: Path) -> None:
+    """docs/operations.md, "Looking into Spark"."""
+    events = tmp_path / "events"
+    events.mkdir()
+    spec = {
+        "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
+        "tables": {"include": ["public.*"]},
+        "target": {"type": "delta", "location": tmp_path.as_uri()},
+        "storage": {"location": tmp_path.as_uri()},
+        "sparkConf": [
+            {"name": "spark.ui.enabled", "value": "true"},
+            {"name": "spark.eventLog.enabled", "value": "true"},
+            {"name": "spark.eventLog.dir", "value": events.as_uri()},
+            {"name": "spark.eventLog.compress", "value": "false"},
+        ],
+    }
+    command = [sys.executable, "-c", LOOKS, str(tmp_path), json.dumps(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == ["http://127.0.0.1", ["tailrace"]]
+    documents = [json.loads(line) for path in events.rglob("events_*") for line in path.read_text().splitlines()]
+    kinds = [document["Event"] for document in documents]
+    assert kinds.count("SparkListenerJobEnd") == 1 and kinds[-1] == "SparkListenerApplicationEnd"
+
+
 REFUSED = """
 import json, sys
 from pathlib import Path

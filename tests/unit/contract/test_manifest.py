@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.contract import base
 from tailrace.contract.manifest import load, parse
 from tailrace.contract.units import seconds, size
 from tailrace.errors import InvalidManifest
@@ -132,6 +133,14 @@ def test_a_fault_of_the_syntax_is_told_with_its_line() -> None:
 def test_a_text_in_place_of_a_list_is_told_in_yaml_s_words() -> None:
     with pytest.raises(InvalidManifest, match=r"include is 'public\.\*': input should be a list"):
         parse(GOOD.replace('["public.*"]', '"public.*"'), "x.yaml")
+
+
+def test_every_served_version_is_taken_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "VERSIONS", ("v1alpha1", "v1beta1"))
+    newer = GOOD.replace("v1alpha1", "v1beta1")
+    assert parse(newer, "x.yaml").replicators[0].spec == parse(GOOD, "x.yaml").replicators[0].spec
+    with pytest.raises(InvalidManifest, match=r"Use tailrace.dev/v1alpha1 or tailrace.dev/v1beta1\."):
+        parse(GOOD.replace("v1alpha1", "v2"), "x.yaml")
 
 
 def test_a_port_that_is_not_given_is_the_products_own() -> None:

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from support.resources import SPEC, replicator
 from tailrace.contract.resources import Replicator, ReplicatorSpec, StorageLocation
-from tailrace.contract.spark_conf import REFUSED, refusal
+from tailrace.contract.spark_conf import REFUSED, TO_LOOK_INSIDE, SparkSetting, refusal
 from tailrace.spark import artifacts, session
 from tailrace.storage.access import hadoop_options
 from tailrace_operator.resources import driver, hashing
@@ -36,7 +37,7 @@ def test_whatever_tailrace_sets_itself_is_refused(tmp_path: Path, monkeypatch: p
         "spark.kubernetes.container.image",
         "spark.delta.logStore.s3.impl",
     } <= names
-    assert {name for name in names if refusal(name) is None} == set()
+    assert {name for name in names if refusal(name) is None} == {"spark.ui.enabled"}
 
 
 @pytest.mark.parametrize("key", ["spark.network.timeout", "spark.executor.heartbeatInterval", "spark.memory.fraction"])
@@ -56,6 +57,15 @@ def test_what_tunes_spark_is_allowed(key: str) -> None:
 )
 def test_what_loads_code_sends_rows_or_starts_another_spark_is_refused(key: str) -> None:
     assert refusal(key) is not None
+
+
+def test_spark_may_be_looked_into_and_its_event_log_stays_on_this_machine() -> None:
+    assert {name for name in TO_LOOK_INSIDE if refusal(name)} == set()
+    for name in ("spark.ui.showConsoleProgress", "spark.ui.filters", "spark.eventLog.logStageExecutorMetrics"):
+        assert refusal(name) is not None
+    SparkSetting(name="spark.eventLog.dir", value="file:///events")
+    with pytest.raises(ValidationError, match=r"must be a folder: write file:///path"):
+        SparkSetting(name="spark.eventLog.dir", value="s3a://bucket/events")
 
 
 def test_each_name_is_refused_for_the_reason_that_it_stands_under() -> None:
