@@ -99,10 +99,10 @@ def unmaskable(columns: Iterable[Masked]) -> str | None:
 
 
 def masked(rows: Rows, columns: Iterable[Masked]) -> Rows:
-    """The rows with the values of masked columns replaced. NULL stays NULL."""
+    """The rows with the values of masked columns replaced. NULL stays NULL. Raises ValueError where one is missing."""
     for column in columns:
         if column.mask is not None:
-            place = rows.schema.get_field_index(column.name)
+            place = rows.schema.names.index(column.name)  # Arrow's own look-up would say -1, the last column
             values = _masked(rows.column(place), column.mask)
             rows = rows.set_column(place, rows.schema.field(place), values)
     return rows

@@ -30,6 +30,13 @@ def column(name: str, mask: str | None) -> Column:
     return Column(name=name, id=1, source_type="text", type="string", mask=mask)
 
 
+def test_a_masked_column_that_the_rows_do_not_have_is_an_error() -> None:
+    """The last column was masked in its stead."""
+    rows = pa.table({"a": ["x"], "b": ["y"]})
+    with pytest.raises(ValueError, match="v"):
+        masking.masked(rows, [column("v", "Redact")])
+
+
 def masked(texts: list[str | None], mask: str) -> list[str | None]:
     """By the rows of a chunk and, in several pieces, by those of the log: both are the same."""
     array, schema = pa.array(texts, pa.string()), pa.schema([("a", pa.int64()), ("v", pa.string())])

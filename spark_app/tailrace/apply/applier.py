@@ -82,7 +82,7 @@ class Applier:
         self._through = RecordNumber(-1)
         self._lock = Lock()
         self._stopping = False
-        self._fatal: TailraceError | None = None
+        self._fatal: Exception | None = None
         self.turned = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
         # Of its own: however long tables are tidied, changes find the other threads free.
@@ -110,6 +110,7 @@ class Applier:
             wait(started, patience)
         if not self._stopping and (self._tidying is None or self._tidying.done()):
             self._tidying = self._tidy_pool.submit(self._tidy_all)
+            self._tidying.add_done_callback(self._ended)
 
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
@@ -147,8 +148,9 @@ class Applier:
         if _passes_by(entry, table, progress):
             self._progress.put(table.table_id, replace(progress, applied_record=self._through))
             return None
-        entry.running = self._pool.submit(self._run, entry)
-        return entry.running
+        running = entry.running = self._pool.submit(self._run, entry)
+        running.add_done_callback(self._ended)
+        return running
 
     def _overdue(self, entry: _Entry) -> float:
         """Seconds since the table should have been tidied; negative: it need not be yet."""
@@ -207,6 +209,12 @@ class Applier:
         finally:
             with self._lock:
                 entry.running = None
+
+    def _ended(self, work: Future[None]) -> None:
+        """Errors of a table are told where they are met; one that is left is nobody's, and ends the run."""
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, Exception):
+            self._fatal = error
 
     def _tidy_all(self) -> None:
         """On the thread of its own: all tables whose time has come, the one that waits longest first."""

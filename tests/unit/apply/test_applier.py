@@ -53,6 +53,23 @@ def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covere
     loop.stop()
 
 
+def test_an_error_while_an_error_is_told_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stayed in a future that nobody asked: the table was tried for ever, and nothing said why."""
+    target = Target(Retry("storage is away", "Wait."))
+    loop, progress = applier(log(table(7, 3)), {7: target})
+
+    def full(*told: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(progress, "fail", full)
+    loop.offer(9, patience=5)
+    with pytest.raises(OSError, match="no space left"):
+        for _ in range(6000):
+            loop.offer(9)
+            time.sleep(0.01)
+    loop.stop()
+
+
 def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_batch() -> None:
     """Another thread reads record 10 and offers it, right behind the state that this batch is cut from."""
     before = table(7, 3)
