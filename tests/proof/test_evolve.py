@@ -1,11 +1,14 @@
 """`onSchemaChange: Evolve`: whatever happens to the columns and the key of a table, it ends as the table is then."""
 
+import threading
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from support.ddl.in_place import reads
 from support.ddl.judge import Verdict, judge
 from support.ddl.nursery import Nursery
 from support.ddl.quick import Quick, quick
@@ -22,7 +25,7 @@ CHANGES = (
     "ALTER TABLE s.t DROP COLUMN b; ALTER TABLE s.t ADD COLUMN b int DEFAULT 7",
     "ALTER TABLE s.t ADD COLUMN k serial, DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (k)",
 )
-TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, a text NOT NULL, b text DEFAULT 'd', n int)"
+TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, a text NOT NULL DEFAULT 'a', b text DEFAULT 'd', n int)"
 FIRST_ROWS = "INSERT INTO s.t SELECT g, 'a' || g, 'b' || g, g FROM generate_series(1, 20) g"
 ROWS = (
     "INSERT INTO s.t (id, a, b) VALUES ({0}, 'x', 'y'); UPDATE s.t SET a = a || '!' WHERE id < 5;"
@@ -41,6 +44,20 @@ def one(tmp_path: Path, nursery: Nursery, postgres: PostgresServer) -> Iterator[
         one.start()
         one.settle()
         yield one
+
+
+IN_PLACE = (
+    ("ALTER TABLE s.t DROP COLUMN b",),
+    ("ALTER TABLE s.t RENAME b TO c", "ALTER TABLE s.t RENAME c TO d"),
+    ("ALTER TABLE s.t DROP COLUMN b", "ALTER TABLE s.t ADD COLUMN b text"),
+    ("ALTER TABLE s.t RENAME b TO x; ALTER TABLE s.t RENAME a TO b; ALTER TABLE s.t RENAME x TO a",),
+    ("ALTER TABLE s.t DROP COLUMN b; ALTER TABLE s.t RENAME a TO b",),
+    ("ALTER TABLE s.t RENAME b TO c; ALTER TABLE s.t ADD COLUMN b text",),
+)
+"""What is followed without a row read again; between the parts rows come, and the catalog is looked at."""
+OTHER_ROWS = (
+    "INSERT INTO s.t (id, n) VALUES ({0}, 3); UPDATE s.t SET n = n + 1 WHERE id < 5; DELETE FROM s.t WHERE id = {1}"
+)
 
 
 def verdict(one: Quick) -> Verdict:
@@ -64,6 +81,71 @@ def test_every_change_of_form_is_followed(one: Quick, killed: bool) -> None:
         one.sql(TABLE)
         one.sql(FIRST_ROWS)
         assert verdict(one) == Verdict((), {})
+
+
+@pytest.mark.postgres(18)
+@pytest.mark.parametrize("seen_by", ["rows", "kill"])
+def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: Quick, seen_by: str) -> None:
+    """By the first row in the new form before anybody looks, and by a process that was down meanwhile: each a half.
+    (All, by looks and rows in any order: `tests/soak/test_soak_in_place.py`.)"""
+    for parts in IN_PLACE[seen_by == "kill" :: 2]:
+        before = reads(one.settle())
+        for number, part in enumerate(parts):
+            one.sql(OTHER_ROWS.format(100 + number, 10 + number))
+            if seen_by == "kill":
+                one.stop(kill=True)
+            one.gate(seen_by == "rows")
+            one.sql(part)
+            one.sql(OTHER_ROWS.format(200 + number, 15 + number))
+            if seen_by == "kill":
+                one.start()
+            one.turn()
+            assert verdict(one) == Verdict((), {}), part
+        assert reads(one.settle()) == before, parts
+        versions = next(t for t in one.settle().tables.values() if not t.removed).schema.version
+        assert versions > len(parts)
+        one.sql("DROP TABLE s.t")
+        one.sql(TABLE)
+        one.sql(FIRST_ROWS)
+        assert verdict(one) == Verdict((), {})
+
+
+WAITING = (
+    "ALTER TABLE s.t DROP COLUMN b; ALTER TABLE s.t ADD COLUMN b text; INSERT INTO s.t (id, b) VALUES (50, 'new')",
+    "ALTER TABLE s.t ADD COLUMN c text; INSERT INTO s.t (id, c) VALUES (60, 'c')",
+)
+
+
+@pytest.mark.postgres(18)
+def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_shows_it(
+    one: Quick, postgres: PostgresServer
+) -> None:
+    """Whoever asks the catalog in between is told the columns from before the change."""
+    one.sql(f"ALTER DATABASE {one.database} SET synchronous_commit = local")
+    for session in list(one.sessions):
+        session.close()
+    one.stop()
+    one.start()
+    with postgres.connect() as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+        for change in WAITING:
+            one.sql("SET synchronous_commit = on", "waiting")
+            one.gate(True)
+            waiter = threading.Thread(target=one.sql, args=(change, "waiting"))
+            waiter.start()
+            state = one.turn()
+            before, end = state.last_seq, time.monotonic() + 120
+            while state.last_seq == before and not any(t.stopped for t in state.tables.values()):
+                assert time.monotonic() < end, "the log has not brought it"
+                state = one.turn()
+            pid = one.session("waiting").info.backend_pid
+            connection.execute("SELECT pg_cancel_backend(%s)", (pid,))  # it is committed, and waits no longer
+            waiter.join(60)
+            one.gate(False)
+            assert verdict(one) == Verdict((), {}), change
+        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.mark.postgres(18)

@@ -43,5 +43,8 @@ def catalog_table(base: TableSchema, names: list[str], **changes: Any) -> PgTabl
         columns=columns,
         schema=base.model_copy(update={"version": 0, "columns": schemas}),
         stop=None,
+        names={c.id: c.name for c in schemas},
+        attributes=max(c.id for c in schemas),
+        numbers=frozenset(c.id for c in schemas),
     )
     return replace(table, **changes)

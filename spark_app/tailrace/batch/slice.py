@@ -84,6 +84,11 @@ class TableSlice:
         return self.schema if self.schema.version != self.applied.schema_version else None
 
     @property
+    def before(self) -> TableSchema | None:
+        """Of the target before the batch; None: the log has forgotten it, or the target is new."""
+        return self.versions.get(self.applied.schema_version)
+
+    @property
     def new_segments(self) -> tuple[Segment, ...]:
         return tuple(segment for segment in self.segments if segment.last_seq > self.start_seq)
 

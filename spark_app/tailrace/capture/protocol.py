@@ -60,7 +60,7 @@ class RegisterChunk(Closed):
 
     op: Literal["register-chunk"] = "register-chunk"
     chunk: ChunkRegistered
-    """`replay_point` and `schema_version` as sent do not count: capture sets them."""
+    """Capture sets `replay_point`, and as `schema_version` the newest that has the columns of the one that is sent."""
     snapshot: str
     """What the chunk's transaction saw, in the source's words (`sources.api.ChunkRead`)."""
     columns: tuple[str, ...]

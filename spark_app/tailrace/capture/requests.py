@@ -147,8 +147,10 @@ class ChunkRequests:
                 )
             waiting.looked = self._stream.look_for(table_id)
             return False
+        if self._other_columns(table_id, chunk.schema_version, version):
+            raise ChunkTooOld(f"columns of {name} were dropped or exchanged since", "The chunk is read again.")
         key = (chunk.snapshot_id, table_id, chunk.chunk)
-        point, removed = self._checked_point(request, name)
+        point, removed = self._checked_point(request, version)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran
         if point <= removed or forgotten:
@@ -162,17 +164,25 @@ class ChunkRequests:
         self._begun.pop(key, None)
         return True
 
-    def _checked_point(self, request: RegisterChunk, name: str) -> tuple[Seq, Seq]:
+    def _other_columns(self, table_id: int, read: int, named: int) -> bool:
+        """Whether the version that has the chunk's names has other columns under them than the one it was read for."""
+        forms = {s.table.version: s.table.columns for s in self._recorder.journal.state.tables[table_id].schemas}
+        if read not in forms or named not in forms:
+            return False
+        return {c.id for c in forms[read]} != {c.id for c in forms[named]}
+
+    def _checked_point(self, request: RegisterChunk, version: int) -> tuple[Seq, Seq]:
         """The replay point of a chunk that saw all it must see, and up to where the log is removed."""
         state, chunk = self._recorder.journal.state, request.chunk
         table = state.tables[chunk.table_id]
+        name = table.schema.name
         if chunk.high < state.source_since:  # it may have seen what the other server has never had
             raise ChunkTooOld(f"chunk {chunk.chunk} of {name} is of another server", "The chunk is read again.")
         snapshot = state.snapshots.get(chunk.snapshot_id)
         planned = RecordNumber(0) if snapshot is None else snapshot.record
         if snapshot is not None and not snapshot.reads(table):
             raise ChunkTooOld(f"{name} was added again since the snapshot was planned", "The table has a new snapshot.")
-        seen = seen_through(table, request.columns, planned)
+        seen = seen_through(table, version, planned)
         visible = self._visibility(request.snapshot)
         if not visible.past(table.edge):
             raise ChunkTooOld(

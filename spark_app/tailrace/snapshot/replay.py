@@ -6,8 +6,6 @@ Capture calls both when it registers a chunk, with what the chunk's snapshot con
 journal still holds: the greater of `replay_point` and what follows `seen_through` counts. Pure.
 """
 
-from collections.abc import Collection
-
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.sources.visibility import Visibility
@@ -27,7 +25,7 @@ def replay_point(snapshot: Visibility, transactions: TransactionLog, next_seq: S
     return next_seq
 
 
-def seen_through(table: TableLog, columns: Collection[str], planned: RecordNumber) -> Seq:
+def seen_through(table: TableLog, version: int, planned: RecordNumber) -> Seq:
     """The last sequence up to which a chunk sees every change of its table, because it saw a change of the schema.
 
     An ALTER waits for the table's writers and a chunk for the ALTER; so a chunk that has a version's columns, or whose
@@ -35,5 +33,6 @@ def seen_through(table: TableLog, columns: Collection[str], planned: RecordNumbe
     replayed: the ALTER changed them without row events (`ADD COLUMN … DEFAULT`), and the chunk has them as they became.
     """
     versions = [s.after_seq for s in table.schemas if s.record < planned]
-    own = next((s.after_seq for s in table.schemas if {c.name for c in s.table.columns} == set(columns)), Seq(0))
+    forms = {s.table.version: {(c.id, c.name) for c in s.table.columns} for s in table.schemas}
+    own = next((s.after_seq for s in table.schemas if forms[s.table.version] == forms.get(version)), Seq(0))
     return max([own, *versions])

@@ -34,6 +34,11 @@ def starts_over(table: TableLog, spec: ReplicatorSpec) -> bool:
     """Whether the table is stopped by a change of its form after which it is to be captured as it is then."""
     if table.stopped is None or table.stopped.error != SchemaChangeUnsupported.__name__:
         return False
-    options = options_of(spec.options, table.schema.schema_name, table.schema.table_name)
+    return evolves(table.schema, spec)
+
+
+def evolves(schema: TableSchema, spec: ReplicatorSpec) -> bool:
+    """Whether the table goes on by itself after any change of its form."""
+    options = options_of(spec.options, schema.schema_name, schema.table_name)
     own = None if options is None else options.on_schema_change
     return (own or spec.on_schema_change) == "Evolve"

@@ -1,8 +1,8 @@
 """Target tables without a format: Parquet files of a folder, everything else in memory.
 
-They keep the contract of `targets.lake.model.FormatTable` as Delta does: columns by name, added and never dropped, one
-name never with two types. What a commit says is done at once or not at all; the harness may therefore drop everything
-above a table at any time, as a killed driver would. Used by `support.pipeline` and `support.ddl.quick`.
+They keep the contract of `targets.lake.model.FormatTable` as the formats do: columns by their ids, no physical name
+used twice, one column never with two types. What a commit says is done at once or not at all; the harness may therefore
+drop everything above a table at any time, as a killed driver would. Used by `support.pipeline` and `support.ddl.quick`.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ class QuickTable:
 
     location: str
     access: FolderAccess
-    columns: dict[str, str] = field(default_factory=dict)
-    """Logical type by name, in order of arrival; the physical name is `c<first + place>`."""
+    columns: dict[int, str] = field(default_factory=dict)
+    """Logical type by id, in order of arrival, dropped ones included; the physical name is `c<first + place>`."""
     first: int = 1
     """Names of former generations are not used again."""
     schema: TableSchema | None = None
@@ -83,11 +83,11 @@ class QuickTable:
     def sweep(self, older_than: float, chunks: KeptChunks) -> int:
         return 0
 
-    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
+    def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
         # Columns that are not there yet get the places that the commit will give them.
-        known = list(dict.fromkeys([*self.columns, *(c.name for c in schema.columns)]))
-        places = {name: place for place, name in enumerate(known, self.first)}
-        return pa.schema([physical_field(f"c{places[c.name]}", c.type, places[c.name]) for c in schema.columns])
+        known = list(dict.fromkeys([*self.columns, *(c.id for c in schema.columns)]))
+        places = {number: place for place, number in enumerate(known, self.first)}
+        return pa.schema([physical_field(f"c{places[c.id]}", c.type, places[c.id]) for c in schema.columns])
 
     def rows(self) -> pa.Table:
         """What a reader sees: columns under the source's names."""
@@ -105,7 +105,7 @@ class QuickTable:
 
     def _evolve(self, schema: TableSchema) -> None:
         for column in schema.columns:
-            before = self.columns.setdefault(column.name, column.type)
+            before = self.columns.setdefault(column.id, column.type)
             if before != column.type:
                 what = f"column {column.name!r} is {before} in the target and {column.type} in the source"
                 raise SchemaChangeUnsupported(schema.name, what, "")

@@ -25,7 +25,7 @@ from tailrace.sources.stops import reserved
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
        c.relpersistence::text AS relpersistence, pg_get_userbyid(c.relowner) AS owner,
-       c.relfilenode::int8 AS file
+       c.relfilenode::int8 AS file, c.relnatts AS attributes
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
    AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' {only}
@@ -177,7 +177,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
     name = f"{row['nspname']}.{row['relname']}"
     if below is not None:
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
-    kept = [c for c in found if not c["generated"] and (c["position"] is not None or _kept(c["attname"], options))]
+    kept = [c for c in found if not c["generated"] and (c["position"] is not None or copied(c["attname"], options))]
     columns = tuple(_column(c, options) for c in kept)
     schema = TableSchema(
         table_id=row["oid"],
@@ -199,11 +199,13 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         generated=tuple(c["attname"] for c in found if c["generated"]),
         names={c["attnum"]: c["attname"] for c in found if not c["generated"]},
         stored={c["attnum"]: c["attname"] for c in found if c["stored"]},
+        attributes=max(row["attributes"], *(c["attnum"] for c in found), 0),
+        numbers=frozenset(c["attnum"] for c in found),
         options=options,
     )
 
 
-def _kept(name: str, options: TableOptions | None) -> bool:
+def copied(name: str, options: TableOptions | None) -> bool:
     return options is None or options.columns is None or name in options.columns
 
 

@@ -24,7 +24,7 @@ from tailrace.sources.postgresql.trees import EMPTIED_BY, Tree, Trees
 # `toast`: a rewrite gives a table another one, TRUNCATE leaves it. (What members of partition trees have: `trees`.)
 _OWN = f"""
 SELECT c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file, c.reltoastrelid::int8 AS toast,
-       c.relreplident::text AS identity, c.relnatts AS attributes,
+       c.relreplident::text AS identity,
        pg_catalog.row_security_active(c.oid) AS row_security,
        (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype) AS moved_by,
        {EMPTIED_BY},
@@ -93,6 +93,8 @@ def look(
     present = [table for table in found if table.oid in moved_by]
     for table in present:
         own = parts[table.oid]
+        # Of the look that has the names: as if both were read at once.
+        own["attributes"] = {"count": str(table.attributes)}
         own["publication"] = {} if published is None else {"row": published.row}
         # A member by its schema leaves when it moves to another one; its row type moves along.
         moved = moved_by[table.oid] if published is not None and published.by_schema(table) else ""
@@ -118,7 +120,6 @@ def _parts(
         for row in cursor.execute(_OWN, (list(parts),)).fetchall():
             own, item = parts[row["oid"]], str(row["oid"])
             moved_by[row["oid"]] = row["moved_by"] or ""
-            own["attributes"]["count"] = str(row["attributes"])
             own["key order"]["index"] = _short(row["key_order"] or "")
             own["row security"]["applies"] = str(row["row_security"]).lower()
             if row["relkind"] != "p":

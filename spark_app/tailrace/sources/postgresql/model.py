@@ -82,6 +82,10 @@ class PgTable:
     """attnum -> name of every column that is not generated, copied or not."""
     stored: Mapping[int, str] = field(default_factory=dict)
     """The same of generated columns that are stored: since 18 a publication may bring them."""
+    attributes: int = 0
+    """Columns that it has ever had, dropped ones included: the highest attnum given so far."""
+    numbers: frozenset[int] = frozenset()
+    """attnums of the columns that are there, generated ones included."""
     options: TableOptions | None = None
     """The options that were in force."""
     parts: Parts = field(default_factory=dict)

@@ -314,6 +314,22 @@ def type_name(connection: Connection, oid: int, modifier: int) -> str:
     return str(row[0])
 
 
+def has_ended(connection: Connection, xid: int, table_id: int) -> bool:
+    """Whether the catalog shows what this transaction, whose commit the log has, did to the table. It comes later than
+    the log: by an instant, or, where commits wait for a standby, for as long as these do. Until then who has altered
+    the table keeps it locked."""
+    with source_errors("asking whether the catalog shows a transaction"):
+        row = connection.execute(
+            "SELECT pg_catalog.pg_visible_in_snapshot(%s::text::xid8, pg_catalog.pg_current_snapshot()) OR NOT EXISTS ("
+            "SELECT FROM pg_catalog.pg_locks WHERE locktype = 'relation' AND relation = %s::int8::oid AND granted"
+            " AND mode = 'AccessExclusiveLock' AND database ="
+            " (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()))",
+            (str(xid), table_id),
+        ).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
 def snapshot(connection: Connection) -> str:
     """What a transaction that began now would see."""
     with source_errors("asking for a snapshot"):

@@ -91,7 +91,9 @@ class TableCommit:
     remove: Sequence[str] = ()
     """Files replaced by `add` (compaction)."""
     evolve: TableSchema | None = None
-    """Evolve the table to this schema in the same commit or durably before it (adding columns is idempotent)."""
+    """Evolve the table to this schema in the same commit: columns by their ids, also dropped and renamed ones."""
+    before: TableSchema | None = None
+    """The schema that the table has until then, where the log knows it."""
 
 
 class FormatTable(Protocol):
@@ -130,6 +132,7 @@ class FormatTable(Protocol):
         how many. Lists the table's folder."""
         ...
 
-    def arrow_schema(self, schema: TableSchema) -> object:
-        """pyarrow.Schema that data and chunk files of this source schema must have: physical names, field ids."""
+    def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> object:
+        """pyarrow.Schema that data and chunk files of this source schema must have: physical names, field ids. A newer
+        one than the table's is what a commit will give it; `before`: as in `TableCommit`."""
         ...

@@ -53,7 +53,7 @@ class LakeTable:
             raise _incomplete(schema, error) from error
 
     def apply(self, part: TableSlice) -> AppliedState:
-        layout = self._layout(part.schema)
+        layout = self._layout(part.schema, part.before)
         self._check_forms(part)
         change = self._build(part, layout)
         seam("apply.before-commit")
@@ -78,8 +78,8 @@ class LakeTable:
         if swept:
             log.info("deleted %d unneeded files", swept, extra=extra)
 
-    def _layout(self, schema: TableSchema) -> Layout:
-        return Layout(schema, self._table.arrow_schema(schema))
+    def _layout(self, schema: TableSchema, before: TableSchema | None = None) -> Layout:
+        return Layout(schema, self._table.arrow_schema(schema, before))
 
     def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
         """Now and then; tables that are opened together take turns by their ids."""
@@ -98,7 +98,7 @@ class LakeTable:
         again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
         written = [chunk for chunk in part.chunks if chunk.path is not None]
         asked = {chunk.schema_version for chunk in written}
-        digests = {version: self._layout(part.versions[version]).digest for version in asked}
+        digests = {version: self._layout(part.versions[version], part.before).digest for version in asked}
         strange = tuple(chunk for chunk in written if chunk.layout != digests[chunk.schema_version])
         if strange:
             names = ", ".join(str(chunk.path) for chunk in strange)

@@ -33,7 +33,7 @@ from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
 from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins
 from tailrace.sources.postgresql.log.routes import Moved, Pauses, Routes
-from tailrace.sources.postgresql.log.tables import CapturedTables, ColumnChanges, compare
+from tailrace.sources.postgresql.log.tables import CapturedTables, ColumnChanges
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
@@ -299,7 +299,10 @@ class CatalogPoll:
                 return True
             if known.stopped:
                 continue
-            if compare(known.schema, now) != ColumnChanges() or self._log_of(table_id).fingerprint != now.parts:
+            if (
+                self._tables.compare(table_id, now) != ColumnChanges()
+                or self._log_of(table_id).fingerprint != now.parts
+            ):
                 return True
         self._routes.follow(found)
         return False
@@ -330,7 +333,7 @@ class CatalogPoll:
         young = {i for i in written(self._log_of(table_id)) if (table_id, i) not in look.written}
         files = {**dict.fromkeys(sorted(young), WRITTEN), **now.parts["file"]}
         now = replace(now, parts={**now.parts, "file": files})
-        difference = compare(known.schema, now, attributes=known.attributes)
+        difference = self._tables.compare(table_id, now)
         if difference.stop is not None:
             log.warning("%s is stopped: %s", known.schema.name, difference.stop)
             self._tables.stop(table_id)

@@ -64,9 +64,10 @@ class Evolved:
 class Forms(Protocol):
     """`tailrace.sources.postgresql.log.tables.CapturedTables`."""
 
-    def form_of(self, relation: pgoutput.Relation) -> Form | Evolved | None:
+    def form_of(self, relation: pgoutput.Relation, transaction: int, described: bool) -> Form | Evolved | None:
         """None: the table is not captured, or stopped. Raises `TableStop` when the form cannot be followed; the table
-        counts as stopped from then on."""
+        counts as stopped from then on. `transaction`: the last one that brings such rows; `described`: the server has
+        described the table again for them, as it does after every ALTER."""
 
     def stop(self, table_id: int) -> None:
         """The table's later changes are not captured."""
@@ -193,8 +194,9 @@ class Decoder:
             span = rows[(rows > begin) & (rows < end)]
             if not len(span):
                 continue  # never used: it may stem from an aborted subtransaction
+            described = any(begin <= index < end for index, _ in announced)
             try:
-                form = self._forms.form_of(relation)
+                form = self._forms.form_of(relation, int(now.flat.xids[span[-1]]), described)
             except TableStop as error:
                 now.stops[relation_id] = (int(span[0]), error)
                 return

@@ -9,10 +9,9 @@ Made by `sources.postgresql.subscription` for capture's loop, whose thread does 
 
 import logging
 import time
-from collections.abc import Sequence
 
 from tailrace.changelog.records import Position
-from tailrace.contract.resources import Replicator, TableOptions
+from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.sources.api import Distance, Wiring
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import check_slot
@@ -23,12 +22,15 @@ from tailrace.sources.postgresql.log.decode import Decoder, Decoding
 from tailrace.sources.postgresql.log.pgoutput import extend_xid
 from tailrace.sources.postgresql.log.replication import LogConnection, release_slot
 from tailrace.sources.postgresql.log.spill import Spill
-from tailrace.sources.postgresql.log.tables import CapturedTables
+from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.log.transactions import Assembler
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
+from tailrace.sources.stops import evolves
 
 log = logging.getLogger(__name__)
+ENDS_SECONDS = 3.0
+"""Waited for the catalog to show what the log has; meanwhile the log is not read."""
 
 
 class PgStream:
@@ -46,7 +48,7 @@ class PgStream:
         self._names = names
         self._sink = wiring.sink
         self._next_xid = slots.next_xid(connection)
-        self._tables = _tables(connection, replicator.spec.options)
+        self._tables = _tables(connection, replicator.spec)
         for table in wiring.sink.state.tables.values():
             if not table.removed:
                 self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
@@ -172,11 +174,20 @@ class PgStream:
         return extend_xid(xid, self._next_xid)
 
 
-def _tables(connection: Connection, options: Sequence[TableOptions]) -> CapturedTables:
+def _tables(connection: Connection, spec: ReplicatorSpec) -> CapturedTables:
     def type_name(oid: int, modifier: int) -> str:
         return slots.type_name(connection, oid, modifier)
 
     def lookup(oid: int) -> PgTable | None:
-        return table_by_oid(connection, oid, options)
+        return table_by_oid(connection, oid, spec.options)
 
-    return CapturedTables(type_name, lookup, options)
+    def has_ended(xid: int, oid: int) -> bool:
+        end = time.monotonic() + ENDS_SECONDS
+        while not slots.has_ended(connection, xid, oid):
+            if time.monotonic() > end:
+                return False
+            time.sleep(ENDS_SECONDS / 100)
+        return True
+
+    catalog = CatalogNow(type_name, lookup, has_ended)
+    return CapturedTables(catalog, spec.options, lambda schema: evolves(schema, spec))

@@ -1,12 +1,14 @@
 """The captured tables and their schema versions: from Relation messages and from the catalog.
 
 Used by the decoder (which form does a row have?) and by the poll (what did the catalog change?). A change that can be
-followed is ADD COLUMN; every other one stops the table by name. The catalog may be ahead of the stream, never behind
-it: a Relation message is compared with the version in force, and only a column that is new there is looked up.
+followed is ADD COLUMN and, where the table may evolve, what `in_place` proves; every other one stops the table by name.
+A Relation message is compared with the version in force, and what differs is looked up in the catalog, which may be
+ahead of the stream. It is never behind it: `CatalogNow.has_ended` waits, and what it cannot wait for is not proven.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 
 from tailrace.changelog.records import Column, Parts, TableSchema
@@ -16,6 +18,7 @@ from tailrace.sources.masks import require_own
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
+from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed
 from tailrace.sources.postgresql.log.pgoutput import Relation
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.stops import STOP_FIX, reserved
@@ -27,6 +30,39 @@ TypeName = Callable[[int, int], str]
 """(type oid, modifier) -> the source's type text, like `Column.source_type`."""
 Lookup = Callable[[int], PgTable | None]
 """Table oid -> the table as the catalog shows it now."""
+HasEnded = Callable[[int, int], bool]
+"""(transaction, table oid) -> whether the catalog shows, after a short wait, what the transaction did to the table."""
+Evolves = Callable[[TableSchema], bool]
+"""Whether dropped and renamed columns of the table are followed in place."""
+
+
+def never(schema: TableSchema) -> bool:
+    return False
+
+
+def always(transaction: int, table_id: int) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class CatalogNow:
+    """How the catalog is asked while the log is read."""
+
+    type_name: TypeName
+    lookup: Lookup
+    has_ended: HasEnded = always
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The table in the catalog, asked for a message of the log."""
+
+    now: PgTable | None
+    ended: bool
+    """It shows all that the log has of the table up to there."""
+
+
+Ask = Callable[[], _Found]
 
 
 @dataclass
@@ -60,16 +96,20 @@ class ColumnChanges:
 class CapturedTables:
     """All tables of the journal that are captured or stopped."""
 
-    def __init__(self, type_name: TypeName, lookup: Lookup, options: Sequence[TableOptions] = ()) -> None:
-        self._type_name = type_name
-        self._lookup = lookup
+    def __init__(self, catalog: CatalogNow, options: Sequence[TableOptions] = (), evolves: Evolves = never) -> None:
+        self._catalog = catalog
         self._options = options
+        self._evolves = evolves
         self._types: dict[tuple[int, int], str] = {}
         self.known: dict[int, Captured] = {}
 
     def add(self, schema: TableSchema, stopped: bool = False, parts: Parts | None = None) -> None:
-        self.known[schema.table_id] = Captured(schema, stopped)
+        table = self.known[schema.table_id] = Captured(schema, stopped)
         self.looked(schema.table_id, parts)
+        if table.names and table.attributes is not None:
+            # A message may have brought more since that look.
+            young = {c.id: c.name for c in schema.columns if c.id > table.attributes}
+            table.names, table.attributes = {**table.names, **young}, max([table.attributes, *young])
 
     def looked(self, table_id: int, parts: Parts | None) -> None:
         """The table's fingerprint, as it is recorded."""
@@ -98,15 +138,16 @@ class CapturedTables:
         table.history = [s for s in table.history if not _same_columns(s, table.schema)] + [table.schema]
         table.schema, table.relation, table.form = schema, None, None
 
-    def form_of(self, relation: Relation) -> Form | Evolved | None:
+    def form_of(self, relation: Relation, transaction: int, described: bool) -> Form | Evolved | None:
         table = self.known.get(relation.relation_id)
         if table is None or table.stopped:
             return None
-        if table.relation == relation:
+        # Where columns are followed in place, the same message can mean others: one that was dropped and added again.
+        if table.relation == relation and not (described and self._evolves(table.schema)):
             return table.form
         try:
             require_own(table.schema)
-            evolved, reread = self._follow(table, relation)
+            evolved, reread = self._followed(table, relation, cache(lambda: self._find(table, transaction)))
         except TableStop:
             table.stopped = True
             raise
@@ -119,14 +160,43 @@ class CapturedTables:
         table.relation, table.form = relation, form
         return form if evolved is None else Evolved(form, reread)
 
-    def _follow(self, table: Captured, relation: Relation) -> tuple[TableSchema | None, bool]:
+    def _find(self, table: Captured, transaction: int) -> _Found:
+        ended = self._catalog.has_ended(transaction, table.schema.table_id)  # first: what is found shall show it
+        return _Found(self._catalog.lookup(table.schema.table_id), ended)
+
+    def _followed(self, table: Captured, relation: Relation, ask: Ask) -> tuple[TableSchema | None, bool]:
         """The new schema version that the message means, if any, and whether rows must be read again."""
         schema = table.schema
+        if not self._evolves(schema):
+            return self._follow(schema, table, relation, ask)
+        found, sent = ask(), [c.name for c in relation.columns]
+        now = found.now
+        if now is None or not has_all(table.names, table.attributes, now):
+            return self._follow(schema, table, relation, ask)  # and no look will follow what is not proven here
+        proven = as_sent(sent, table.names, table.attributes, now) if found.ended else None
+        moved = None if proven is None else renamed(schema, table.names, proven, now)
+        if proven is None or moved is None:
+            self._follow(schema, table, relation, ask)  # a better reason, if there is one
+            what = f"columns of {schema.name} were dropped, renamed or added, and nothing proves which ones the log has"
+            raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
+        if clash := reserved(moved):
+            raise clash
+        # As if a look had seen them here: the next message is judged from this one on.
+        table.names = proven
+        if moved.columns == schema.columns:
+            return self._follow(schema, table, relation, ask)
+        added, reread = self._follow(moved, table, relation, ask)
+        return (moved if added is None else added.model_copy(update={"version": moved.version})), reread
+
+    def _follow(
+        self, schema: TableSchema, table: Captured, relation: Relation, ask: Ask
+    ) -> tuple[TableSchema | None, bool]:
+        """From this version on."""
         name = schema.name
         if (relation.schema_name, relation.table_name) != (schema.schema_name, schema.table_name):
             # The journal has the catalog's name: the message is older than a rename back, or than a schema's rename, of
             # which the source need not tell. Else the table ends here, and is taken in again at the next look.
-            there = self._lookup(relation.relation_id)
+            there = ask().now
             if there is None or there.name != name:
                 raise TableGone(name, f"{name} is now {relation.schema_name}.{relation.table_name}", TAKEN_IN)
         sent = {c.name: c for c in relation.columns}
@@ -134,7 +204,7 @@ class CapturedTables:
             self._check_column(name, column, relation)
         new = sent.keys() - {c.name for c in schema.columns}
         as_known = [*sent] == [*table.names.values()]
-        now = None if as_known or not (new or table.names) else self._lookup(relation.relation_id)
+        now = None if as_known or not (new or table.names) else ask().now
         if not as_known and not (now is not None and _published_otherwise(schema, [*sent], table.names, now)):
             check_places(schema, [*sent], table.names, set() if now is None else set(now.names))
         if now is None or not new:
@@ -142,9 +212,13 @@ class CapturedTables:
         difference = compare(schema, now, new, table.attributes)
         if difference.stop is not None:
             raise difference.stop
-        if _renamed_since(schema, now, new):
+        since = max(c.id for c in schema.columns) if table.attributes is None else table.attributes
+        added = added_since([*sent], new - set(table.names.values()), since, now) if ask().ended else None
+        if added is None:
             evolved = difference.evolved or schema.model_copy(update={"version": schema.version + 1})
             return evolved, True
+        if difference.evolved is not None and table.names:
+            table.names, table.attributes = {**table.names, **added}, max([since, *added])
         return difference.evolved, difference.reread
 
     def _check_column(self, name: str, column: Column, relation: Relation) -> None:
@@ -162,8 +236,14 @@ class CapturedTables:
     def _type(self, oid: int, modifier: int) -> str:
         known = self._types.get((oid, modifier))
         if known is None:
-            known = self._types[(oid, modifier)] = self._type_name(oid, modifier)
+            known = self._types[(oid, modifier)] = self._catalog.type_name(oid, modifier)
         return known
+
+    def compare(self, table_id: int, now: PgTable) -> ColumnChanges:
+        """The table against the catalog."""
+        table = self.known[table_id]
+        names = table.names if self._evolves(table.schema) else None
+        return compare(table.schema, now, attributes=table.attributes, in_place=names)
 
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
         """The newest schema version that has exactly these columns; None: no version does."""
@@ -176,7 +256,7 @@ class CapturedTables:
 
 
 def _same_columns(one: TableSchema, other: TableSchema) -> bool:
-    return {c.name for c in one.columns} == {c.name for c in other.columns}
+    return {(c.id, c.name) for c in one.columns} == {(c.id, c.name) for c in other.columns}
 
 
 def _published_otherwise(schema: TableSchema, sent: Sequence[str], names: Mapping[int, str], now: PgTable) -> bool:
@@ -220,43 +300,40 @@ def _exchanged(table: str, column: str) -> SchemaChangeUnsupported:
 
 
 def compare(
-    schema: TableSchema, now: PgTable, only: set[str] | None = None, attributes: int | None = None
+    schema: TableSchema,
+    now: PgTable,
+    only: set[str] | None = None,
+    attributes: int | None = None,
+    in_place: Mapping[int, str] | None = None,
 ) -> ColumnChanges:
     """The version in force against the catalog. `only`: take over just these new columns, and judge nothing else (the
     catalog may be ahead of the stream). `attributes`: columns that the table had when last looked at, dropped ones
     included; what bears such a number is new to us, but its rows are not, and the log has never carried their
-    values."""
+    values. `in_place`: dropped and renamed columns are taken over; the names at the last look."""
     name = schema.name
     known = {c.id: c for c in schema.columns}
+    moved: TableSchema | None = None
     if only is None:
         stop = now.stop if now.name == name and now.stop is not None else first_stop(schema, now.schema)
-        if stop is not None:
+        if isinstance(stop, SchemaChangeUnsupported) and in_place is not None:
+            moved = as_in_catalog(schema, now, in_place, attributes)
+        if stop is not None and moved is None:
             return ColumnChanges(stop=stop)
     looked_at = max(known) if attributes is None else attributes
     added = [c for c in now.columns if c.attnum not in known]
     if only is not None:
         # No ALTER may have come with a column that is only new to us: it is tied to the place of a look, not to a row.
         added = [c for c in added if c.name in only and c.attnum > looked_at]
-    if not added:
+    if not added and moved is None:
         return ColumnChanges()
     if any(c.key is not None for c in added):
         what = f"the key of {name} now contains the new column {next(c.name for c in added if c.key is not None)!r}"
         return ColumnChanges(stop=SchemaChangeUnsupported(name, what, STOP_FIX))
     by_number = {c.id: c for c in now.schema.columns}
-    columns = (*schema.columns, *(by_number[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
+    columns = (*(moved or schema).columns, *(by_number[c.attnum] for c in sorted(added, key=lambda c: c.attnum)))
     evolved = schema.model_copy(update={"version": schema.version + 1, "columns": columns})
     clash = reserved(evolved)
     if clash is not None:
         return ColumnChanges(stop=clash)
     older = any(c.attnum <= looked_at for c in added)
     return ColumnChanges(evolved, older or any(c.has_default or c.has_missing for c in added), older)
-
-
-def _renamed_since(schema: TableSchema, now: PgTable, new: set[str]) -> bool:
-    """The stream brings a new column that the catalog no longer has, and the catalog has another that the stream does
-    not bring yet: it may be the same one, renamed since, and its values until then must be read again. Where the
-    catalog has no other, the column was dropped and nothing is missed."""
-    known = {c.id for c in schema.columns}
-    return not new <= {c.name for c in now.columns} and any(
-        c.attnum not in known and c.name not in new for c in now.columns
-    )

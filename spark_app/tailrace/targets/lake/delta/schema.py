@@ -1,11 +1,11 @@
 """Delta's table metadata for a source schema: column mapping by name from the first day, ids never used twice. Pure.
 
 Logical columns carry the source's names. A physical name is `c<id>`, so a column that is dropped and made again never
-meets its predecessor's values. Columns are only ever added; one that the source dropped stays, and is null in new rows.
+meets its predecessor's values. Which field is which column of the source says a property of the table (`lake.columns`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +13,18 @@ import pyarrow as pa
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake import column_names
+from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.layout import physical_field
 from tailrace.types import decimal_parts
 
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
 _MAX_ID = "delta.columnMapping.maxColumnId"
+_STATS = "delta.dataSkippingStatsColumns"
+_CHECK = "delta.constraints."
+_GENERATED = "delta.generationExpression"
+_CLUSTERING = "delta.clustering"
+"""Domain of the table's clustering columns, by their physical names."""
 _DELTA = {
     "bool": "boolean",
     "int32": "integer",
@@ -69,7 +75,7 @@ def logical_type(delta: object) -> str | None:
 def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, Any]:
     """The `metaData` action of a new table."""
     check_names(schema)
-    configuration = PROPERTIES | {"delta.dataSkippingStatsColumns": _stats_columns(schema)}
+    configuration = PROPERTIES | {_STATS: _stats_columns(schema)}
     empty = {
         "id": table_id,
         "format": {"provider": "parquet", "options": {}},
@@ -83,7 +89,8 @@ def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, A
 
 def replaced(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
     """The metadata for another generation: none of the present columns, all of `schema`'s with ids never used."""
-    configuration = dict(metadata["configuration"]) | {"delta.dataSkippingStatsColumns": _stats_columns(schema)}
+    configuration = dict(metadata["configuration"]) | {_STATS: _stats_columns(schema)}
+    configuration.pop(COLUMNS, None)
     empty = dict(metadata) | {
         "partitionColumns": [],
         "configuration": configuration,
@@ -92,54 +99,136 @@ def replaced(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]
     return evolved(empty, schema) or empty
 
 
-def evolved(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any] | None:
-    """The metadata with the columns that `schema` has and the table lacks; None when it lacks none."""
+def evolved(
+    metadata: Mapping[str, Any], schema: TableSchema, before: TableSchema | None = None
+) -> dict[str, Any] | None:
+    """The metadata with the columns of `schema`, under its names; None: the table has them. Columns of ours that it
+    lacks are dropped, others' stay. `before`: the schema that the table has, for one that has no numbers yet."""
     check_names(schema)
-    fields = _fields(metadata)
-    present = {field["name"].lower(): field for field in fields}
-    last = int(metadata["configuration"].get(_MAX_ID, 0))
-    added = []
+    fields, columns = _fields(metadata), columns_of(metadata, before or schema)
+    after, by_id = _extended(metadata, columns, schema), {field["metadata"].get(_ID): field for field in fields}
+    wanted = {after.ids[column.id]: column for column in schema.columns}
     for column in schema.columns:
-        field = present.get(column.name.lower())
-        if field is None:
-            last += 1
-            added.append(
-                {
-                    "name": column.name,
-                    "type": delta_type(column.type),
-                    "nullable": True,
-                    "metadata": {_ID: last, _PHYSICAL: f"c{last}"},
-                }
-            )
-        else:
+        field = by_id.get(after.ids[column.id])
+        if field is None and column.id in columns.ids:
+            raise _lacking(schema, column)
+        if field is not None:
             _same(schema, column, field)
-    if not added:
+    ours = set(after.ids.values())
+    kept = [
+        {**field, "name": wanted[id_].name} if id_ in wanted else field
+        for field in fields
+        if (id_ := field["metadata"].get(_ID)) in wanted or id_ not in ours
+    ]
+    names = {f["name"] for f in fields} - {f["name"] for f in kept}
+    if by := _claims(metadata, [f for f in kept if f["metadata"].get(_ID) not in ours], names):
+        raise claimed(schema.name, *by)
+    added = [_new_field(column, after) for column in schema.columns if after.ids[column.id] not in by_id]
+    if not added and kept == fields:
         return None
+    return _with_fields(metadata, schema, after, kept, added)
+
+
+def _claims(
+    metadata: Mapping[str, Any], others: list[dict[str, Any]], names: Collection[str]
+) -> tuple[str, str] | None:
+    """A name that goes, and what others have defined by it."""
+    told = {
+        f"CHECK constraint {k[len(_CHECK) :]!r}": v
+        for k, v in metadata["configuration"].items()
+        if k.startswith(_CHECK)
+    }
+    told |= {f"the generated column {f['name']!r}": f["metadata"].get(_GENERATED, "") for f in others}
+    told |= {"the partitioning": "\n".join(metadata.get("partitionColumns") or ())}
+    # Rather one name too many: SQL is not taken apart here.
+    return next(((name, what) for what, text in told.items() for name in names if name.lower() in text.lower()), None)
+
+
+def check_clustering(
+    table: str, domains: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    """Raises `TargetChanged` if a column that goes is one of those that others have the table clustered by."""
+    used = {path[0] for path in json.loads(domains.get(_CLUSTERING, "{}")).get("clusteringColumns", ()) if path}
+    left = {field["metadata"].get(_ID) for field in _fields(after)}
+    for field in _fields(before):
+        if field["metadata"].get(_ID) not in left and field["metadata"].get(_PHYSICAL) in used:
+            raise claimed(table, field["name"], "the clustering")
+
+
+def _with_fields(
+    metadata: Mapping[str, Any],
+    schema: TableSchema,
+    columns: Columns,
+    kept: list[dict[str, Any]],
+    added: list[dict[str, Any]],
+) -> dict[str, Any]:
     out = dict(metadata)
-    out["schemaString"] = json.dumps({"type": "struct", "fields": [*fields, *added]})
-    out["configuration"] = dict(metadata["configuration"]) | {_MAX_ID: str(last)}
+    configuration = dict(metadata["configuration"])
+    out["schemaString"] = json.dumps({"type": "struct", "fields": [*kept, *added]})
+    out["configuration"] = configuration | {
+        _MAX_ID: str(max([int(configuration.get(_MAX_ID, 0)), *columns.ids.values()])),
+        COLUMNS: columns.to_json(),
+    }
+    if kept != _fields(metadata):  # it names columns
+        out["configuration"][_STATS] = _stats_columns(schema)
     if any(field["type"] == "timestamp_ntz" for field in added):
         # Delta enables this by itself for a new table only; it takes the key into the protocol and out of here.
         out["configuration"]["delta.feature.timestampNtz"] = "supported"
     return out
 
 
-def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema) -> pa.Schema:
-    """Schema of data files for the source schema's columns, in the source's order."""
-    present = {field["name"].lower(): field for field in _fields(metadata)}
+def _new_field(column: Column, columns: Columns) -> dict[str, Any]:
+    metadata = {_ID: columns.ids[column.id], _PHYSICAL: columns.names[column.id]}
+    return {"name": column.name, "type": delta_type(column.type), "nullable": True, "metadata": metadata}
+
+
+def columns_of(metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
+    """A table that was last evolved by a former version has no numbers. Until then columns were only added, so that the
+    names of a version that it has, or is to get by additions, tell."""
+    text = metadata["configuration"].get(COLUMNS)
+    return Columns.from_json(text) if text is not None else _adopted(Columns(0, {}, {}), metadata, schema)
+
+
+def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
+    """With the fields that are nobody's column yet, by their names."""
+    ids, names, taken = dict(columns.ids), dict(columns.names), set(columns.ids.values())
+    free = {f["name"].lower(): f for f in _fields(metadata) if f["metadata"].get(_ID) not in taken}
+    for column in schema.columns:
+        field = free.get(column.name.lower())
+        if column.id not in ids and field is not None:
+            ids[column.id] = int(field["metadata"].get(_ID, 0))
+            names[column.id] = field["metadata"].get(_PHYSICAL, field["name"])
+    return Columns(columns.version, ids, names)
+
+
+def _extended(metadata: Mapping[str, Any], columns: Columns, schema: TableSchema) -> Columns:
+    """With the columns of `schema`: what somebody has added under the name of one is taken for it."""
+    last = int(metadata["configuration"].get(_MAX_ID, 0))
+    return _adopted(columns, metadata, schema).extended(schema, last, lambda _, id_: f"c{id_}")
+
+
+def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema, present: bool = True) -> pa.Schema:
+    """Schema of data files for the source schema's columns, in the source's order. `present`: they are the table's;
+    else those of a version that it had, which may have been dropped or renamed since."""
+    columns, by_id = columns_of(metadata, schema), {f["metadata"].get(_ID): f for f in _fields(metadata)}
     out = []
     for column in schema.columns:
-        field = present.get(column.name.lower())
-        if field is None:
-            raise TargetChanged(
-                schema.name,
-                f"the target has no column {column.name!r}",
-                f"Give a column that was renamed its name back, or {RESYNC}.",
-            )
-        _same(schema, column, field)
-        physical = field["metadata"].get(_PHYSICAL, field["name"])
-        out.append(physical_field(physical, column.type, int(field["metadata"].get(_ID, 0))))
+        id_ = columns.ids.get(column.id)
+        field = by_id.get(id_)
+        if id_ is None or (present and (field is None or field["name"].lower() != column.name.lower())):
+            raise _lacking(schema, column)
+        if field is not None:
+            _same(schema, column, field)
+        out.append(physical_field(columns.names[column.id], column.type, id_))
     return pa.schema(out)
+
+
+def _lacking(schema: TableSchema, column: Column) -> TargetChanged:
+    return TargetChanged(
+        schema.name,
+        f"the target has no column {column.name!r}",
+        f"Give a column that was renamed its name back, or {RESYNC}.",
+    )
 
 
 def all_fields(metadata: Mapping[str, Any]) -> dict[str, pa.Field]:

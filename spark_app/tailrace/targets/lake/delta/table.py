@@ -155,15 +155,17 @@ class DeltaTable:
             self._files = [file.data_file(self.location, fields) for file in self._version.live.values()]
         return self._files
 
-    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
-        metadata, stored = self._version.metadata, self._version.stored
-        # Only a newer version may bring columns: what else the table lacks, somebody has dropped or renamed there.
-        wider = delta_schema.evolved(metadata, schema) if schema.version > stored.applied.schema_version else None
-        return delta_schema.arrow_schema(wider or metadata, schema)
+    def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
+        metadata, applied = self._version.metadata, self._version.stored.applied.schema_version
+        # Only a newer version may change columns: what else the table lacks, somebody has dropped or renamed there.
+        after = delta_schema.evolved(metadata, schema, before) if schema.version > applied else None
+        return delta_schema.arrow_schema(after or metadata, schema, schema.version >= applied)
 
     def commit(self, change: TableCommit) -> None:
         at = self._version
-        metadata = delta_schema.evolved(at.metadata, change.evolve) if change.evolve else None
+        metadata = delta_schema.evolved(at.metadata, change.evolve, change.before) if change.evolve else None
+        if metadata is not None:
+            delta_schema.check_clustering(self._name, at.snapshot.domains(), at.metadata, metadata)
         nonce = self._new_id().hex
         out = self._plan(change, at, metadata or at.metadata)
         for name, data in out.files:

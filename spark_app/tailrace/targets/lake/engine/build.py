@@ -90,6 +90,7 @@ def merge(work: PartInput, results: Sequence[PartResult]) -> TableCommit:
         {} if work.slice.clear else marks,
         work.slice.clear,
         evolve=work.slice.evolve,
+        before=work.slice.before,
     )
 
 

@@ -150,9 +150,13 @@ def _methods(operation: Any, rewrite: bool) -> tuple[Callable[[Any], Any], ...]:
 
 def evolve(transaction: Any, java: Java, steps: Sequence[SchemaStep]) -> str:
     """Apply the steps inside the transaction; the resulting schema as JSON."""
-    if steps:
+    # A new column may get a name that another one gives up, which Iceberg allows only in the next update. No snapshot
+    # has the schema in between.
+    for some in ([s for s in steps if s.action != "addColumn"], [s for s in steps if s.action == "addColumn"]):
+        if not some:
+            continue
         update = transaction.updateSchema()
-        for step in steps:
+        for step in some:
             if step.action == "deleteColumn":
                 update.deleteColumn(step.name)
             elif step.action == "renameColumn":

@@ -14,10 +14,11 @@ from pyroaring import BitMap64
 
 from tailrace.changelog.records import Column
 from tailrace.errors import RESYNC, ForeignChange
+from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.access import FileAccess, read_range
 from tailrace.targets.lake.files.vectors import PuffinBlob, unframe
 from tailrace.targets.lake.iceberg.java import Java
-from tailrace.targets.lake.iceberg.schema import Columns, bound
+from tailrace.targets.lake.iceberg.schema import bound
 from tailrace.targets.lake.model import DataFile
 
 _READERS = 8

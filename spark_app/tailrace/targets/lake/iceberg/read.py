@@ -7,12 +7,13 @@ from typing import Any
 from tailrace.changelog.records import Column
 from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound
+from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.files.layout import FIELD_ID
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.files import Tracked, plan
 from tailrace.targets.lake.iceberg.java import Java, guarded
-from tailrace.targets.lake.iceberg.schema import Columns, present_fields
+from tailrace.targets.lake.iceberg.schema import present_fields, unlike
 from tailrace.targets.lake.iceberg.state import Broken, IcebergSnapshot, StoredSummary
 from tailrace.targets.lake.model import OTHERS
 
@@ -45,13 +46,13 @@ class Reader:
         with guarded(self.name, "reading"):
             properties = dict(self.table.properties())
             last_id = int(self.table.operations().current().lastColumnId())
-        if iceberg_state.STATE not in properties or iceberg_state.COLUMNS not in properties:
+        if iceberg_state.STATE not in properties or COLUMNS not in properties:
             raise TargetRefused(
                 f"the table {self.name} exists and Tailrace did not make it",
                 OTHERS,
             )
         mirror = iceberg_state.decode_mirror(properties[iceberg_state.STATE], self.name)
-        columns = Columns.from_json(properties[iceberg_state.COLUMNS])
+        columns = Columns.from_json(properties[COLUMNS])
         if snapshot_id is None:
             if mirror.snapshot is not None:
                 raise TargetChanged(self.name, "the target table was replaced or emptied", f"Put it back, or {RESYNC}.")
@@ -73,15 +74,15 @@ class Reader:
         two differ (a renamed column), prove each file."""
         with guarded(self.name, "reading"):
             text = self.java.iceberg.SchemaParser.toJson(self.table.schema())
-        unlike = columns.unlike(present_fields(text))
-        for path in files if unlike else ():
+        renamed = unlike(columns, present_fields(text))
+        for path in files if renamed else ():
             schema = footer_of(self.access, path).schema.to_arrow_schema()
             for column in schema:
                 id_ = int((column.metadata or {}).get(FIELD_ID, b"0"))
-                if unlike.get(id_, column.name) != column.name:
+                if renamed.get(id_, column.name) != column.name:
                     raise ForeignChange(
                         self.name,
-                        f"{path} was rewritten by others after column {unlike[id_]} was renamed to {column.name}",
+                        f"{path} was rewritten by others after column {renamed[id_]} was renamed to {column.name}",
                         f"Let only Tailrace compact this table, then {RESYNC}.",
                     )
 

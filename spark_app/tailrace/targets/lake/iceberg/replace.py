@@ -9,11 +9,11 @@ from typing import Any
 
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
+from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
-from tailrace.targets.lake.iceberg.schema import Columns
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
 
 _METRICS = "write.metadata.metrics.column."
@@ -38,7 +38,7 @@ def replace(java: Java, table: Any, name: str, *, state: AppliedState, schema: T
         update = transaction.updateProperties()
         wanted = iceberg_schema.properties(schema) | {
             iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(stored, doc.id, doc.sequence)),
-            iceberg_state.COLUMNS: columns.to_json(),
+            COLUMNS: columns.to_json(),
         }
         for key in {str(key) for key in staged.properties() if key.startswith(_METRICS)} - wanted.keys():
             update.remove(key)

@@ -1,12 +1,12 @@
 """Source schema versions as Iceberg schemas: field ids, evolution steps, bounds of data files. Pure.
 
-A source column's identity is its `Column.id`; the table property `tailrace.columns` keeps the field id of
-every number ever seen. So a rename keeps its data, and a column dropped and added again under one name is a new one.
+A source column's identity is its `Column.id`; the table property `tailrace.columns` keeps the field id of every number
+ever seen (`lake.columns`).
 """
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ import pyarrow as pa
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported
 from tailrace.targets.lake import column_names
+from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import physical_field
 from tailrace.types import decimal_parts
 
@@ -53,42 +54,10 @@ def iceberg_type(logical: str) -> str:
     return _TYPES[logical] if decimal is None else f"decimal({decimal[0]}, {decimal[1]})"
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Which schema version the table has; field id and physical name of each column ever seen.
-
-    The physical name, in Parquet files, never changes: rows are read back from files of all ages by it.
-    """
-
-    version: int
-    ids: Mapping[int, int]
-    names: Mapping[int, str]
-
-    def to_json(self) -> str:
-        fields = {str(column_id): [id_, self.names[column_id]] for column_id, id_ in self.ids.items()}
-        return json.dumps({"version": self.version, "fields": fields}, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> "Columns":
-        doc = json.loads(text)
-        fields = {int(column_id): field for column_id, field in doc["fields"].items()}
-        return cls(doc["version"], {a: f[0] for a, f in fields.items()}, {a: f[1] for a, f in fields.items()})
-
-    def extended(self, schema: TableSchema, last_id: int) -> "Columns":
-        """With ids for new columns, numbered as Iceberg will number them: in order, after the last one used."""
-        ids, names = dict(self.ids), dict(self.names)
-        for column in schema.columns:
-            if column.id not in ids:
-                last_id += 1
-                ids[column.id] = last_id
-                taken = column.name in names.values()
-                names[column.id] = f"{column.name}_{last_id}" if taken else column.name
-        return Columns(max(schema.version, self.version), ids, names)
-
-    def unlike(self, present: Sequence["PresentField"]) -> dict[int, str]:
-        """Physical name by field id, of the table's fields that are called otherwise there."""
-        physical = {self.ids[column_id]: name for column_id, name in self.names.items()}
-        return {f.id: physical[f.id] for f in present if f.id in physical and physical[f.id] != f.name}
+def unlike(columns: Columns, present: Sequence["PresentField"]) -> dict[int, str]:
+    """Physical name by field id, of the table's fields that are called otherwise there."""
+    physical = {columns.ids[column_id]: name for column_id, name in columns.names.items()}
+    return {f.id: physical[f.id] for f in present if f.id in physical and physical[f.id] != f.name}
 
 
 def first_columns(schema: TableSchema) -> Columns:
@@ -180,6 +149,17 @@ def evolution(table: str, present: Sequence[PresentField], columns: Columns, wan
         else:
             additions.append(SchemaStep("addColumn", column.name, iceberg_type(column.type)))
     return [*drops, *changes, *additions]
+
+
+def claims(dropped: Sequence[PresentField], schema: str, spec: str, order: str) -> tuple[str, str] | None:
+    """A field that goes, and what others have defined by it, in Iceberg's JSON. (What they have defined by a field that
+    is renamed follows its id.)"""
+    told = {
+        "the partitioning": {f["source-id"] for f in json.loads(spec)["fields"]},
+        "the sort order": {f["source-id"] for f in json.loads(order)["fields"]},
+        "the identifier": set(json.loads(schema).get("identifier-field-ids", ())),
+    }
+    return next(((f.name, what) for what, ids in told.items() for f in dropped if f.id in ids), None)
 
 
 def _changed(table: str, column: Column, field: PresentField) -> list[SchemaStep]:

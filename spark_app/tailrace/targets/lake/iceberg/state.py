@@ -23,8 +23,6 @@ NONCE = "tailrace.commit"
 """Summary entry: tells this very commit from every other when its outcome was unknown."""
 ADOPTED = "tailrace.adopted"
 """Summary entry: how many chunk files the commit adopted, the only files that are much older than their commit."""
-COLUMNS = "tailrace.columns"
-"""Table property: schema version and field id of each source column number, dropped ones included."""
 INLINE_HOLES = 4096
 """Characters of holes kept in the state; more go into a file: each retained snapshot repeats its state."""
 

@@ -18,6 +18,7 @@ from tailrace.changelog.records import TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import Admit
+from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.vectors import puffin_file
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
@@ -31,7 +32,6 @@ from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, gua
 from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
-from tailrace.targets.lake.iceberg.schema import Columns
 from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, StoredSummary
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
 from tailrace.targets.lake.model import OTHERS, DataFile, TableCommit, always, belongs
@@ -121,7 +121,7 @@ class IcebergTable:
         document = iceberg_schema.schema_json(schema)
         properties = iceberg_schema.properties(schema) | {
             iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(StoredSummary(state), None, 0)),
-            iceberg_state.COLUMNS: iceberg_schema.first_columns(schema).to_json(),
+            COLUMNS: iceberg_schema.first_columns(schema).to_json(),
         }
         self._catalog.ensure_namespace(self._identifier, self.name)
         with guarded(self.name, "creating"):
@@ -156,7 +156,7 @@ class IcebergTable:
     def files(self) -> Sequence[DataFile]:
         return [tracked.file for tracked in self._known().files.values()]
 
-    def arrow_schema(self, schema: TableSchema) -> pa.Schema:
+    def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
         return iceberg_schema.arrow_schema(schema, self._known().columns, self._known().last_id)
 
     def _open(self) -> tuple[Reader, str]:
@@ -251,7 +251,7 @@ class IcebergTable:
     def _set_properties(self, transaction: Any, mirror: Mirror, columns: Columns, base: Version) -> None:
         update = transaction.updateProperties().set(iceberg_state.STATE, iceberg_state.encode_mirror(mirror))
         if columns != base.columns:
-            update = update.set(iceberg_state.COLUMNS, columns.to_json())
+            update = update.set(COLUMNS, columns.to_json())
         update.commit()
 
     def _operation(self, transaction: Any, work: Work, base: Version) -> Any:
@@ -276,9 +276,15 @@ class IcebergTable:
     def _evolve(self, transaction: Any, wanted: TableSchema | None, base: Version) -> tuple[Columns, int]:
         if wanted is None:
             return base.columns, base.last_id
-        present = iceberg_schema.present_fields(self._java.iceberg.SchemaParser.toJson(transaction.table().schema()))
+        staged, java = transaction.table(), self._java.iceberg
+        text = java.SchemaParser.toJson(staged.schema())
+        present = iceberg_schema.present_fields(text)
         columns = base.columns.extended(wanted, base.last_id)
         steps = iceberg_schema.evolution(self.name, present, base.columns, wanted)
+        names = {step.name for step in steps if step.action == "deleteColumn"}
+        spec, order = java.PartitionSpecParser.toJson(staged.spec()), java.SortOrderParser.toJson(staged.sortOrder())
+        if by := iceberg_schema.claims([f for f in present if f.name in names], text, spec, order):
+            raise claimed(self.name, *by)
         after = iceberg_schema.present_fields(evolve(transaction, self._java, steps))
         ids = {field.name: field.id for field in after}
         for column in wanted.columns:

@@ -38,7 +38,7 @@ from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, PollContext
 from tailrace.sources.postgresql.log.decode import Decoder, Decoding, Evolved
-from tailrace.sources.postgresql.log.tables import CapturedTables
+from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import NEEDED, Member, Publication
 from tailrace.storage.store import Storage
@@ -91,7 +91,7 @@ class World:
 
     def start(self) -> None:
         """A process over the journal as it is."""
-        self.tables = CapturedTables(lambda oid, modifier: "text", self.lookup)
+        self.tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", self.lookup))
         for known in [t for t in self.journal.state.tables.values() if not t.removed]:
             self.tables.add(known.schema, known.stopped is not None, known.fingerprint)
         self.described: set[int] = set()
@@ -162,7 +162,7 @@ class World:
         """A row with these columns comes from the stream."""
         found = self.tables.known[table_id].schema
         message = relation(table_id, ["id", *columns], ["id"], found.table_name)
-        return self.tables.form_of(pgoutput.relation(message))
+        return self.tables.form_of(pgoutput.relation(message), 7, described=True)
 
     def marker_returns(self) -> None:
         self.poll.marker(self.emitted[-1])

@@ -18,7 +18,7 @@ from tailrace.sources.api import Changes
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.decode import Decoder
 from tailrace.sources.postgresql.log.spill import Spill
-from tailrace.sources.postgresql.log.tables import CapturedTables
+from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.model import PgTable
 
 CAPTURED, FOREIGN = 10, 11
@@ -43,7 +43,7 @@ def no_table(_: int) -> PgTable | None:
 
 
 def decoder(table: TableSchema) -> tuple[Decoder, CapturedTables]:
-    tables = CapturedTables(lambda oid, modifier: "text", no_table)
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table))
     tables.add(table)
     return Decoder(tables), tables
 
@@ -176,7 +176,7 @@ def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_ga
 
 def test_a_value_without_exact_form_becomes_null_where_the_options_say_so_and_is_counted() -> None:
     options = (TableOptions(match="public.*", on_unsupported="SetNull"),)
-    tables = CapturedTables(lambda oid, modifier: "text", no_table, options)
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table), options)
     tables.add(schema("int32"))
     block = MessageBlock()
     block.begin(7, 7000)
@@ -211,7 +211,7 @@ def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
 def test_a_schema_change_behind_the_row_that_stopped_the_table_is_not_recorded() -> None:
     """Else the record would not fit its own log, and capture would die of one table's value for ever."""
     now = catalog_table(schema(), ["id", "a", "b", "c"])
-    tables = CapturedTables(lambda oid, modifier: "text", lambda _: now)
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", lambda _: now))
     tables.add(schema())
     block = MessageBlock()
     block.begin(7, 7000)

@@ -11,7 +11,7 @@ from support.catalog import catalog_table
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import SchemaChangeUnsupported
 from tailrace.sources.postgresql.log import pgoutput
-from tailrace.sources.postgresql.log.tables import CapturedTables, check_places
+from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow, check_places
 
 Names = dict[int, str]
 
@@ -98,21 +98,21 @@ def test_another_list_of_columns_in_the_publication_is_no_exchange_of_names(
     columns = (table.columns[0].model_copy(update={"key": 0}), table.columns[1])
     table = table.model_copy(update={"schema_name": "public", "columns": columns})
     now = replace(catalog_table(table, ["id", "b"]), names={1: "id", 2: "x", 3: "b"}, stored=stored)
-    captured = CapturedTables(lambda oid, modifier: "text", lambda oid: now)
+    captured = CapturedTables(CatalogNow(lambda oid, modifier: "text", lambda oid: now))
     captured.add(table, parts={"name in the log": {str(n): name for n, name in looked_at.items()}})
     relation = pgoutput.relation(pg.relation(1, sent, ["id"]))
     if exchanged:
         with pytest.raises(SchemaChangeUnsupported, match="exchanged"):
-            captured.form_of(relation)
+            captured.form_of(relation, 7, described=True)
     else:
-        assert captured.form_of(relation) is not None
+        assert captured.form_of(relation, 7, described=True) is not None
 
 
 def test_a_table_that_is_read_again_often_keeps_one_old_version_of_each_form() -> None:
     """`version_with` gives the newest that has a chunk's columns: no older one of the same is ever asked for."""
     first = schema({1: "a", 2: "b"}, [1, 2])
     grown = first.model_copy(update={"columns": first.columns[:1]})
-    captured = CapturedTables(lambda oid, modifier: "", lambda oid: None)
+    captured = CapturedTables(CatalogNow(lambda oid, modifier: "", lambda oid: None))
     captured.add(grown)
     for version in range(2, 1000):
         captured.evolve((grown if version < 500 else first).model_copy(update={"version": version}))

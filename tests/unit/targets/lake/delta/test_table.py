@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import ForeignChange, Retry, SchemaChangeUnsupported, TargetChanged, TargetRefused
 from tailrace.storage.store import Storage
@@ -117,12 +117,99 @@ def test_a_new_table_maps_columns_by_name_and_evolving_adds_new_ids_only() -> No
     assert metadata["configuration"]["delta.columnMapping.maxColumnId"] == "2"
     assert metadata["configuration"]["delta.dataSkippingStatsColumns"] == "`id`,`A``b`"
     assert delta_schema.evolved(metadata, schema) is None
-    wider = table_schema([("id", "int64"), ("new", "decimal(9,2)")], ["id"], version=2)
+    new = Column(name="new", id=9, source_type="numeric", type="decimal(9,2)")
+    wider = schema.model_copy(update={"version": 2, "columns": (*schema.columns, new)})
     after = delta_schema.evolved(metadata, wider)
     assert after is not None
-    assert [field.name for field in delta_schema.arrow_schema(after, wider)] == ["c1", "c3"]
+    assert [field.name for field in delta_schema.arrow_schema(after, wider)] == ["c1", "c2", "c3"]
     assert list(delta_schema.all_fields(after)) == ["id", "A`b", "new"]
     assert json.loads(after["schemaString"])["fields"][2]["type"] == "decimal(9,2)"
+
+
+def version_of(schema: TableSchema, names: dict[int, str]) -> TableSchema:
+    """The next version, with these columns by number; new ones are texts."""
+    known = {column.id: column for column in schema.columns}
+    columns = tuple(
+        known[n].model_copy(update={"name": name})
+        if n in known
+        else Column(name=name, id=n, source_type="", type="string")
+        for n, name in names.items()
+    )
+    return schema.model_copy(update={"version": schema.version + 1, "columns": columns})
+
+
+def mapped(metadata: dict[str, Any]) -> dict[str, str]:
+    return {name: field.name for name, field in delta_schema.all_fields(metadata).items()}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({1: "id", 2: "a"}, {"id": "c1", "a": "c2"}),
+        ({1: "id", 2: "b", 3: "a"}, {"id": "c1", "b": "c2", "a": "c3"}),
+        ({1: "id", 3: "a", 4: "b"}, {"id": "c1", "a": "c3", "b": "c4"}),
+        ({1: "id", 2: "A", 3: "b"}, {"id": "c1", "A": "c2", "b": "c3"}),
+        ({1: "id", 2: "a", 4: "b"}, {"id": "c1", "a": "c2", "b": "c4"}),
+    ],
+    ids=["drop", "swap", "drop, rename onto it, add", "case", "drop and add again"],
+)
+@pytest.mark.parametrize("numbered", [True, False])
+def test_columns_are_dropped_and_renamed_by_their_numbers_and_old_files_keep_their_layout(
+    names: dict[int, str], expected: dict[str, str], numbered: bool
+) -> None:
+    first = table_schema([("id", "int64"), ("a", "string"), ("b", "string")], ["id"])
+    metadata = delta_schema.new_metadata(first, "x", 0)
+    if not numbered:  # as a former version made it
+        del metadata["configuration"]["tailrace.columns"]
+    wanted = version_of(first, names)
+    after = delta_schema.evolved(metadata, wanted, first)
+    assert after is not None and mapped(after) == expected
+    assert delta_schema.evolved(after, wanted, first) is None
+    assert [f.name for f in delta_schema.arrow_schema(after, wanted)] == list(expected.values())
+    assert delta_schema.arrow_schema(after, first, present=False) == delta_schema.arrow_schema(metadata, first)
+    told = after["configuration"]["delta.dataSkippingStatsColumns"].replace("`", "").split(",")
+    assert set(told) <= set(expected)
+    again = delta_schema.evolved(after, version_of(wanted, {**names, 9: "z"}), wanted)
+    assert again is not None and mapped(again)["z"] == f"c{max(names) + 1 if max(names) > 3 else 4}"
+
+
+def test_columns_of_others_stay_and_one_of_ours_that_they_dropped_is_not_made_up() -> None:
+    first = table_schema([("id", "int64"), ("a", "string"), ("b", "string")], ["id"])
+    metadata = delta_schema.new_metadata(first, "x", 0)
+    fields = json.loads(metadata["schemaString"])["fields"]
+    theirs = {"name": "note", "type": "string", "nullable": True, "metadata": dict(fields[1]["metadata"])}
+    theirs["metadata"] = {"delta.columnMapping.id": 7, "delta.columnMapping.physicalName": "theirs"}
+    metadata["schemaString"] = json.dumps({"type": "struct", "fields": [fields[0], fields[2], theirs]})
+    after = delta_schema.evolved(metadata, version_of(first, {1: "id", 3: "c"}))
+    assert after is not None and mapped(after) == {"id": "c1", "c": "c3", "note": "theirs"}
+    with pytest.raises(TargetChanged, match="no column 'a'"):
+        delta_schema.evolved(metadata, version_of(first, {1: "id", 2: "a", 3: "c"}))
+
+
+def test_a_column_that_others_have_built_on_is_neither_dropped_nor_renamed() -> None:
+    first = table_schema([("id", "int64"), ("a", "string"), ("b", "string")], ["id"])
+    dropped, renamed = version_of(first, {1: "id", 2: "a"}), version_of(first, {1: "id", 2: "a", 3: "c"})
+
+    def built() -> dict[str, Any]:
+        return delta_schema.new_metadata(first, "x", 0)
+
+    checked = built()
+    checked["configuration"]["delta.constraints.short"] = "length(B) < 9"
+    generated = built()
+    theirs = {"name": "n", "type": "long", "nullable": True, "metadata": {"delta.generationExpression": "length(b)"}}
+    document = json.loads(generated["schemaString"])
+    generated["schemaString"] = json.dumps({**document, "fields": [*document["fields"], theirs]})
+    for metadata, told in ((checked, "CHECK constraint 'short'"), (generated, "generated column 'n'")):
+        for wanted in (dropped, renamed):
+            with pytest.raises(TargetChanged, match=told):
+                delta_schema.evolved(metadata, wanted, first)
+        assert delta_schema.evolved(metadata, version_of(first, {1: "id", 2: "c", 3: "b"}), first) is not None
+    after = delta_schema.evolved(built(), dropped, first)
+    assert after is not None
+    clustered = {"delta.clustering": json.dumps({"clusteringColumns": [["c3"]]})}
+    with pytest.raises(TargetChanged, match=r"column 'b' of s\.t, and the clustering"):
+        delta_schema.check_clustering("s.t", clustered, built(), after)
+    delta_schema.check_clustering("s.t", {}, built(), after)
 
 
 def test_types_that_differ_and_names_that_differ_in_case_only_are_refused() -> None:
@@ -145,7 +232,7 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
     table._at = _Version(DeltaSnapshot(1, None), stored, metadata, {})
     with pytest.raises(TargetChanged, match="no column 'v'"):
         table.arrow_schema(schema)
-    newer = table_schema([("id", "int64"), ("w", "date")], ["id"], version=2)
+    newer = version_of(schema, {1: "id", 3: "w"})
     assert [field.name for field in table.arrow_schema(newer)] == ["c1", "c3"]
 
 

@@ -6,11 +6,12 @@ from pyroaring import BitMap64
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.errors import ForeignChange, SchemaChangeUnsupported, TargetChanged
+from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.vectors import PuffinBlob
 from tailrace.targets.lake.iceberg.commit import work_out
 from tailrace.targets.lake.iceberg.files import Tracked, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict
-from tailrace.targets.lake.iceberg.schema import Columns, PresentField, SchemaStep, evolution, first_columns
+from tailrace.targets.lake.iceberg.schema import PresentField, SchemaStep, evolution, first_columns
 from tailrace.targets.lake.iceberg.state import (
     Broken,
     IcebergSnapshot,

@@ -1,0 +1,66 @@
+"""Which field of the target is which column of the source, kept in a property of the target table. Pure.
+
+A source column's identity is its `Column.id`, never its name: so a rename keeps its data, and a column dropped and
+added again under one name is a new one, which does not show its predecessor's values.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tailrace.changelog.records import Column, TableSchema
+from tailrace.errors import TargetChanged
+
+COLUMNS = "tailrace.columns"
+"""Table property: schema version, field id and physical name of each source column's number, dropped ones included."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which schema version the table has; field id and physical name of each column ever seen.
+
+    The physical name, in Parquet files, never changes: rows are read back from files of all ages by it.
+    """
+
+    version: int
+    ids: Mapping[int, int]
+    names: Mapping[int, str]
+
+    def to_json(self) -> str:
+        fields = {str(column_id): [id_, self.names[column_id]] for column_id, id_ in self.ids.items()}
+        return json.dumps({"version": self.version, "fields": fields}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Columns":
+        doc = json.loads(text)
+        fields = {int(column_id): field for column_id, field in doc["fields"].items()}
+        return cls(doc["version"], {a: f[0] for a, f in fields.items()}, {a: f[1] for a, f in fields.items()})
+
+    def extended(
+        self, schema: TableSchema, last_id: int, physical: Callable[[Column, int], str] | None = None
+    ) -> "Columns":
+        """With ids for new columns, numbered in order after the last one used, as Iceberg will number them. `physical`:
+        the new columns' names in data files; None: the source's, where no other column has them."""
+        ids, names = dict(self.ids), dict(self.names)
+        for column in schema.columns:
+            if column.id not in ids:
+                last_id += 1
+                ids[column.id] = last_id
+                taken = set(names.values())
+                names[column.id] = _free(column.name, last_id, taken) if physical is None else physical(column, last_id)
+        return Columns(max(schema.version, self.version), ids, names)
+
+
+def claimed(table: str, column: str, by: str) -> TargetChanged:
+    """A column that the source has dropped or renamed cannot be followed in the target: others' definitions name it."""
+    return TargetChanged(
+        table,
+        f"the source dropped or renamed column {column!r} of {table}, and {by} of the target table needs it",
+        "Remove that from the target table (ALTER TABLE); Tailrace then continues by itself.",
+    )
+
+
+def _free(name: str, field_id: int, taken: set[str]) -> str:
+    while name in taken:
+        name = f"{name}_{field_id}"
+    return name
