@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tailrace.errors import PositionLost
+from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.mysql.log.connection import BinlogConnection
 from tailrace.sources.mysql.log.events import HEADER, Kind
 from tailrace.sources.mysql.log.framing import FULL_PACKET, Event
@@ -79,7 +79,23 @@ def test_a_large_packet_in_small_parts_is_not_copied_with_each() -> None:
 
 def test_an_event_that_the_server_cannot_send_is_the_end_of_the_position() -> None:
     """It would be asked for again for ever."""
-    text = "#HY000log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; the first event"
-    packet = b"\xff" + (1236).to_bytes(2, "little") + text.encode()
+    text = "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; the first event"
     with pytest.raises(PositionLost, match=r"larger than 1 GiB .*max_allowed_packet.*resync"):
-        read(len(packet).to_bytes(3, "little") + b"\0" + packet, 1 << 16)
+        refused(text)
+
+
+def test_a_server_that_came_back_without_gtids_is_refused_and_loses_nothing_yet() -> None:
+    sender = "The replication sender thread cannot start in AUTO_POSITION mode: this server has GTID_MODE = OFF"
+    with pytest.raises(SourceRefused, match=r"GTID_MODE = OFF instead of ON\. Fix: Set gtid_mode = ON"):
+        refused(f"{sender} instead of ON.")
+
+
+def test_what_was_written_without_gtids_cannot_be_had() -> None:
+    text = "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file ./binlog.000002, position 157."
+    with pytest.raises(PositionLost, match=r"without GTIDs.*binlog\.000002.*resync"):
+        refused(text)
+
+
+def refused(text: str) -> None:
+    packet = b"\xff" + (1236).to_bytes(2, "little") + b"#HY000" + text.encode()
+    read(len(packet).to_bytes(3, "little") + b"\0" + packet, 1 << 16)
