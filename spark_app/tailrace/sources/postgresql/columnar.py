@@ -50,7 +50,8 @@ def split(
             present, unchanged, first, position = walk(data, position)
         except IndexError:
             raise Retry("a row from PostgreSQL is cut short") from None
-        if len(position) and (int(position.max()) > len(data) or bool((position < first).any())):
+        outside = len(position) and (int(position.max()) > len(data) or bool((position < first).any()))
+        if outside or bool((first[1:] < position[:-1]).any()):  # or the value reaches into another row's
             raise Retry("a row from PostgreSQL has a value of invalid length")
         result.append(SplitColumn(_gather(owner, present, first, position), unchanged))
     return result, position

@@ -74,6 +74,8 @@ class FlatBlock:
     buffer: NDArray[np.uint8]
     starts: NDArray[np.int64]
     """Of each message."""
+    ends: NDArray[np.int64]
+    """Behind each message."""
     kinds: NDArray[np.uint8]
     commit_ts: NDArray[np.int64]
     xids: NDArray[np.int64]
@@ -92,12 +94,12 @@ class FlatBlock:
         mark_of = np.searchsorted(marks, np.arange(count), side="right") - 1
         commit_ts = np.fromiter((m.commit_ts for m in block.marks), dtype=np.int64, count=len(block.marks))
         xids = np.fromiter((m.xid for m in block.marks), dtype=np.int64, count=len(block.marks))
-        return FlatBlock(data, buffer, starts, buffer[starts], commit_ts[mark_of], xids[mark_of], mark_of)
+        return FlatBlock(
+            data, buffer, starts, starts + lengths, buffer[starts], commit_ts[mark_of], xids[mark_of], mark_of
+        )
 
     def message(self, index: int) -> bytes:
-        start = int(self.starts[index])
-        end = int(self.starts[index + 1]) if index + 1 < len(self.starts) else len(self.data)
-        return self.data[start:end]
+        return self.data[int(self.starts[index]) : int(self.ends[index])]
 
 
 def big_endian_32(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
-from tailrace.sources.postgresql.log.walk import Part, first_without_key, walk
+from tailrace.sources.postgresql.log.walk import HEADER, TUPLE, Part, first_without_key, walk
 from tailrace.sources.stops import stopped
 
 Indexes = NDArray[np.int64]
@@ -140,6 +140,8 @@ class Decoder:
             relation = pgoutput.relation(flat.message(index))
             announced.setdefault(relation.relation_id, []).append((index, relation))
         rows = np.flatnonzero(_IS_ROW[flat.kinds])
+        if (flat.starts[rows] + HEADER + TUPLE > flat.ends[rows]).any():
+            raise pgoutput.UnknownMessage("a row that is cut off")
         relation_ids = big_endian_32(flat.buffer, flat.starts[rows] + 1)
         for relation_id, found in _grouped(relation_ids, rows):
             self._spans(now, relation_id, found, announced.get(relation_id, []))

@@ -28,7 +28,9 @@ _COMMIT = struct.Struct(">BQQq")
 _RELATION = struct.Struct(">I")
 _COLUMN = struct.Struct(">Ii")
 _STREAM_COMMIT = struct.Struct(">IBQQq")
+_STREAM_START = struct.Struct(">IB")
 _STREAM_ABORT = struct.Struct(">II")
+_COUNT, _LENGTH = struct.Struct(">H"), struct.Struct(">I")
 _TRUNCATE = struct.Struct(">IB")
 _MESSAGE = struct.Struct(">BQ")
 
@@ -138,9 +140,11 @@ def stream_commit(message: bytes) -> Commit:
     return Commit(commit_lsn, end_lsn, commit_ts + POSTGRES_EPOCH, xid)
 
 
+@_whole
 def stream_start(message: bytes) -> int:
     """The top-level xid whose changes follow."""
-    return int.from_bytes(message[1:5], "big")
+    xid, _first = _STREAM_START.unpack_from(message, 1)
+    return int(xid)
 
 
 @_whole
@@ -156,7 +160,7 @@ def relation(message: bytes) -> Relation:
     schema_name, at = _text(message, 5)
     table_name, at = _text(message, at)
     identity = chr(message[at])
-    count = int.from_bytes(message[at + 1 : at + 3], "big")
+    (count,) = _COUNT.unpack_from(message, at + 1)
     at += 3
     columns = []
     for _ in range(count):
@@ -180,7 +184,9 @@ def logical_message(message: bytes) -> LogicalMessage:
     flags, lsn = _MESSAGE.unpack_from(message, 1)
     end = message.index(b"\0", 10)
     prefix, at = message[10:end], end + 1
-    length = int.from_bytes(message[at : at + 4], "big")
+    (length,) = _LENGTH.unpack_from(message, at)
+    if at + 4 + length > len(message):
+        raise ValueError("a content beyond its message")
     return LogicalMessage(bool(flags & 1), lsn, prefix, message[at + 4 : at + 4 + length])
 
 

@@ -21,6 +21,8 @@ Indexes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 HEADER = 5
 """Kind and relation id; then the tuple's tag, the number of columns (two bytes) and the columns."""
+TUPLE = 3
+"""Tag and number of columns."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ def _group(
     flat: FlatBlock, wire: tuple[tuple[int, ...], int], schema: TableSchema, rows: Indexes, form: tuple[int, int]
 ) -> list[Part]:
     first, ends = _tuple(flat, wire, flat.starts[rows] + HEADER, schema)
+    if form[0] == pgoutput.UPDATE and form[1] != pgoutput.NEW:
+        _check(schema, (ends + TUPLE <= flat.ends[rows]).all())
+    else:
+        _check(schema, (ends == flat.ends[rows]).all())
     match form:
         case (pgoutput.INSERT, pgoutput.NEW):
             return [Part("I", rows, 0, first.values, first.unchanged)]
@@ -73,10 +79,17 @@ def _group(
         case (pgoutput.UPDATE, tag):
             if not (flat.buffer[ends] == pgoutput.NEW).all():
                 raise pgoutput.UnknownMessage(f"an update of {schema.name} without a new row")
-            second, _ = _tuple(flat, wire, ends, schema)
+            second, ends = _tuple(flat, wire, ends, schema)
+            _check(schema, (ends == flat.ends[rows]).all())
             return _update(schema, rows, first, second, tag == pgoutput.OLD)
         case (kind, tag):
             raise pgoutput.UnknownMessage(f"a change {chr(kind)!r} of {schema.name} with a tuple {chr(tag)!r}")
+
+
+def _check(schema: TableSchema, whole: np.bool_) -> None:
+    """Whether every row fills its message: a value must not reach into the next one."""
+    if not whole:
+        raise pgoutput.UnknownMessage(f"a row of {schema.name} that is not as long as its message")
 
 
 def first_without_key(schema: TableSchema, parts: list[Part]) -> int | None:

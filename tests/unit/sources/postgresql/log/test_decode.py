@@ -1,6 +1,8 @@
 """The decoder by column against a naive interpreter row by row; and what stops a table."""
 
 import random
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from support.catalog import catalog_table
 from support.pgoutput_messages import UNCHANGED
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TailraceError
 from tailrace.sources.api import Changes
+from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.decode import Decoder
 from tailrace.sources.postgresql.log.spill import Spill
@@ -140,6 +143,99 @@ def test_columns_and_rows_tell_the_same(seed: int) -> None:
     assert decoded.last_seq == script.seq - 1
     assert {start.number: start.first_seq for start in decoded.transactions} == firsts
     assert [e.seq for e in decoded.events if e.kind == "truncated"] == script.truncates
+
+
+def well_formed(message: bytes) -> bool:
+    """Read strictly, byte by byte: every count and length is that of what follows, and nothing is left."""
+    at = 5
+
+    def number(size: int) -> int:
+        nonlocal at
+        at += size
+        if at > len(message):
+            raise IndexError
+        return int.from_bytes(message[at - size : at], "big", signed=size == 4)
+
+    def values() -> None:
+        nonlocal at
+        if number(2) != len(NAMES):
+            raise ValueError
+        for _ in NAMES:
+            kind = chr(number(1))
+            if kind not in "nut":
+                raise ValueError
+            length = number(4) if kind == "t" else 0
+            if length < 0 or at + length > len(message):
+                raise IndexError
+            at += length
+
+    kind = message[:1]
+    try:
+        tag = number(1)
+        values()
+        if kind == b"U" and tag != ord("N"):
+            if number(1) != ord("N"):
+                return False
+            values()
+    except (IndexError, ValueError):
+        return False
+    return at == len(message) and chr(tag) in {b"I": "N", b"U": "NKO", b"D": "KO"}[kind]
+
+
+def damaged(message: bytes, chance: random.Random) -> bytes:
+    match chance.randint(0, 3):
+        case 0:
+            return message[: chance.randint(1, len(message) - 1)]
+        case 1:
+            return message + chance.randbytes(chance.randint(1, 9))
+        case 2:
+            at = chance.randrange(5, len(message))
+            return message[:at] + chance.randbytes(1) + message[at + 1 :]
+        case _:
+            at = chance.randrange(5, len(message))
+            return message[:at] + message[at + chance.randint(1, 4) :]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_damaged_message_is_an_error_with_a_name_and_never_another_row(seed: int) -> None:
+    """A value that reached into the next message was taken over, and so were bytes that nobody asked for."""
+    chance = random.Random(seed)
+    script = Script(chance)
+    while not (ours := [m for m in script.block.messages[2:] if m[0] != ord("T") and m[1:5] == b"\0\0\0\x0a"]):
+        script.transaction(7)
+    victim = chance.choice(ours)
+    at = script.block.messages.index(victim)
+    script.block.messages[at] = broken = damaged(victim, chance)
+    try:
+        decoder(schema())[0].decode(script.block, 100)
+    except TailraceError as error:
+        assert str(error)
+    else:
+        assert well_formed(broken), broken
+
+
+@pytest.mark.parametrize(
+    ("parse", "message"),
+    [
+        (pgoutput.relation, pg.relation(10, NAMES, ["id"])),
+        (pgoutput.truncate, pg.truncate(10, 11)),
+        (pgoutput.stream_start, pg.stream_start(7)),
+        (pgoutput.stream_abort, pg.stream_abort(7, 8)),
+        (pgoutput.stream_commit, pg.stream_commit(7, 100)),
+        (pgoutput.begin, pg.begin(7)),
+        (pgoutput.commit, pg.commit(100)),
+        (pgoutput.logical_message, b"M" + struct.pack(">BQ", 1, 7) + b"ours\0" + struct.pack(">I", 3) + b"abc"),
+    ],
+)
+def test_a_message_that_is_cut_off_anywhere_is_an_error_with_a_name(
+    parse: Callable[[bytes], object], message: bytes
+) -> None:
+    """Of some only the last byte was missed: a stream of transaction 7 could begin as one of transaction 0."""
+    parse(message)
+    for length in range(1, len(message)):
+        with pytest.raises(pgoutput.UnknownMessage, match="cut off"):
+            parse(message[:length])
 
 
 def test_a_root_that_is_described_again_before_each_partition_has_one_segment_of_a_block() -> None:
