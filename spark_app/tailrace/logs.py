@@ -88,7 +88,8 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 def _no_interrupt(record: logging.LogRecord) -> bool:
     """A second Ctrl-C may interrupt a call into the JVM, and py4j logs that with a traceback: nothing is wrong."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+    # `exc_info=False` is kept as it was given.
+    return not record.exc_info or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

@@ -3,9 +3,11 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from support.ddl.in_place import reads
@@ -116,6 +118,19 @@ WAITING = (
 )
 
 
+@contextmanager
+def nobody_confirms(server: PostgresServer) -> Iterator[psycopg.Connection]:
+    """Commits with `synchronous_commit = on` wait for a standby that does not exist."""
+    with server.connect() as connection:
+        try:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            connection.execute("SELECT pg_reload_conf()")
+            yield connection
+        finally:  # or the end of the test would wait as well
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_reload_conf()")
+
+
 @pytest.mark.postgres(18)
 def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_shows_it(
     one: Quick, postgres: PostgresServer
@@ -126,13 +141,11 @@ def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_show
         session.close()
     one.stop()
     one.start()
-    with postgres.connect() as connection:
-        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-        connection.execute("SELECT pg_reload_conf()")
+    with nobody_confirms(postgres) as connection:
         for change in WAITING:
             one.sql("SET synchronous_commit = on", "waiting")
             one.gate(True)
-            waiter = threading.Thread(target=one.sql, args=(change, "waiting"))
+            waiter = threading.Thread(target=one.sql, args=(change, "waiting"), daemon=True)
             waiter.start()
             state = one.turn()
             before, end = state.last_seq, time.monotonic() + 120
@@ -144,8 +157,6 @@ def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_show
             waiter.join(60)
             one.gate(False)
             assert verdict(one) == Verdict((), {}), change
-        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
-        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.mark.postgres(18)

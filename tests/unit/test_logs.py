@@ -109,6 +109,14 @@ def test_what_ends_a_process_is_said_in_the_form_of_the_log(form: str, capsys: p
     assert (second["level"], second["message"]) == ("error", "tailrace: PositionLost: the slot is gone")
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_that_says_it_has_no_error_is_written(root: None, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    """`exc_info=False` was an error in the log itself: no warning of a table's apply ever came there."""
+    logs.configure(form, "info")
+    logging.getLogger("tailrace.test").warning("a table is away", exc_info=False)
+    assert "a table is away" in capsys.readouterr().err
+
+
 def test_pysparks_own_copies_of_errors_and_its_class_of_loggers_stay_out_of_the_log(
     root: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
