@@ -167,6 +167,50 @@ def test_a_log_that_has_lost_its_end_is_noticed_whatever_came_after(server: Mysq
         check(server, run)
 
 
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("server", [MYSQL], indirect=True)
+def test_what_was_written_without_gtids_is_a_lost_position(
+    server: MysqlServer, tmp_path: Path, everything: bool
+) -> None:
+    """The server began behind it if everything before had been read, and the row was missing for good."""
+    run = captured(server, tmp_path)
+    steps = ("ON", "ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
+    for mode in steps[1:]:
+        server.script(f"SET GLOBAL gtid_mode = {mode}")
+    for mode in steps[2::-1]:
+        server.script(f"SET GLOBAL gtid_mode = {mode}")
+    server.script("FLUSH LOGS", "INSERT INTO d.t VALUES (5, 5)", "FLUSH LOGS")
+    check(server, run)
+    if everything:
+        with LogRun(server, tmp_path) as run:
+            run.catch_up()
+    for mode in steps[1:]:
+        server.script(f"SET GLOBAL gtid_mode = {mode}")
+    server.script("INSERT INTO d.t VALUES (6, 6)")
+    for mode in steps[2::-1]:
+        server.script(f"SET GLOBAL gtid_mode = {mode}")
+    server.script("INSERT INTO d.t VALUES (7, 7)")
+    with pytest.raises(PositionLost, match="without GTIDs"):
+        check(server, run)
+        assert not everything, "found before it begins to read"
+        with LogRun(server, tmp_path) as run:
+            run.catch_up()
+
+
+def test_a_log_that_is_reset_under_its_reader_is_noticed(server: MysqlServer, tmp_path: Path) -> None:
+    """The server goes on with its heartbeats, and lag was 0 while changes were lost."""
+    file = int(str(server.execute("SHOW BINARY LOGS")[-1][0]).rpartition(".")[2])
+    with LogRun(server, tmp_path) as run:
+        server.script(*[f"INSERT INTO d.t VALUES ({i}, {i})" for i in range(20)])
+        run.catch_up()
+        server.script(f"RESET {'MASTER' if server.mariadb else 'BINARY LOGS AND GTIDS'} TO {file}")
+        server.script("INSERT INTO d.t VALUES (31, 1)")
+        with pytest.raises(Retry, match="it was reset"):
+            run.stream.look()
+    with pytest.raises(PositionLost):
+        check(server, run)
+
+
 def test_in_the_middle_of_an_event_is_no_witness(server: MysqlServer, tmp_path: Path) -> None:
     """There a restored backup may have the place of an event that was read. Anything can be read there."""
     run = captured(server, tmp_path)

@@ -5,11 +5,13 @@ there is nothing to make. Called by `subscription`.
 import threading
 from collections.abc import Mapping, Sequence
 
+from pymysql.err import MySQLError
+
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.api import Interrupted, Patience
-from tailrace.sources.mysql import ends, sql, succession
+from tailrace.sources.mysql import ends, faults, sql, succession
 from tailrace.sources.mysql.connect import (
     SERVER_ID_PREFIX,
     Connection,
@@ -35,6 +37,8 @@ _OURS = 1 << 31
 """Ids from here on are Tailrace's: people number their servers from below."""
 Files = Mapping[int, tuple[str, int]]
 """Of the log, by number: names and sizes."""
+_PAGE = 1000
+"""Events."""
 _LONG = 200
 """Characters of a list of transactions in a message."""
 
@@ -126,6 +130,8 @@ def check_point(
         what = f"the binary log ends at {last}, before the change log's {at}"
         raise PositionLost(f"{what}: the server was restored or its log was reset", START_OVER)
     _check_size(config, files, point.position)
+    if server.product == "mysql":  # before the witness: the server refuses to send what is found here
+        _check_passed_over(config, connection, files, point.position, state.done)
     if state.witness is not None:
         _check_witness(config, files, state.witness)
     if server.product == "mysql":
@@ -147,6 +153,38 @@ def moved(
     found = {**origin.identity, SERVER: server.identity, SHIFT: str(shift)}
     begins = Numbering(shift).of(f".{first}", 0)
     return found, ResumePoint(begins, str(SourceState(SourceState.read(point.source_state).done)))
+
+
+def _check_passed_over(config: MyConfig, connection: Connection, files: Files, at: Position, done: str) -> None:
+    """A server that is asked by GTIDs begins with the newest file before which all transactions have been read. What
+    was written while its `gtid_mode` was off has none, and stands in files that it passes over."""
+    for number in sorted((n for n in files if n > file_of(at)), reverse=True):
+        before = succession.state_before(connection, files[number][0])
+        if execute(connection, f"SELECT GTID_SUBSET({sql.text(before)}, {sql.text(done)})")[0][0]:
+            break
+    else:
+        return
+    for passed in (n for n in sorted(files) if file_of(at) <= n < number):
+        begin = max(offset_of(at), witness.FIRST) if passed == file_of(at) else witness.FIRST
+        _check_anonymous(connection, files[passed][0], begin, config.numbering.text(at))
+
+
+def _check_anonymous(connection: Connection, file: str, begin: int, read: str) -> None:
+    """From this place of the file to its end. If no event begins there, it is another log, as the witness will say."""
+    while True:
+        with source_errors("looking for transactions without GTIDs"):
+            try:
+                found = execute(connection, f"SHOW BINLOG EVENTS IN {sql.text(file)} FROM {begin} LIMIT {_PAGE}")
+            except MySQLError as error:
+                if faults.number(error) != witness.TORN:
+                    raise
+                return
+        if any(row[2] == "Anonymous_Gtid" for row in found):
+            what = f"the binary log {file} has transactions without GTIDs behind {read}: gtid_mode was off"
+            raise PositionLost(f"{what}, and the server passes over them", START_OVER)
+        if len(found) < _PAGE:
+            return
+        begin = int(found[-1][4])
 
 
 def _check_size(config: MyConfig, files: Files, at: Position) -> None:

@@ -30,6 +30,7 @@ _PASSED_OVER = frozenset(
         *(5, 13, 14),  # variables of a statement that is in the log as text: its QUERY event is looked at
         *(9, 11, 17),  # the file of a LOAD DATA that is in the log as text: its EXECUTE_LOAD_QUERY event is looked at
         *(28, 36, 37),  # ignorable, and group replication's own
+        164,  # MariaDB's files are encrypted on its disk; what it sends is not
     )
 )
 _COMPRESSED = {

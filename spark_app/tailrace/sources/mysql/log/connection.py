@@ -235,11 +235,11 @@ def _ended(packet: bytes) -> Exception:
 
 
 def _refused(code: int, text: str) -> Exception:
+    if code == 1236 and "anonymous transaction" in text:  # it names GTID_MODE, too, which may be ON again
+        return lost(f"the log has transactions without GTIDs, which the server cannot send ({text.rstrip('.')})")
     if code == 1236 and "GTID_MODE" in text:
         fix = "Set gtid_mode = ON and enforce_gtid_consistency = ON on the server, and keep them in its configuration."
         return SourceRefused(text.rstrip("."), fix)
-    if code == 1236 and "anonymous transaction" in text:
-        return lost(f"the log has transactions without GTIDs, which the server cannot send ({text.rstrip('.')})")
     if code in _PURGED and any(word in text.lower() for word in ("purged", "gtid", "could not find", "not in the")):
         return lost(text)
     if code == 1236 and "same server_uuid/server_id" in text:

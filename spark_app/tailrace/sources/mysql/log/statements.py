@@ -277,11 +277,11 @@ def _named(found: Iterable[exp.Expr], effect: Effect, known: KnownTables) -> Ite
         for captured in known.captured:
             if captured == name:
                 yield captured, effect
-            elif _folded(captured) == _folded(name):
+            elif folded(captured) == folded(name):
                 yield captured, Effect.REREAD if effect is Effect.EMPTIED else effect
 
 
-def _folded(name: Name) -> Name:
+def folded(name: Name) -> Name:
     return name[0].casefold(), name[1].casefold()
 
 

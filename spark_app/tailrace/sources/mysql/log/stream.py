@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tailrace.changelog.records import Position, ResumePoint
 from tailrace.contract.resources import Replicator
-from tailrace.errors import SourceRefused
+from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.api import Distance, Wiring
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
@@ -142,7 +142,7 @@ class MysqlStream:
     def statement(self, query: events.Query) -> list[bytes]:
         """The tables that it empties; what else it does to captured tables is kept until its transaction ends."""
         names = {(k.schema.schema_name, k.schema.table_name): i for i, k in self._tables.known.items()}
-        known = KnownTables(query.schema, names, self._temporary.of(query.session), query.of_session)
+        known = KnownTables(query.schema, names, self._temporary.of(query, names), query.of_session)
         found = effects(query.text, known)
         self._temporary.saw(query)
         for name, effect in found.items():
@@ -233,6 +233,7 @@ class MysqlStream:
             return 0.0
         begun = time.monotonic()
         self._require_whole_log()
+        self._require_same_log()
         self._poll.poll()
         self._assembler.tables_changed()
         self._forget_what_a_crash_lost()
@@ -258,6 +259,11 @@ class MysqlStream:
         if self._hides and is_replica(self._connection, server_of(self._connection)):
             fix = f"Connect to the server that it replicates. Changes may be missing by now. {START_OVER}"
             raise SourceRefused(UNLOGGED, fix)
+
+    def _require_same_log(self) -> None:
+        """A server that was reset goes on with its heartbeats to whoever reads the log that it deleted."""
+        if self.position > self._end():
+            raise Retry("the server's log ends before the position that was read last: it was reset, or is another one")
 
     def look_for(self, table_id: int) -> bool:
         if self._assembler.inside:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from tailrace.sources.mysql.log.events import Query
-from tailrace.sources.mysql.log.statements import Name, bare, name_in, parsed_surely
+from tailrace.sources.mysql.log.statements import Name, bare, folded, name_in, parsed_surely
 
 
 class TemporaryTables:
@@ -18,8 +18,13 @@ class TemporaryTables:
         self._of: dict[int, set[Name]] = {}
         """By the session's number."""
 
-    def of(self, session: int) -> Collection[Name]:
-        return self._of.get(session, ())
+    def of(self, query: Query, captured: Collection[Name]) -> Collection[Name]:
+        """Those that the statement can mean. None of the name of a captured table: the session may have dropped it
+        without a word in the log."""
+        if not query.of_session:
+            return ()
+        taken = set(map(folded, captured))
+        return [name for name in self._of.get(query.session, ()) if folded(name) not in taken]
 
     def forget(self) -> None:
         self._of.clear()

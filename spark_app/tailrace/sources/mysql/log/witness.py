@@ -19,7 +19,7 @@ from tailrace.sources.mysql.position import Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import Witness
 
 _ENDS = ("Stop", "Rotate")
-_TORN = 1220
+TORN = 1220
 """The server's error for a file that ends inside an event."""
 _NEAR = 1000
 """Events."""
@@ -59,7 +59,7 @@ def ended(connection: Connection, file: str, at: Position) -> bool:
         try:
             rest = execute(connection, f"SHOW BINLOG EVENTS IN {sql.text(file)} FROM {offset} LIMIT {_NEAR}")
         except MySQLError as error:
-            if faults.number(error) != _TORN:
+            if faults.number(error) != TORN:
                 raise
             return False
     return bool(rest) and rest[-1][2] in _ENDS

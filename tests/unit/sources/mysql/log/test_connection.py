@@ -90,8 +90,10 @@ def test_a_server_that_came_back_without_gtids_is_refused_and_loses_nothing_yet(
         refused(f"{sender} instead of ON.")
 
 
-def test_what_was_written_without_gtids_cannot_be_had() -> None:
-    text = "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file ./binlog.000002, position 157."
+@pytest.mark.parametrize("when", ["AUTO_POSITION = 1", "@@GLOBAL.GTID_MODE = ON"])
+def test_what_was_written_without_gtids_cannot_be_had(when: str) -> None:
+    """With `gtid_mode` on again the way back was to set it, for ever."""
+    text = f"Cannot replicate anonymous transaction when {when}, at file ./binlog.000002, position 157."
     with pytest.raises(PositionLost, match=r"without GTIDs.*binlog\.000002.*resync"):
         refused(text)
 

@@ -192,7 +192,22 @@ def test_a_temporary_table_that_was_renamed_behind_a_comment_is_none_any_more() 
     tables = TemporaryTables()
     for text in ("CREATE TEMPORARY TABLE t (a int)", "-- name: Away :exec\nALTER TABLE t RENAME TO u"):
         tables.saw(Query("s", text, 1, True))
-    assert not tables.of(1)
+    assert not tables.of(Query("s", "TRUNCATE t", 1, True), ())
+
+
+def test_a_temporary_table_hides_no_captured_one() -> None:
+    """It may be gone without a word (`sql_log_bin = 0`), and a multi-table DELETE is a session's own in any case."""
+    tables = TemporaryTables()
+    tables.saw(Query("s", "CREATE TEMPORARY TABLE t (a int)", 1, True))
+    tables.saw(Query("s", "CREATE TEMPORARY TABLE tmp (a int)", 1, True))
+    for text in ("TRUNCATE t", "INSERT INTO t VALUES (7)", "DROP TABLE t", "ALTER TABLE t ADD a int DEFAULT 1"):
+        for of_session in (False, True):
+            query = Query("s", text, 1, of_session)
+            known = KnownTables("s", (("s", "T"),), tables.of(query, [("s", "T")]), of_session)
+            assert effects(text, known), (text, of_session)
+    assert tables.of(Query("s", "TRUNCATE tmp", 1, True), ONE) == [("s", "tmp")]
+    assert tables.of(Query("s", "TRUNCATE tmp", 1, False), ONE) == ()
+    assert tables.of(Query("s", "TRUNCATE tmp", 2, True), ONE) == []
 
 
 def test_a_dropped_schema_takes_all_of_its_tables() -> None:
