@@ -344,12 +344,11 @@ class Assembler:
                     self._filling.commits_xa(xa_number(xid))
                 self._replay(xid)
             self._held.forget(xid)
-            self.executed.decide(prepared, last=not self._held.undecided)
         elif not self._skip:
             # It was decided before, otherwise perhaps, and a crash made the server forget that. Or its rows stand
             # before the beginning: a server may show it as prepared later than the log does.
             self._sink.undone(None)
-        self._finish()
+        self._finish(prepared)
 
     def prepared(self) -> set[str]:
         """XA transactions that are prepared and not decided, as far as the log is read."""
@@ -365,7 +364,7 @@ class Assembler:
             prepared = self._held.transaction(xid)
             assert prepared is not None
             self._held.forget(xid)
-            self.executed.decide(prepared, last=not self._held.undecided)
+            self.executed.decide(prepared)
 
     def _replay(self, xid: str) -> None:
         if not self._skip:
@@ -374,11 +373,14 @@ class Assembler:
             if not self._skip and self._captured(event.form):
                 self._filling.add(event)
 
-    def _finish(self) -> None:
+    def _finish(self, decides: events.Transaction | None = None) -> None:
+        """`decides`: a prepared one, which is needed until then: a record of what came before leads not past it."""
         if self._open is None:
             raise UnknownEvent("a transaction ends that never began")
         if self._sink.touched:
             self._filling.record_finished()
+        if decides is not None:
+            self.executed.decide(decides)
         self.executed.add(self._open)
         self._close()
 

@@ -18,8 +18,8 @@ class Executed:
         self._set = GtidSet("" if mariadb else state)
         self._last = MariaPosition(state if mariadb else "")
         self._mariadb = mariadb
-        self._restart: str | None = None
-        """MariaDB: the state before the oldest prepared transaction."""
+        self._before: dict[Transaction, str] = {}
+        """MariaDB: prepared transaction -> the state before it, in log order."""
         self._awaits = not exact
         """That transaction has not come yet."""
 
@@ -49,26 +49,26 @@ class Executed:
     def prepare(self, transaction: Transaction) -> None:
         """An XA transaction's rows are held."""
         if self._mariadb:
-            self._restart, self._awaits = str(self._last) if self._restart is None else self._restart, False
+            self._before[transaction], self._awaits = str(self._last), False
             self.add(transaction)
 
-    def decide(self, transaction: Transaction, last: bool) -> None:
-        """It was committed or rolled back. `last`: no other is held."""
-        if not self._mariadb:
+    def decide(self, transaction: Transaction) -> None:
+        """It was committed or rolled back."""
+        if self._mariadb:
+            self._before.pop(transaction, None)
+        else:
             self.add(transaction)
-        elif last:
-            self._restart = None
 
     @property
     def exact(self) -> bool:
         """Whether the state is all that was read."""
-        return self._restart is None and not self._awaits
+        return not self._before and not self._awaits
 
     @property
     def state(self) -> str:
         if not self._mariadb:
             return str(self._set)
-        return str(self._last) if self._restart is None else self._restart
+        return next(iter(self._before.values()), str(self._last))
 
     @property
     def place(self) -> str:

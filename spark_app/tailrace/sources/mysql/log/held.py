@@ -94,7 +94,3 @@ class Held:
         gone = self._transactions.pop(xid, None)
         if gone is not None and gone.on_disk:
             gone.path.unlink()
-
-    @property
-    def undecided(self) -> int:
-        return len(self._transactions)

@@ -31,6 +31,9 @@ class Sink:
         self.crashes: list[int] = []
         """Behind how many rows."""
         self.touched = False
+        self.executed: Executed | None = None
+        self.states: list[str] = []
+        """Of the records."""
 
     def wants(self, form: bytes) -> bool:
         return True
@@ -38,7 +41,9 @@ class Sink:
     def rows(self, block: EventBlock) -> None:
         self.rows_of += [event.body[8:9] for event in block.events]
 
-    def cut(self, rows: bool | None = None) -> None: ...
+    def cut(self, rows: bool | None = None) -> None:
+        assert self.executed is not None
+        self.states.append(self.executed.state)
 
     def statement(self, query: Query) -> list[bytes]:
         self.touched = self.touched or query.text.startswith("UPDATE")
@@ -83,12 +88,17 @@ def fed(
     folder: Path,
     sent: list[tuple[int, bytes]],
     unended: Position | None = None,
+    *,
     closes: Kind | None = None,
     mariadb: bool = True,
+    recorded: tuple[str, Position] = ("", Position(0)),
 ) -> tuple[Sink, Assembler]:
-    """`closes`: what stands at the end of each file."""
-    sink = Sink()
-    assembler = Assembler(sink, Executed("", mariadb), Held(folder), LIMIT, StartingPoint(Position(0), OWN, unended))
+    """`closes`: what stands at the end of each file. `recorded`: state and position, of which a prepared transaction
+    comes again."""
+    sink, (state, position) = Sink(), recorded
+    start = StartingPoint(position, OWN, unended)
+    sink.executed = Executed(state, mariadb, exact=not position)
+    assembler = Assembler(sink, sink.executed, Held(folder), LIMIT, start)
     end = 0
     for i, (kind, body) in enumerate(sent):
         if i and kind == Kind.ROTATE and closes is not None:
@@ -175,3 +185,74 @@ def test_a_statement_of_a_prepared_transaction_is_told_before_a_record_leads_pas
     sink, assembler = fed(tmp_path / "held", sent, mariadb=False)
     assert not sink.touched and sink.rows_of == [b"a"]
     assert assembler.executed.state.endswith(":1") and not assembler.inside
+
+
+def mariadb_prepared(number: int, name: bytes) -> list[tuple[int, bytes]]:
+    head = struct.pack("<QIB", number, 0, 0x40) + struct.pack("<IBB", 1, len(name), 0) + name
+    end = statement(f"XA END X'{name.hex()}',X'',1")
+    return [(Kind.MARIADB_GTID, head), *row(name), end, (Kind.XA_PREPARE, bytes(13))]
+
+
+def mariadb_decided(number: int, name: bytes, decision: str = "COMMIT") -> list[tuple[int, bytes]]:
+    head = struct.pack("<QIB", number, 0, 0x81)
+    return [(Kind.MARIADB_GTID, head), statement(f"XA {decision} X'{name.hex()}',X'',1")]
+
+
+@pytest.mark.parametrize("decision", ["COMMIT", "ROLLBACK"])
+def test_the_log_is_needed_from_the_oldest_transaction_on_that_is_prepared_still(tmp_path: Path, decision: str) -> None:
+    """Where one is always prepared, it would be needed from the first one on for ever."""
+    sent = [*file(3), gtid(1), *row(b"a"), END, *mariadb_prepared(2, b"x"), *mariadb_prepared(3, b"y")]
+    steps = [
+        ([], "0-7-1"),
+        (mariadb_decided(4, b"x", decision), "0-7-2"),
+        ([*mariadb_prepared(5, b"z"), *mariadb_decided(6, b"y", decision)], "0-7-4"),
+        (mariadb_decided(7, b"z", decision), "0-7-7"),
+    ]
+    for step, state in steps:
+        sent += step
+        _, assembler = fed(tmp_path / "held", sent)
+        assert assembler.executed.state == state and assembler.executed.exact == (not assembler.prepared())
+
+
+def test_of_prepared_transactions_that_are_decided_in_another_order_the_oldest_counts(tmp_path: Path) -> None:
+    sent = [*file(3), *(event for n, name in enumerate((b"x", b"y", b"z")) for event in mariadb_prepared(n + 1, name))]
+    states = []
+    for number, name in ((4, b"y"), (5, b"x"), (6, b"z")):
+        sent += mariadb_decided(number, name)
+        states.append(fed(tmp_path / "held", sent)[1].executed.state)
+    assert states == ["", "0-7-2", "0-7-6"]
+
+
+def test_what_was_decided_is_passed_over_when_an_older_one_that_is_prepared_comes_again(tmp_path: Path) -> None:
+    """Of such a decision only the second half comes, where the transaction was prepared before the oldest."""
+    x, y, z = (mariadb_prepared(n, name) for n, name in ((1, b"x"), (2, b"y"), (3, b"z")))
+    again = [*y, *mariadb_decided(4, b"x"), *z, *mariadb_decided(5, b"z")]
+    first, assembler = fed(tmp_path / "held", [*file(3), *x, *again])
+    recorded = assembler.executed.state, assembler.reached.position
+    assert (first.rows_of, recorded[0], assembler.executed.exact) == ([b"x", b"z"], "0-7-1", False)
+    not_sent = (Kind.MARIADB_CHECKPOINT, bytes(sum(len(body) + 19 for _, body in x) - 19))
+    sent = [*file(3), not_sent, *again, *mariadb_decided(6, b"y")]
+    second, assembler = fed(tmp_path / "held", sent, recorded=recorded)
+    assert (second.rows_of, second.undone_forms, assembler.executed.state) == ([b"y"], set(), "0-7-6")
+
+
+@pytest.mark.parametrize("mariadb", [True, False])
+def test_a_prepared_transaction_is_needed_until_the_record_of_its_decision(tmp_path: Path, mariadb: bool) -> None:
+    """What is finished before gets a record of its own where tables are read again: some of its rows were undone."""
+    xid = "X'78',X'',1"
+    undone = [
+        *row(b"x"),
+        statement("ROLLBACK TO SAVEPOINT a"),
+        statement(f"XA END {xid}"),
+        (Kind.XA_PREPARE, bytes(13)),
+    ]
+    if mariadb:
+        sent = [*file(3), gtid(1), *row(b"a"), END, mariadb_prepared(2, b"x")[0], *undone]
+        sent += [gtid(3), *row(b"b"), END, *mariadb_decided(4, b"x")]
+    else:
+        sent = [*file(3), mysql_gtid(1), *row(b"a"), END, mysql_gtid(2), statement(f"XA START {xid}"), *undone]
+        sent += [mysql_gtid(3), *row(b"b"), END, mysql_gtid(4), statement(f"XA COMMIT {xid}")]
+    sink, _ = fed(tmp_path / "held", sent, mariadb=mariadb)
+    assert sink.undone_forms == {FORM}
+    before, *_, behind = sink.states
+    assert (before[-3:], behind[-3:]) == (("7-1", "7-4") if mariadb else ("1:3", "1-4"))
