@@ -60,6 +60,8 @@ class Assembler:
         self._held = held
         self._filling = Filling(sink, limit)
         self._start = start.position
+        self._again = not start.exact
+        """What comes is recorded already."""
         self.reached = Reached(start)
         self._maps: dict[bytes, bytes] = {}
         """Table id -> the form in force."""
@@ -89,6 +91,11 @@ class Assembler:
         """A transaction is open: of its rows some have come, or may have."""
         return self._open is not None
 
+    @property
+    def exact(self) -> bool:
+        """Whether the state is all that was read."""
+        return self.executed.exact and not self._again
+
     def tables_changed(self) -> None:
         """Other tables are captured now."""
         self._wanted.clear()
@@ -98,6 +105,8 @@ class Assembler:
         self._now = event
         if end:
             self.reached.advance(end)
+        elif self._open is not None:
+            self.reached.advance_untold(size)
         if kind in _BEGINS:
             self._begin(kind, timestamp, server, body, size)
         elif kind == _PAYLOAD:
@@ -155,6 +164,7 @@ class Assembler:
         rows = taken.row_events([form for form, _ in forms[: len(captured)]], captured)
         self._filling.add_finished(rows, marks, int(filling[fit - 1]))
         self.executed.add_run(taken)
+        self._again = False
         last = int(taken.behind[-1]) - 1
         self.reached.take(run.events.end[taken.opens[0] : last + 1])
         self._now = next(run.events.each(last, last + 1))
@@ -222,11 +232,12 @@ class Assembler:
             raise UnknownEvent("a transaction begins inside another one")
         self._maps.clear()  # each statement maps its tables anew, and numbers change with each reopening
         if kind == Kind.MARIADB_GTID:
-            place = self.reached.place(size)
+            place = self.reached.place_of_transaction(size)
             self._open = events.mariadb_gtid(body, server, place)
             self._skip = place < self._start
         else:
             self._open = events.gtid(body) if kind == Kind.GTID else events.tagged_gtid(body)
+        self._again = self._again and self._skip
         self._began = kind == Kind.MARIADB_GTID and not self._open.standalone
         if self._open.prepares is not None:
             self._start_xa(self._open.prepares)

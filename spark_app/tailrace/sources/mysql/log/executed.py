@@ -13,15 +13,12 @@ from tailrace.sources.mysql.log.plain import Run
 
 
 class Executed:
-    def __init__(self, state: str, mariadb: bool, exact: bool = True) -> None:
-        """`exact` False: a transaction that is prepared comes again."""
+    def __init__(self, state: str, mariadb: bool) -> None:
         self._set = GtidSet("" if mariadb else state)
         self._last = MariaPosition(state if mariadb else "")
         self._mariadb = mariadb
         self._before: dict[Transaction, str] = {}
         """MariaDB: prepared transaction -> the state before it, in log order."""
-        self._awaits = not exact
-        """That transaction has not come yet."""
 
     def add(self, transaction: Transaction) -> None:
         if self._mariadb:
@@ -49,7 +46,7 @@ class Executed:
     def prepare(self, transaction: Transaction) -> None:
         """An XA transaction's rows are held."""
         if self._mariadb:
-            self._before[transaction], self._awaits = str(self._last), False
+            self._before[transaction] = str(self._last)
             self.add(transaction)
 
     def decide(self, transaction: Transaction) -> None:
@@ -61,8 +58,8 @@ class Executed:
 
     @property
     def exact(self) -> bool:
-        """Whether the state is all that was read."""
-        return not self._before and not self._awaits
+        """Whether the state is all that was added."""
+        return not self._before
 
     @property
     def state(self) -> str:

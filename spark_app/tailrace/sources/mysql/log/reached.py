@@ -6,15 +6,18 @@ Used by the assembler, which tells every event that has an end in its file.
 from dataclasses import dataclass
 
 from tailrace.changelog.records import Position
+from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.walk import Places
-from tailrace.sources.mysql.position import Numbering
+from tailrace.sources.mysql.position import Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import Witness
 
 _WRAP = 1 << 32
 """Ends in event headers have 32 bits; files can be larger."""
 _MOST_WITNESSED = 1 << 16
 """Bytes."""
+_BETWEEN = 1 << 20
+"""Bytes, more than events of the server's own take up between two transactions."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class StartingPoint:
     numbering: Numbering
     unended: Position | None = None
     """Beginning of the file in which the reading goes on, unless it has come to its end; None: it has."""
+    exact: bool = True
+    """False: MariaDB sends again what is recorded, from a prepared XA transaction on. It sends nothing of it else."""
 
 
 class Reached:
@@ -32,10 +37,15 @@ class Reached:
         self._file = -1
         """Position of the beginning of the file; negative: none was named yet."""
         self._recorded = start.position
+        self._exact = start.exact
+        self._large = offset_of(start.position) >= _WRAP - _BETWEEN
+        """Where the next transaction begins in the recorded file, ends in headers may have gone round."""
         self._unended = start.unended
         """Beginning of a file without an end so far (STOP, ROTATE): a server that crashed begins another one."""
         self._end = 0
-        """Of the last event, in its file."""
+        """Of the last event that told it, in its file."""
+        self._untold = 0
+        """Bytes of the events since then."""
         self._last: tuple[Position, Event] | None = None
         """The last event that ended a transaction, or began a file, and where it begins."""
         self.position = start.position
@@ -51,7 +61,10 @@ class Reached:
 
     def open_file(self, name: str, end: int) -> bool:
         """Another one begins, or is told to. True: the one before has no end, for the server crashed."""
-        self._file, self._end = self._numbering.of(name, 0), end
+        first, self._file = self._file < 0, self._numbering.of(name, 0)
+        self._end, self._untold = end, 0
+        if first and not self._exact and self._in_large_file:
+            raise lost("an XA transaction was prepared in a binary log of more than 4 GiB, and its place is not known")
         # What is sent again may begin before it, and lead over crashes that are recorded already.
         crashed = self._unended is not None and self._file > max(self._unended, self._recorded)
         self._unended = Position(self._file)
@@ -60,17 +73,37 @@ class Reached:
     def advance(self, end: int) -> None:
         """The end has 32 bits only: what would go far back has gone round."""
         now = self._round + end
-        if self._end - now > _WRAP // 2:
+        if self._expected - now > _WRAP // 2:
             now += _WRAP
-        self._end = max(self._end, now)
+        self._end, self._untold = max(self._end, now), 0
+
+    def advance_untold(self, size: int) -> None:
+        """By an event of a transaction that does not say where it ends."""
+        self._untold += size
+
+    @property
+    def _expected(self) -> int:
+        """Where the last event ends, if the server has left out none since one that told it."""
+        return self._end + self._untold
 
     @property
     def _round(self) -> int:
-        return self._end // _WRAP * _WRAP
+        return self._expected // _WRAP * _WRAP
 
     def place(self, size: int) -> int:
         """Where the last event, of so many bytes, begins."""
         return self._file + self._end - size
+
+    def place_of_transaction(self, size: int) -> int:
+        """The same of MariaDB's first event of one. After a start the server leaves out what is recorded, and with it
+        how often the ends have gone round."""
+        while self._exact and self._in_large_file and self.place(size) < self._recorded:
+            self._end += _WRAP
+        return self.place(size)
+
+    @property
+    def _in_large_file(self) -> bool:
+        return self._large and file_of(Position(self._file)) == file_of(self._recorded)
 
     @property
     def file(self) -> int:
@@ -88,11 +121,11 @@ class Reached:
         told = ends[ends > 0]
         if self._file < 0 or not len(told):
             return False
-        return bool(told[0] >= self._end % _WRAP and (told[1:] >= told[:-1]).all())
+        return bool(told[0] >= self._expected % _WRAP and (told[1:] >= told[:-1]).all())
 
     def take(self, ends: Places) -> None:
         """To the last end of events that go on."""
-        self._end = self._round + int(ends.max())
+        self._end, self._untold = self._round + int(ends.max()), 0
 
     def remember(self, event: Event) -> None:
         """It was the last. A large one would be kept in memory for it; a place beyond 4 GiB could not be asked for."""

@@ -62,9 +62,9 @@ class MysqlStream:
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)
-        self._executed = Executed(self._known.done, self._mariadb, self._known.exact)
+        self._executed = Executed(self._known.done, self._mariadb)
         held = Held(wiring.scratch)
-        start = StartingPoint(state.position, config.numbering, self._unended())
+        start = StartingPoint(state.position, config.numbering, self._unended(), self._known.exact)
         self._assembler = Assembler(self, self._executed, held, wiring.memory, start)
         self._decoder = Decoder(self._tables)
         self._poll = CatalogPoll(
@@ -209,9 +209,8 @@ class MysqlStream:
             self._assembler.cut()
         else:
             witness = self._assembler.reached.witness or self._known.witness
-            self._sink.cut(
-                ResumePoint(self.position, str(SourceState(self._executed.state, witness, self._executed.exact))), rows
-            )
+            state = SourceState(self._executed.state, witness, self._assembler.exact)
+            self._sink.cut(ResumePoint(self.position, str(state)), rows)
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log for a time of its own, not for us."""

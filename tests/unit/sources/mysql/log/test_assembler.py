@@ -96,8 +96,8 @@ def fed(
     """`closes`: what stands at the end of each file. `recorded`: state and position, of which a prepared transaction
     comes again."""
     sink, (state, position) = Sink(), recorded
-    start = StartingPoint(position, OWN, unended)
-    sink.executed = Executed(state, mariadb, exact=not position)
+    start = StartingPoint(position, OWN, unended, exact=not position)
+    sink.executed = Executed(state, mariadb)
     assembler = Assembler(sink, sink.executed, Held(folder), LIMIT, start)
     end = 0
     for i, (kind, body) in enumerate(sent):
@@ -211,7 +211,7 @@ def test_the_log_is_needed_from_the_oldest_transaction_on_that_is_prepared_still
     for step, state in steps:
         sent += step
         _, assembler = fed(tmp_path / "held", sent)
-        assert assembler.executed.state == state and assembler.executed.exact == (not assembler.prepared())
+        assert assembler.executed.state == state and assembler.exact == (not assembler.prepared())
 
 
 def test_of_prepared_transactions_that_are_decided_in_another_order_the_oldest_counts(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_what_was_decided_is_passed_over_when_an_older_one_that_is_prepared_come
     again = [*y, *mariadb_decided(4, b"x"), *z, *mariadb_decided(5, b"z")]
     first, assembler = fed(tmp_path / "held", [*file(3), *x, *again])
     recorded = assembler.executed.state, assembler.reached.position
-    assert (first.rows_of, recorded[0], assembler.executed.exact) == ([b"x", b"z"], "0-7-1", False)
+    assert (first.rows_of, recorded[0], assembler.exact) == ([b"x", b"z"], "0-7-1", False)
     not_sent = (Kind.MARIADB_CHECKPOINT, bytes(sum(len(body) + 19 for _, body in x) - 19))
     sent = [*file(3), not_sent, *again, *mariadb_decided(6, b"y")]
     second, assembler = fed(tmp_path / "held", sent, recorded=recorded)

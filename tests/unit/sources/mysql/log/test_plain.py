@@ -166,11 +166,19 @@ def whole(sent: list[bytes]) -> framing.EventBatch:
     return found
 
 
-def outcome(folder: Path, sent: list[bytes], cuts: list[int], many: bool) -> list[Any]:
+STARTS = [
+    StartingPoint(Position(3 << 40 | offset), OWN, exact=exact)
+    for offset, exact in ((900, True), (900, False), (2**32 - 100, True), (2**32 + 700, True))
+]
+
+
+def outcome(
+    folder: Path, sent: list[bytes], cuts: list[int], many: bool, start: StartingPoint = STARTS[0]
+) -> list[Any]:
     """What the sink was told, and where the assembler stands in the end."""
     sink = Sink()
     mariadb = any(p[9] == Kind.MARIADB_GTID for p in sent)
-    assembler = Assembler(sink, Executed("", mariadb), Held(folder), LIMIT, StartingPoint(Position(3 << 40 | 900), OWN))
+    assembler = Assembler(sink, Executed("", mariadb), Held(folder), LIMIT, start)
     sink.assembler = assembler
     try:
         for part in parts(sent, cuts):
@@ -187,19 +195,19 @@ def outcome(folder: Path, sent: list[bytes], cuts: list[int], many: bool) -> lis
         return sink.told
     if not assembler.inside:
         assembler.cut()
-    return [*sink.told, assembler.reached.position, assembler.executed.state]
+    return [*sink.told, assembler.reached.position, assembler.executed.state, assembler.exact]
 
 
-@given(logs(), st.lists(st.integers(0, 500), max_size=3))
+@given(logs(), st.lists(st.integers(0, 500), max_size=3), st.sampled_from(STARTS))
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_many_at_once_are_the_same_as_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[bytes], cuts: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[bytes], cuts: list[int], start: StartingPoint
 ) -> None:
     monkeypatch.setattr(plain, "FEWEST", 2)
-    expected = outcome(tmp_path / "held", sent, cuts, many=False)
-    assert outcome(tmp_path / "held", sent, cuts, many=True) == expected
+    expected = outcome(tmp_path / "held", sent, cuts, many=False, start=start)
+    assert outcome(tmp_path / "held", sent, cuts, many=True, start=start) == expected
 
 
 W, TWO = Kind.WRITE_ROWS, [table(1, b"c1"), table(2, b"c2")]
