@@ -21,7 +21,7 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Encrypted:
 
     def made(name: str) -> MysqlServer:
         folder, found = tmp_path / name, servers.mysql(MYSQL)
-        subprocess.run(["cp", "-al", found, folder], check=True)
+        subprocess.run(["cp", "-a", found, folder], check=True)
         (folder / "usr/sbin/mysqld.my").write_text('{"components": "file://component_keyring_file"}')
         keyring = json.dumps({"path": str(tmp_path / f"{name}.key"), "read_only": False})
         (folder / "usr/lib/mysql/plugin/component_keyring_file.cnf").write_text(keyring)

@@ -1,5 +1,6 @@
 """The binary logs of MySQL and MariaDB as a change stream: transactions, XA through restarts, DDL, large rows, ends."""
 
+import tempfile
 import threading
 import time
 import tracemalloc
@@ -151,7 +152,15 @@ def test_a_transaction_that_a_crash_cut_off_never_happened(server: MysqlServer, 
         assert 2 not in [row["id"] for row in run.changes("d.t") if row["_op"] != "D"]
 
 
-def test_a_large_transaction_in_which_the_server_was_killed_is_read_over(server: MysqlServer, tmp_path: Path) -> None:
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before `server`: where its files are in memory, 100 MB are committed before anybody can kill it."""
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+
+
+def test_a_large_transaction_in_which_the_server_was_killed_is_read_over(
+    on_disk: None, server: MysqlServer, tmp_path: Path
+) -> None:
     """Parts of it are in segments by then."""
     server.script("CREATE TABLE d.big (id int PRIMARY KEY, v longtext)")
     with LogRun(server, tmp_path, memory=1 << 20) as run:
