@@ -5,6 +5,7 @@ rules. Nothing runs pods, and nothing makes service accounts, unless `controller
 (it deletes children with their owner and rolls StatefulSets as far as pods without nodes go).
 """
 
+import os
 import signal
 import socket
 import ssl
@@ -85,7 +86,11 @@ class KubeApi:
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """What kubectl prints; with `check` off, its refusals too."""
         command = [str(places.program("kubectl")), "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        # Its own idea of what is served: in the user's folder it would outlive this server, and be believed of the next.
+        environment = {**os.environ, "KUBECACHEDIR": str(self.plane.folder / "kubectl")}
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=False, timeout=60, env=environment
+        )
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
         return done.stdout if check else done.stdout + done.stderr

@@ -6,6 +6,7 @@ Manifests and refusals are those of support/resources.py, so that API server and
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,27 +283,28 @@ def _versions(monkeypatch: pytest.MonkeyPatch, group: str, stored: str, *version
 
 
 def test_a_version_is_served_beside_the_stored_one_and_can_be_taken_back(
-    resources: Resources, kube_api: KubeApi, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a release that adds v1beta1 does, and its rollback; an older operator watches v1alpha1 throughout."""
+    """What a release that adds v1beta1 does, and its rollback; an older operator watches v1alpha1 throughout.
+
+    On a server of its own: kubectl goes on asking for a version that it once saw and that is served no more.
+    """
     one = _versions(monkeypatch, "tailrace.dev", "v1alpha1", "v1alpha1")
     two = _versions(monkeypatch, "tailrace.dev", "v1alpha1", "v1alpha1", "v1beta1")
     older, newer, name = "replicators.v1alpha1.tailrace.dev", "replicators.v1beta1.tailrace.dev", "served"
-    in_space = ("-n", resources.namespace)
-    _define(kube_api, two)
-    try:
-        until(lambda: "error:" not in kube_api.kubectl("get", newer, check=False), "v1beta1 is served")
+    with KubeApi(tmp_path / "own") as kube:
+        _define(kube, two)
+        until(lambda: "error:" not in kube.kubectl("get", newer, check=False), "v1beta1 is served")
         document = replicator(name) | {"apiVersion": "tailrace.dev/v1beta1"}
-        kube_api.kubectl(*in_space, "apply", "-f", "-", stdin=json.dumps(document))
-        read = [json.loads(kube_api.kubectl(*in_space, "get", kind, name, "-o", "json")) for kind in (older, newer)]
+        kube.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        read = [json.loads(kube.kubectl("get", kind, name, "-o", "json")) for kind in (older, newer)]
         assert [found["apiVersion"] for found in read] == ["tailrace.dev/v1alpha1", "tailrace.dev/v1beta1"]
         assert read[0]["spec"] == read[1]["spec"]
-        definition = json.loads(kube_api.kubectl("get", "crd", "replicators.tailrace.dev", "-o", "json"))
+        definition = json.loads(kube.kubectl("get", "crd", "replicators.tailrace.dev", "-o", "json"))
         assert definition["status"]["storedVersions"] == ["v1alpha1"]
-    finally:
-        _define(kube_api, one)
-    assert json.loads(kube_api.kubectl(*in_space, "get", older, name, "-o", "json"))["spec"] == read[0]["spec"]
-    resources.delete(replicator(name))
+        _define(kube, one)
+        until(lambda: "could not find" in kube.kubectl("get", newer, check=False), "v1beta1 is gone")
+        assert json.loads(kube.kubectl("get", older, name, "-o", "json"))["spec"] == read[0]["spec"]
 
 
 def test_a_version_that_objects_are_stored_as_cannot_be_taken_back(
