@@ -86,7 +86,7 @@ class KubeApi:
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """What kubectl prints; with `check` off, its refusals too."""
         command = [str(places.program("kubectl")), "--kubeconfig", str(self.kubeconfig), *arguments]
-        # Its own idea of what is served: in the user's folder it would outlive this server, and be believed of the next.
+        # Its own idea of what is served: in the home folder it would outlive this server, and be believed of the next.
         environment = {**os.environ, "KUBECACHEDIR": str(self.plane.folder / "kubectl")}
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, check=False, timeout=60, env=environment
