@@ -1,6 +1,7 @@
 """Chunks of MySQL and MariaDB: every row once whatever the key, every value exactly, every refusal by its name."""
 
 import datetime as dt
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -17,7 +18,7 @@ from tailrace.changelog.keys import Key
 from tailrace.errors import AuthenticationFailed, Locked, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.types import arrow_type
 
@@ -357,6 +358,26 @@ def test_another_server_is_refused(server: MysqlServer) -> None:
     connect(config(server).bound_to(identity)).close()
     with pytest.raises(Retry, match="the change log is read from another"):
         connect(config(server).bound_to("another"))
+
+
+def test_a_connection_that_waits_for_long_is_not_ended_by_the_server(server: MysqlServer) -> None:
+    server.execute("SET GLOBAL wait_timeout = 1")
+    try:
+        with closing(connect(config(server))) as connection:
+            time.sleep(2)
+            assert execute(connection, "SELECT 1") == [(1,)]
+    finally:
+        server.execute("SET GLOBAL wait_timeout = DEFAULT")
+
+
+def test_a_server_that_takes_no_more_connections_is_told_as_such(server: MysqlServer) -> None:
+    server.script("DROP USER IF EXISTS crowd", "CREATE USER crowd WITH MAX_USER_CONNECTIONS 1", "FLUSH USER_RESOURCES")
+    with (
+        closing(connect(config(server, "crowd"))),
+        pytest.raises(Retry, match=r"cannot connect .* 'crowd'.*max_user_connections") as caught,
+    ):
+        connect(config(server, "crowd"))
+    assert "max_connections" in caught.value.fix
 
 
 def test_a_server_that_is_not_there_is_tried_again() -> None:

@@ -286,6 +286,52 @@ def test_a_server_that_has_purged_what_was_not_read_has_lost_the_position(
         level(primary, copy)
 
 
+def without_gtid(server: MysqlServer, statement: str) -> None:
+    server.script(*(f"SET GLOBAL gtid_mode = {mode}" for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE")))
+    server.execute(statement)
+    server.script(*(f"SET GLOBAL gtid_mode = {mode}" for mode in ("ON_PERMISSIVE", "ON")))
+
+
+@pytest.mark.parametrize("primary", [MYSQL], indirect=True)
+def test_a_server_with_a_transaction_without_gtid_behind_those_that_were_read_is_not_followed(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    """Nothing tells whether it was read; asked by GTIDs, the server passes over its file."""
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
+        level(primary, copy)
+        origin = copy.state.origin
+    caught_up(replica, primary)
+    promote(replica)
+    without_gtid(replica, "INSERT INTO shop.plain VALUES (2, 'two', 2)")
+    replica.execute("INSERT INTO shop.plain VALUES (3, 'three', 3)")
+    copy_of(replica, tmp_path).refused(PositionLost, "without GTIDs")
+    with copy.running():
+        level(primary, copy)
+        assert copy.state.origin == origin
+
+
+@pytest.mark.parametrize("primary", [MYSQL], indirect=True)
+def test_a_transaction_without_gtid_before_those_that_were_read_hinders_nothing(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    caught_up(replica, primary)
+    without_gtid(replica, "CREATE DATABASE own")
+    copy = copy_of(primary, tmp_path)
+    with copy.running():
+        primary.execute("INSERT INTO shop.plain VALUES (1, 'one', 1)")
+        level(primary, copy)
+        before = copy.state.snapshots.keys()
+    caught_up(replica, primary)
+    promote(replica)
+    replica.script(FLUSH, "INSERT INTO shop.plain VALUES (3, 'three', 3)", FLUSH)
+    moved = copy_of(replica, tmp_path)
+    with moved.running():
+        level(replica, moved)
+        assert moved.state.snapshots.keys() == before
+
+
 def test_positions_are_counted_on_and_written_as_the_server_counts(
     primary: MysqlServer, replica: MysqlServer, tmp_path: Path
 ) -> None:

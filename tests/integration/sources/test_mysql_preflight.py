@@ -14,6 +14,7 @@ from tailrace.sources.findings import refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import MyConfig, connect
+from tailrace.sources.mysql.ends import prepared
 from tailrace.sources.mysql.facts import observe
 
 
@@ -65,6 +66,16 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
     for finding in found.values():
         server.execute(finding.fix.removeprefix("Run `").removesuffix("`."))
     assert not failed(findings(server, "reader", "d.parent"))
+
+
+@pytest.mark.parametrize("server", [n for n in RELEASES if n.startswith("mysql")], indirect=True)
+def test_a_right_that_is_taken_away_later_is_told_where_it_is_missed(server: MysqlServer) -> None:
+    server.script("CREATE USER deprived", "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO deprived")
+    with (
+        closing(connect(MyConfig(server.host, server.port, None, "deprived", "test"))) as connection,
+        pytest.raises(SourceRefused, match=r"XA_RECOVER_ADMIN.*Grant the missing rights"),
+    ):
+        prepared(connection)
 
 
 def test_the_right_to_lock_is_asked_for_where_reading_takes_it(server: MysqlServer) -> None:

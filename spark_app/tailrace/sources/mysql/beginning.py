@@ -94,7 +94,7 @@ def end_without_prepared(config: MyConfig, connection: Connection, patience: Pat
 
 def _prepared(connection: Connection) -> set[str]:
     mysql = server_of(connection).product == "mysql"
-    with source_errors("looking for prepared XA transactions"):
+    with source_errors(ends.LISTING):
         found = execute(connection, "XA RECOVER CONVERT XID" if mysql else "XA RECOVER FORMAT='SQL'")
     return {str(row[-1]) for row in found}
 
@@ -148,22 +148,17 @@ def moved(
     server = server_of(connection)
     if server.identity == origin.identity[SERVER]:
         return None
-    first = min(witness.files(connection, OWN))
+    files, done = witness.files(connection, OWN), SourceState.read(point.source_state).done
+    first = succession.first_sent(connection, files, done) if server.product == "mysql" else min(files)
     shift = max(0, file_of(point.position) + 1 - first)
     found = {**origin.identity, SERVER: server.identity, SHIFT: str(shift)}
     begins = Numbering(shift).of(f".{first}", 0)
-    return found, ResumePoint(begins, str(SourceState(SourceState.read(point.source_state).done)))
+    return found, ResumePoint(begins, str(SourceState(done)))
 
 
 def _check_passed_over(config: MyConfig, connection: Connection, files: Files, at: Position, done: str) -> None:
-    """A server that is asked by GTIDs begins with the newest file before which all transactions have been read. What
-    was written while its `gtid_mode` was off has none, and stands in files that it passes over."""
-    for number in sorted((n for n in files if n > file_of(at)), reverse=True):
-        before = succession.state_before(connection, files[number][0])
-        if execute(connection, f"SELECT GTID_SUBSET({sql.text(before)}, {sql.text(done)})")[0][0]:
-            break
-    else:
-        return
+    """What was written while `gtid_mode` was off has no GTID, and may stand in files that the server passes over."""
+    number = succession.first_sent(connection, files, done)
     for passed in (n for n in sorted(files) if file_of(at) <= n < number):
         begin = max(offset_of(at), witness.FIRST) if passed == file_of(at) else witness.FIRST
         _check_anonymous(connection, files[passed][0], begin, config.numbering.text(at))
@@ -238,7 +233,9 @@ def _mysql_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBef
     if not executed >= ours:
         raise _lacks(texts[0])
     _check_purged(purged, ours)
-    return MysqlRead(ours, texts[1].lower(), purged), str(executed)
+    read = MysqlRead(ours, texts[1].lower(), purged)
+    succession.read_over(log, read, done)
+    return read, str(executed)
 
 
 def _mariadb_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:

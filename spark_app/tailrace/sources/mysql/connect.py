@@ -42,7 +42,10 @@ SETTINGS = (
     # Rows may be written to a slow target while they arrive.
     "net_write_timeout = 900",
     "net_read_timeout = 900",
+    # What is asked in SQL waits while a large transaction is read: ended meanwhile, it would be read again without end.
+    "wait_timeout = 86400",
 )
+_AWAY = "Check source.host, source.port, and that the server runs and can be reached from here."
 _WHO = (
     "Check source.username, the password, the host that the user has, and the client's certificate in source.tls if the"
     " user requires one."
@@ -226,8 +229,7 @@ def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
         case "refused":
             return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
         case _:
-            fix = "Check source.host, source.port, and that the server runs and can be reached from here."
-            return Retry(f"cannot connect to {what}", fix)
+            return Retry(f"cannot connect to {what}", faults.TURNED_AWAY.get(faults.number(error), _AWAY))
 
 
 @contextmanager
@@ -248,4 +250,4 @@ def _ours(what: str, error: Exception) -> TailraceError:
         case "right" | "refused":
             return SourceRefused(text, "Grant the missing rights; docs/mysql.md lists them.")
         case _:
-            return Retry(text)
+            return Retry(text, faults.TURNED_AWAY.get(faults.number(error), ""))

@@ -10,6 +10,9 @@ from tailrace.sources.mysql.connect import Connection, execute, server_of, sourc
 from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text
 
+LISTING = "looking for prepared XA transactions, for which MySQL asks the right XA_RECOVER_ADMIN"
+"""What is being done; without the right the server speaks of a fatal error instead."""
+
 
 def log_end(connection: Connection, numbering: Numbering) -> Position:
     """`SourceRefused`: the server writes no log."""
@@ -38,7 +41,7 @@ def seen(connection: Connection, numbering: Numbering) -> str:
 def prepared(connection: Connection) -> set[str]:
     """The XA transactions that are prepared now, as `Transaction.prepares` names them."""
     mysql = server_of(connection).product == "mysql"
-    with source_errors("looking for prepared XA transactions"):
+    with source_errors(LISTING):
         found = execute(connection, "XA RECOVER CONVERT XID" if mysql else "XA RECOVER")
     return {_xid(int(form), int(length), _bytes(data)) for form, length, _, data in found}
 

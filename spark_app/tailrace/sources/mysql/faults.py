@@ -26,14 +26,24 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
     "authentication": (1045, 1130, 1698, 1820, 1862, 3118, 4151, 2059, 1251),
     # TLS is required or missing
     "refused": (3159, 2026),
-    # on a database, table, column, or for a statement
-    "right": (1044, 1142, 1143, 1227, 1370),
+    # on a database, table, column, or for a statement; to list XA transactions
+    "right": (1044, 1142, 1143, 1227, 1370, 1401),
     # no such table or database
     "gone": (1146, 1049, 1051),
     # lock wait timeout, metadata lock, deadlock, no lock at once
     "locked": (1205, 1213, 3572),
     "statement": _STATEMENT + _OF_ROWS,
 }
+
+_FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."
+TURNED_AWAY = {
+    1040: _FULL,
+    1203: _FULL,
+    1226: _FULL,
+    1129: "Run `TRUNCATE TABLE performance_schema.host_cache` on the server (MariaDB: `FLUSH HOSTS`).",
+    3032: "Run `SET GLOBAL offline_mode = OFF` on the server.",
+}
+"""What helps where the server runs, and lets nobody in."""
 
 
 def number(error: Exception) -> int:

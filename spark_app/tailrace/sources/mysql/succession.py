@@ -170,6 +170,27 @@ def state_before(connection: Connection, file: str) -> str:
     return "".join(found.split()).strip("[]")
 
 
+def first_sent(connection: Connection, files: Mapping[int, tuple[str, int]], done: str) -> int:
+    """The file with which a MySQL begins that is asked by GTIDs: the newest one before which all was read."""
+    for number in sorted(files, reverse=True):
+        before = state_before(connection, files[number][0])
+        if execute(connection, f"SELECT GTID_SUBSET({sql.text(before)}, {sql.text(done)})")[0][0]:
+            return number
+    return min(files)
+
+
+def read_over(log: NewLog, history: ReadBefore, done: str) -> None:
+    """MySQL: the files that it passes over, from the newest one on in which something stands that was read. What was
+    written while its `gtid_mode` was off has no GTID: the server does not send it, and the stream ends as lost."""
+    files = witness.files(log.connection, OWN)
+    passed = [number for number in files if number < first_sent(log.connection, files, done)]
+    for number in sorted(passed, reverse=True):
+        log.check()
+        _each(log, files[number], lambda _: False)
+        if history.missing(state_before(log.connection, files[number][0])):
+            return
+
+
 def _in_file(log: NewLog, file: tuple[str, int], history: ReadBefore, before: str) -> list[str]:
     unread, found = dict(history.unread(before)), list[str]()
 

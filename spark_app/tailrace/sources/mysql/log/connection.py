@@ -41,6 +41,8 @@ SILENCE_LIMIT = 60.0
 """Seconds without any packet after which the connection counts as broken."""
 READ_BYTES = 1 << 20
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
+_SQLSTATE_BYTES = 9
+"""Of an error: its head, number and `#` with five characters, before its text."""
 _FORMAT_DESCRIPTION = int(Kind.FORMAT_DESCRIPTION)
 """Members of an enum take longer to look up: this is asked of every event."""
 _PURGED = (1236, 1789, 1790)
@@ -230,7 +232,7 @@ def _ended(packet: bytes) -> Exception:
     if packet[:1] != bytes([_ERROR]) or len(packet) < 3:
         return UnknownEvent("the server sent a packet that is no event")
     code = _code(packet)
-    text = packet[3:].decode(errors="replace").removeprefix("#HY000")
+    text = packet[_SQLSTATE_BYTES if packet[3:4] == b"#" else 3 :].decode(errors="replace")
     return _refused(code, text)
 
 

@@ -98,6 +98,13 @@ def test_what_was_written_without_gtids_cannot_be_had(when: str) -> None:
         refused(text)
 
 
-def refused(text: str) -> None:
-    packet = b"\xff" + (1236).to_bytes(2, "little") + b"#HY000" + text.encode()
+def test_a_missing_right_is_told_without_the_protocols_signs() -> None:
+    with pytest.raises(
+        SourceRefused, match=r"^SourceRefused: Access denied; you need .* Fix: Grant REPLICATION SLAVE;"
+    ):
+        refused("Access denied; you need (at least one of) the REPLICATION SLAVE privilege(s)", 1227, b"#42000")
+
+
+def refused(text: str, number: int = 1236, state: bytes = b"#HY000") -> None:
+    packet = b"\xff" + number.to_bytes(2, "little") + state + text.encode()
     read(len(packet).to_bytes(3, "little") + b"\0" + packet, 1 << 16)
