@@ -57,14 +57,14 @@ POSTGRESQL = (
     Line(("timestamp",), "without a zone"),
     Line(("timestamptz",), "the moment, in UTC"),
     Line(
-        ("text", "varchar", "bpchar", "uuid", "citext", "json", "jsonb"),
-        "`char(n)` with its padding; holds no text that is not UTF-8 (`SQL_ASCII` databases)",
-        "`text`, `varchar`, `char`, `uuid`, `citext`, `json`, `jsonb`, enums",
+        tuple(sorted(postgresql.TEXT)),
+        f"`char(n)` with its padding; {postgresql.NOT_UTF8}",
+        "`text`, `varchar`, `char`, `name`, `uuid`, `citext`, enums",
     ),
     Line(
-        ("time", "interval", "_int4", "int4range", "inet", "point"),
-        "exact text of the server's output function",
-        "all others: `time`, `interval`, arrays, ranges, network, geometric, composite …",
+        ("json", "jsonb", "time", "interval", "_int4", "int4range", "inet", "point"),
+        postgresql.AS_TEXT,
+        "all others: `json`, `jsonb`, `time`, `interval`, arrays, ranges, network, geometric, composite …",
     ),
 )
 """Domains are like their base type."""
@@ -76,30 +76,23 @@ MYSQL = (
     Line(("float",)),
     Line(("double",)),
     Line(("decimal(38,10)",), "", "`decimal(p,s)`, p ≤ 38"),
-    Line(("decimal(65,30)",), "the server's exact text", "larger `decimal`"),
+    Line(("decimal(65,30)",), mysql.OTHER_FORM["decimal"], "larger `decimal`"),
     Line(("bit(1)",)),
     Line(("bit(2)", "bit(63)"), "", "`bit(2)` … `bit(63)`"),
     Line(("bit(64)",)),
     Line(("date",)),
     Line(("datetime", "datetime(6)"), "without a zone"),
     Line(("timestamp", "timestamp(6)"), "the moment, in UTC"),
-    Line(("time", "time(6)"), "a length of time, beyond a day: `-838:59:59.000000`"),
+    Line(("time", "time(6)"), mysql.OTHER_FORM["time"]),
     Line(
         ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"),
         "holds no bytes that are not valid in the column's character set",
     ),
     Line(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "`binary(n)` with its zero bytes"),
     Line(("enum", "set"), "labels; `set`: with commas"),
-    Line(
-        ("json",),
-        "the server's own text: MySQL sorts keys by length; in MariaDB the text as the application wrote it",
-    ),
-    Line(
-        tuple(sorted(mysql.GEOMETRY)),
-        "as stored: SRID (4 bytes, little endian), then WKB",
-        "`geometry` and its kinds",
-    ),
-    Line(("vector",), "4 bytes per number, little endian"),
+    Line(("json",), mysql.OTHER_FORM["json"]),
+    Line(tuple(sorted(mysql.GEOMETRY)), mysql.OTHER_FORM["geometry"], "`geometry` and its kinds"),
+    Line(("vector",), mysql.OTHER_FORM["vector"]),
     Line(("uuid", "inet4", "inet6"), "", "`uuid`, `inet4`, `inet6` (MariaDB)"),
 )
 """MySQL's generated columns are like others."""

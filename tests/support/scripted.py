@@ -196,7 +196,10 @@ class ScriptedSubscription:
 
     def examine(self, origin: Origin | None, renewing: bool) -> api.Examination:
         found = api.Finding("memory", "ok", "there is a database")
-        return api.Examination((found,), tuple(("main", name) for name in self.source.database.names), ())
+        spec = self.replicator.spec
+        with self.source.session() as session:
+            tables = session.tables(spec.tables, spec.options)
+        return api.Examination((found,), tuple(api.TableSupport(t.schema, _columns(t.schema)) for t in tables))
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         self.admit(origin, point(), renewing)
@@ -212,6 +215,10 @@ class ScriptedSubscription:
         else:
             del self.readers[now.origin.log_id]
             yield api.RemovalStep(READER, "dropped")
+
+
+def _columns(schema: TableSchema) -> tuple[api.ColumnSupport, ...]:
+    return tuple(api.ColumnSupport(c.name, c.source_type, c.type, "YES") for c in schema.columns)
 
 
 @dataclass

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from tailrace import faults, privacy
@@ -275,19 +274,16 @@ def _leave(options: argparse.Namespace, policy: DeletionPolicy) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
+    from tailrace.cli import assessment
     from tailrace.cli.doctor import examine  # brings the database client, which `status` does without
 
     replicator = manifest_of(options).replicator(options.name)
     privacy.configure(replicator.spec.show_values)
-    report = examine(manifest_of(options).replicator(options.name), secrets_folder())
+    report = examine(replicator, secrets_folder())
     if options.json:
-        print(json.dumps({"ready": report.exit_code == 0, **asdict(report)}))
+        print(json.dumps(assessment.document(report)))
         return report.exit_code
-    for line in report.lines:
+    for line in (*report.lines, *assessment.lines(report)):
         print(line)
-    for column in report.columns:
-        if column.support != "YES":
-            what = f"{column.table}.{column.column} ({column.source_type}): {column.suggestion}"
-            print(f"{column.support:7} {visible(what)}")
     print("ready" if report.exit_code == 0 else "not ready")
     return report.exit_code

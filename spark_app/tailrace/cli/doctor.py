@@ -24,7 +24,7 @@ from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TailraceError
 from tailrace.logs import visible
 from tailrace.sources import masks
-from tailrace.sources.api import ColumnSupport, Finding, Subscription
+from tailrace.sources.api import Finding, Subscription, TableSupport
 from tailrace.sources.patterns import idle
 from tailrace.storage.store import Storage
 from tailrace.targets import places
@@ -58,7 +58,12 @@ class Line:
 @dataclass(frozen=True)
 class Report:
     lines: tuple[Line, ...]
-    columns: tuple[ColumnSupport, ...] = ()
+    tables: tuple[TableSupport, ...] = ()
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """Subjects, tables among them."""
+        return frozenset(line.subject for line in self.lines if line.level == "fail")
 
     @property
     def exit_code(self) -> int:
@@ -69,9 +74,9 @@ class Report:
 def examine(replicator: Replicator, secrets: Path | None) -> Report:
     """Source first, then storage and target."""
     lines: list[Line] = []
-    columns: Sequence[ColumnSupport] = ()
+    tables: Sequence[TableSupport] = ()
     try:
-        found, columns = _source(replicator, secrets)
+        found, tables = _source(replicator, secrets)
         lines += found
     except (Stop, Retry) as error:
         lines.append(_failure("source", error))
@@ -82,10 +87,10 @@ def examine(replicator: Replicator, secrets: Path | None) -> Report:
     for subject, config in (("storage", replicator.spec.storage), ("target", replicator.spec.target)):
         lines += _place(subject, config)
     lines += _java()
-    return Report(tuple(lines), tuple(columns))
+    return Report(tuple(lines), tuple(tables))
 
 
-def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], Sequence[ColumnSupport]]:
+def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], Sequence[TableSupport]]:
     spec = replicator.spec
     log = _Log.read(replicator)
     masks.configure(spec, secrets)
@@ -94,7 +99,7 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
         found = subscription.examine(log.origin, log.renewing)
         told = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
         lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in found.findings if f is not told]
-        lines += refusals(spec.target, found.schemas)
+        lines += refusals(spec.target, [table.schema for table in found.tables if not table.stopped])
         try:
             lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
@@ -102,8 +107,9 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     if not found.tables:
         lines.append(_unmatched(spec.tables.include, told))
     fix = "Ignore this if the tables will be created later."
-    unmet = idle(spec.tables, spec.options, found.tables) if found.tables else ()
-    return lines + [Line("warn", "patterns", text, fix) for text in unmet], found.columns
+    names = [(table.schema.schema_name, table.schema.table_name) for table in found.tables]
+    unmet = idle(spec.tables, spec.options, names) if names else ()
+    return lines + [Line("warn", "patterns", text, fix) for text in unmet], found.tables
 
 
 def _unmatched(patterns: Sequence[str], told: Finding | None) -> Line:

@@ -57,9 +57,16 @@ def or_null(table: str, key: bool) -> str:
     return f" Or let such values become NULL: spec.options: [{{match: {table}, {SET_NULL}}}], {CHANGED}; then {RESYNC}."
 
 
-def advice(limit: str, column: str, key: bool, nulls: bool) -> str:
-    """For a column whose type holds most values, `limit` saying which not, before one of these stops the table."""
-    if nulls and not key:
-        return f"{limit}: such values become NULL"
-    as_text = f"{limit}; where such values occur, copy it as text: options[].asText: [{column}]"
-    return as_text if key else f"{as_text}, or let them become NULL: options[].{SET_NULL}"
+AS_TEXT = "Where such values occur, copy the column as text: options[].asText"
+RARE = "Correct such values in the source"
+"""Where the text of a value does not help."""
+
+
+def limited(limit: str, key: bool, nulls: bool, way: str = AS_TEXT) -> tuple[str, str]:
+    """Reason and suggestion for a column whose type holds most values, `limit` saying which not, before one of these
+    stops the table. `nulls`: the table's such values become NULL."""
+    if key:
+        return limit, f"{way} (a column of the key cannot become NULL)."
+    if nulls:
+        return f"{limit}: such values become NULL", ""
+    return limit, f"{way}; or let such values become NULL: options[].{SET_NULL}."

@@ -95,7 +95,9 @@ def test_doctor_names_the_setting_the_value_and_the_fix_and_touches_nothing(tmp_
         assert not document["ready"]
         failed = [line for line in document["lines"] if line["level"] == "fail"]
         assert any("wal_level" in line["subject"] + line["message"] and line["fix"] for line in failed)
-        assert any(column["column"] == "where_is" for column in document["columns"])
+        (table,) = document["tables"]
+        assert [(c["column"], c["support"]) for c in table.pop("columns")] == [("id", "YES"), ("where_is", "PARTIAL")]
+        assert table == {"table": "public.t", "copied": True, "key": ["id"], "rows": 0, "bytes": 0}
         assert server.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
         server.restart(settings={"wal_level": "logical"})
         assert told(deployment, "doctor").endswith("ready\n")

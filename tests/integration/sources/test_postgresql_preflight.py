@@ -10,11 +10,14 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
+from tailrace.sources.api import TableSize
 from tailrace.sources.findings import refuse
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.facts import Facts, observe
-from tailrace.sources.postgresql.preflight import check, columns
+from tailrace.sources.postgresql.preflight import check
+from tailrace.sources.postgresql.sizes import sizes
+from tailrace.sources.postgresql.support import describe
 
 SCRAM = ("host all postgres 127.0.0.1/32 trust", "host all all 127.0.0.1/32 scram-sha-256")
 
@@ -173,7 +176,8 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
         (some,) = discover(
             connection, TablesSpec(include=("public.a",)), [TableOptions(match="*.a", columns=("tags",))]
         )
-    found = {c.column: (c.support, c.suggestion) for c in columns(table)}
+    described = describe(table, TableSize(), checks_text=True)
+    found = {c.column: (c.support, c.suggestion) for c in described.columns}
     assert {name: support for name, (support, _) in found.items()} == {
         "id": "YES",
         "at": "PARTIAL",
@@ -181,7 +185,16 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
         "tags": "PARTIAL",
         "twice": "NO",
     }
-    assert "asText: [at]" in found["at"][1]
+    assert "options[].asText" in found["at"][1]
+    narrow = describe(some, TableSize(), checks_text=False)
+    assert {c.column: c.support for c in narrow.columns} == {
+        "id": "YES",
+        "at": "NO",
+        "n": "NO",
+        "tags": "PARTIAL",
+        "twice": "NO",
+    }
+    assert "SQL_ASCII" in narrow.columns[1].reason
     assert [c.type for c in as_text.schema.columns] == ["int32", "string", "decimal(9,2)", "string"]
     assert [(c.name, c.key) for c in some.schema.columns] == [("id", 0), ("tags", None)]
 
@@ -241,3 +254,24 @@ def test_a_role_without_the_replication_attribute_is_refused_by_the_log_connecti
         connect(config_of(postgres, "plain"), replication=True)
     with psycopg.connect(host=postgres.host, port=postgres.port, user="plain", dbname="postgres") as plain:
         assert plain.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_sizes_are_of_all_partitions_and_come_without_a_lock_that_others_hold() -> None:
+    with PostgresServer(18, {"autovacuum": "off"}) as server, connect(config_of(server)) as connection:
+        connection.execute("CREATE TABLE public.empty (id int PRIMARY KEY, v text)")
+        connection.execute("CREATE TABLE public.fresh AS SELECT g AS id FROM generate_series(1, 1000) g")
+        connection.execute("CREATE TABLE public.parts (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+        for low, high in ((0, 1000), (1000, 2000)):
+            bounds = f"FOR VALUES FROM ({low}) TO ({high})"
+            connection.execute(f"CREATE TABLE public.p{low} PARTITION OF public.parts {bounds}".encode())
+        connection.execute("INSERT INTO public.parts SELECT generate_series(0, 1999)")
+        connection.execute("ANALYZE public.parts")
+        tables = discover(connection, TablesSpec(include=("public.*",)))
+        found = sizes(connection, tables)
+        empty, fresh, parts = (found[t.oid] for t in tables)
+        assert empty.rows == 0 and empty.bytes == 8192, "the index of its TOAST table"
+        assert fresh.rows is None and fresh.bytes is not None and fresh.bytes > 0
+        assert parts.rows == 2000 and parts.bytes is not None and parts.bytes >= 65536
+        with connect(config_of(server)) as other, other.transaction():
+            other.execute("LOCK TABLE public.fresh")
+            assert [sizes(connection, tables)[t.oid].bytes for t in tables] == [None, None, None]

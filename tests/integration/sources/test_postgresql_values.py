@@ -11,9 +11,10 @@ from tailrace import privacy
 from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
-from tailrace.sources.api import KeyList, KeyRange
+from tailrace.sources.api import KeyList, KeyRange, TableSize
 from tailrace.sources.postgresql.chunks import boundary, max_key, normal_keys
 from tailrace.sources.postgresql.connect import connect
+from tailrace.sources.postgresql.support import describe
 
 ALL = KeyRange(None, None)
 
@@ -66,6 +67,11 @@ VALUES: dict[str, list[str]] = {
     "public.pair": ['(1,"a b")'],
     "public.citext": ["AbC"],
 }
+EXACT = {
+    *("boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "character varying(5)"),
+    *("character(5)", "name", "bytea", "uuid", "public.mood", "public.citext"),
+}
+"""Source types that `doctor` calls YES; all others of `VALUES` are PARTIAL."""
 TYPES = """
 CREATE EXTENSION citext SCHEMA public; CREATE TYPE public.mood AS ENUM ('sad', 'o''k');
 CREATE TABLE public.hostile(a int);
@@ -120,6 +126,9 @@ def test_every_type_comes_out_equal_by_the_log_and_by_a_chunk_whatever_the_role_
         if not same(logged[c.name], read[c.name])
     ]
     assert different == []
+    told = {c.source_type: c.support for c in describe(table, TableSize(), checks_text=True).columns}
+    assert set(told) == {c.source_type for c in table.columns} and "NO" not in told.values()
+    assert {kind for kind, support in told.items() if support == "YES"} == EXACT
     assert read["id"].to_pylist() == list(range(rows))
     found = {c.source_type: read[c.name].to_pylist() for c in table.columns}
     assert found["boolean"][:2] == [True, False]
@@ -197,6 +206,8 @@ def test_a_value_that_the_target_cannot_hold_is_named_and_can_be_copied_as_text(
         with pytest.raises(ValueUnsupported, match=r"column 'v' of public\.t has the value .*asText: \[v\]") as caught:
             chunk_of(config, table_of(connection, "public.t"), ALL)
         assert caught.value.table == "public.t" and value[:6] in caught.value.message
+        told = describe(table_of(connection, "public.t"), TableSize(), checks_text=True).columns[1]
+        assert told.support == "PARTIAL" and told.reason.startswith("holds no") and "asText" in told.suggestion
         as_text = table_of(connection, "public.t", TableOptions(match="public.t", as_text=("v",)))
         assert chunk_of(config, as_text, ALL)["v"].to_pylist() == [None, value, None]
 

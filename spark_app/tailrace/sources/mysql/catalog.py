@@ -201,6 +201,16 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
     )
 
 
+def unsupported(column: MysqlColumn) -> tuple[str, str] | None:
+    """What the column has of which no value can be copied, and the fix; None: nothing."""
+    if column.native is None:
+        return f"the type {column.type.text}, which is not supported", "Leave the column out with options[].columns."
+    if column.type.charset not in (None, *charsets.KNOWN):
+        what = f"the character set {column.type.charset}, which is not supported"
+        return what, "Convert the column to utf8mb4, or leave it out with options[].columns."
+    return None
+
+
 def _record(column: MysqlColumn) -> Column:
     return Column(
         name=column.name,
@@ -230,14 +240,9 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
         what = f"{name} has no primary key and no unique index over NOT NULL columns"
         table = f"{quoted(row['table_schema'])}.{quoted(row['table_name'])}"
         return NoKey(name, what, f"Run ALTER TABLE {table} ADD PRIMARY KEY (…).")
-    unknown = [c for c in columns if c.copied and c.native is None]
-    if unknown:
-        what = f"column {unknown[0].name!r} of {name} has the type {unknown[0].type.text}, which is not supported"
-        return ReadRefused(name, what, "Leave the column out with options[].columns.")
-    strange = [c for c in columns if c.copied and c.type.charset not in (None, *charsets.KNOWN)]
-    if strange:
-        what = f"column {strange[0].name!r} of {name} has the character set {strange[0].type.charset}"
-        return ReadRefused(name, f"{what}, which is not supported", "Convert the column to utf8mb4, or leave it out.")
+    for column, found in ((c, unsupported(c)) for c in columns if c.copied):
+        if found is not None:
+            return ReadRefused(name, f"column {column.name!r} of {name} has {found[0]}", found[1])
     ambiguous = [c for c in columns if c.key is not None and c.type.charset in charsets.AMBIGUOUS]
     if ambiguous:
         what = f"column {ambiguous[0].name!r} in the key of {name} has the character set {ambiguous[0].type.charset}"

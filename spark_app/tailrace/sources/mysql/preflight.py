@@ -6,13 +6,12 @@ names what is missing and the statement that fixes it.
 
 from collections.abc import Callable, Collection, Iterator
 
-from tailrace.sources.api import ColumnSupport, Finding, Level
-from tailrace.sources.mysql import filters, types
+from tailrace.sources.api import Finding, Level
+from tailrace.sources.mysql import filters
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.facts import Facts
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, lock_right
-from tailrace.sources.unfit import advice
+from tailrace.sources.mysql.model import lock_right
 
 OLDEST = {"mysql": (8, 0), "mariadb": (10, 5)}
 TITLES = {"mysql": "MySQL", "mariadb": "MariaDB"}
@@ -246,25 +245,3 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     cascades,
     filtered,
 )
-
-
-def columns(table: MysqlTable) -> tuple[ColumnSupport, ...]:
-    """Per column YES, PARTIAL or NO, with what to do about it."""
-    hint = "MariaDB does not log generated columns with every change; compute it in the target"
-    wanted = None if table.options is None else table.options.columns
-    unlogged = (c for c in table.columns if c.generated and not c.copied and (wanted is None or c.name in wanted))
-    no = tuple(ColumnSupport(table.name, c.name, "generated", "NO", hint) for c in unlogged)
-    return tuple(_support(table.name, c) for c in table.copied) + no
-
-
-def _support(table: str, column: MysqlColumn) -> ColumnSupport:
-    kind = column.type.text
-    if column.mask is not None:
-        return ColumnSupport(table, column.name, kind, "YES", f"masked: {column.mask}")
-    limit = types.LIMITS.get(column.form.logical)
-    if limit is not None:
-        hint = advice(limit, column.name, column.key is not None, column.form.sets_null)
-        return ColumnSupport(table, column.name, kind, "PARTIAL", hint)
-    if column.form.logical == "string" and column.type.name in ("decimal", "time"):
-        return ColumnSupport(table, column.name, kind, "PARTIAL", "copied as the server's exact text")
-    return ColumnSupport(table, column.name, kind, "YES")

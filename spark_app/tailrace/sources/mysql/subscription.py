@@ -13,13 +13,15 @@ from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.sources import patterns
-from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, TableSize, Wiring
 from tailrace.sources.findings import refuse
 from tailrace.sources.mysql import beginning, preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
 from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
+from tailrace.sources.mysql.model import identity
+from tailrace.sources.mysql.support import describe, sizes
 
 log = logging.getLogger(__name__)
 _LEFT_OUT = (
@@ -78,12 +80,10 @@ class MysqlSubscription:
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec = self._replicator.spec
         tables = discover(self._connection, spec.tables, spec.options)
-        return Examination(
-            findings=preflight.check(observe(self._connection, tables)),
-            tables=tuple((t.schema_name, t.table_name) for t in tables),
-            columns=tuple(column for table in tables for column in preflight.columns(table)),
-            schemas=tuple(table.schema for table in tables if table.stop is None),
-        )
+        facts = observe(self._connection, tables)
+        found = sizes(self._connection, tables, caches=facts.server.product == "mysql")
+        described = (describe(t, found.get(identity(t.schema_name, t.table_name), TableSize())) for t in tables)
+        return Examination(findings=preflight.check(facts), tables=tuple(described))
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         self.admit(origin, point(), renewing)

@@ -36,6 +36,17 @@ NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
 _DATES = "holds no dates that do not exist (0000-00-00)"
 LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
 """What a logical type cannot hold."""
+_EXACT = "the server's exact text"
+_SHAPE = "as stored: SRID (4 bytes, little endian), then WKB"
+OTHER_FORM = {
+    "decimal": _EXACT,
+    "time": "a length of time, beyond a day: `-838:59:59.000000`",
+    "json": "the server's own text: MySQL sorts keys by length; in MariaDB the text as the application wrote it",
+    "vector": "4 bytes per number, little endian",
+    **dict.fromkeys(GEOMETRY, _SHAPE),
+}
+"""What becomes text or bytes though the source has a type of its own for it, and in which form; a `decimal`, where it
+has more digits than the target's."""
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 
@@ -96,6 +107,13 @@ def logical(type: ColumnType) -> str | None:
         return "binary"
     unsigned = _UNSIGNED.get(type.name) if type.unsigned else None
     return unsigned or _SIMPLE.get(type.name)
+
+
+def as_other(type: ColumnType, logical: str) -> str | None:
+    """The form of its values where they become text or bytes and are neither in the source; None: they do not."""
+    if logical == "string":
+        return OTHER_FORM.get(type.name, None if type.name in _TEXT else _EXACT)
+    return OTHER_FORM.get(type.name) if logical == "binary" else None
 
 
 def _bits(width: int) -> str:

@@ -8,14 +8,12 @@ from collections.abc import Callable, Collection, Iterator
 
 from psycopg import sql
 
-from tailrace.sources.api import ColumnSupport, Finding, Level
+from tailrace.sources.api import Finding, Level
 from tailrace.sources.findings import refuse
-from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
-from tailrace.sources.postgresql.model import CatalogColumn, PgTable
+from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import grant
-from tailrace.sources.unfit import advice, sets_null
 
 OLDEST, NEWEST = 14, 18
 SMALL_KEEP = 1024
@@ -286,26 +284,3 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     rights,
     collations,
 )
-
-_PLAIN_TEXT = {"text", "varchar", "bpchar", "name", "uuid", "citext"}
-
-
-def columns(table: PgTable) -> tuple[ColumnSupport, ...]:
-    """Per column YES, PARTIAL or NO, with what to do about it."""
-    copied = tuple(_support(table, c) for c in table.columns)
-    hint = "generated columns are not in the log; compute it in the target"
-    return copied + tuple(ColumnSupport(table.name, n, "generated", "NO", hint) for n in table.generated)
-
-
-def _support(of: PgTable, column: CatalogColumn) -> ColumnSupport:
-    table = of.name
-    if column.mask is not None:
-        return ColumnSupport(table, column.name, column.source_type, "YES", f"masked: {column.mask}")
-    limit = types.LIMITS.get(column.logical.partition("(")[0])
-    if limit:
-        hint = advice(limit, column.name, column.key is not None, sets_null(of.options))
-        return ColumnSupport(table, column.name, column.source_type, "PARTIAL", hint)
-    enum = column.output[1] == "enum_out"
-    if column.logical == "string" and column.base_type[1] not in _PLAIN_TEXT and not enum:
-        return ColumnSupport(table, column.name, column.source_type, "PARTIAL", "copied as PostgreSQL's exact text")
-    return ColumnSupport(table, column.name, column.source_type, "YES")

@@ -22,6 +22,8 @@ from tailrace.sources.postgresql.log.replication import release_slot
 from tailrace.sources.postgresql.log.stream import PgStream
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
+from tailrace.sources.postgresql.sizes import sizes
+from tailrace.sources.postgresql.support import describe
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +87,11 @@ class PgSubscription:
         tables = discover(self._connection, spec.tables, spec.options)
         found = preflight.check(observe(self._connection, spec.source, names.both, tables))
         spared = renewing and names.slot_is_ours
+        measured = sizes(self._connection, tables)
+        checks_text = self._connection.info.parameter_status("server_encoding") != "SQL_ASCII"
         return Examination(
             findings=tuple(f for f in found if not (spared and f.name == preflight.SLOT_LOG)),
-            tables=tuple((t.schema_name, t.table_name) for t in tables),
-            columns=tuple(column for table in tables for column in preflight.columns(table)),
-            schemas=tuple(table.schema for table in tables if table.stop is None),
+            tables=tuple(describe(table, measured[table.oid], checks_text) for table in tables),
         )
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:

@@ -15,6 +15,11 @@ LOGICAL = {
     "timestamptz": "timestamptz",
 }
 """Of the types in pg_catalog. `numeric` goes by its digits; all others are the text of their output function."""
+TEXT = frozenset(("text", "varchar", "bpchar", "name", "uuid", "citext"))
+"""Types that are text, as enums are. What else is not in `LOGICAL` becomes text, as its output function says it."""
+AS_TEXT = "exact text of the server's output function"
+NOT_UTF8 = "holds no text that is not UTF-8 (`SQL_ASCII` databases)"
+"""Of all texts."""
 _YEARS = "holds no infinity, no BC and no years after 9999"
 LIMITS = {"date": _YEARS, "timestamp": _YEARS, "timestamptz": _YEARS, "decimal": "holds no NaN"}
 """What a logical type cannot hold; of decimals without their digits."""

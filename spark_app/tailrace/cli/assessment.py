@@ -1,0 +1,159 @@
+"""What `tailrace doctor` says about the tables: one line each, and the columns that are not copied exactly.
+
+Takes the report of `cli.doctor`; `document` is its form for programs, described in docs/operations.md.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.cli.doctor import Report
+from tailrace.driver import display
+from tailrace.logs import visible
+from tailrace.sources.api import ColumnSupport, TableSupport
+
+ROWS = 270_000
+BYTES = 32 << 20
+"""Read in a second, of narrow and of wide rows: `snapshot` in docs/performance.md."""
+EACH = 0.25
+"""Seconds for a table, however small: "Many tables" in docs/performance.md."""
+BASIS = f"{ROWS:,} rows and {BYTES >> 20} MiB a second, {EACH} s for each table"
+_NAMED = 5
+"""Columns in a line."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a snapshot of all tables that can be copied has to read: estimates."""
+
+    tables: int
+    unknown: int
+    """Tables of which the source has no number of rows, or no size."""
+    rows: int
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.tables * EACH + max(self.rows / ROWS, self.bytes / BYTES)
+
+    @staticmethod
+    def of(report: Report) -> "Reading":
+        sizes = [table.size for table in report.tables if copied(report, table)]
+        unknown = sum(size.rows is None or size.bytes is None for size in sizes)
+        return Reading(len(sizes), unknown, sum(s.rows or 0 for s in sizes), sum(s.bytes or 0 for s in sizes))
+
+
+def copied(report: Report, table: TableSupport) -> bool:
+    return not table.stopped and table.name not in report.failed
+
+
+def document(report: Report) -> dict[str, Any]:
+    reading = Reading.of(report)
+    return {
+        "ready": report.exit_code == 0,
+        "lines": [
+            {"level": x.level, "subject": x.subject, "message": x.message, "fix": x.fix, "exitCode": x.exit_code}
+            for x in report.lines
+        ],
+        "tables": [
+            {
+                "table": table.name,
+                "copied": copied(report, table),
+                "key": [c.name for c in table.schema.key_columns],
+                "rows": table.size.rows,
+                "bytes": table.size.bytes,
+                "columns": [_column(c) for c in table.columns],
+            }
+            for table in report.tables
+        ],
+        "snapshot": {
+            "tables": reading.tables,
+            "rows": reading.rows,
+            "bytes": reading.bytes,
+            "seconds": round(reading.seconds, 1),
+            "basis": BASIS,
+        },
+    }
+
+
+def _column(column: ColumnSupport) -> dict[str, str | None]:
+    return {
+        "column": column.column,
+        "sourceType": column.source_type,
+        "becomes": column.becomes,
+        "support": column.support,
+        "reason": column.reason,
+        "suggestion": column.suggestion,
+    }
+
+
+def lines(report: Report) -> Iterator[str]:
+    if not report.tables:
+        return
+    heads = ("table", "rows", "size", "key", "columns")
+    cells = [heads, *(_cells(table, copied(report, table)) for table in report.tables)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    yield ""
+    yield _row(cells[0], widths)
+    for table, row in zip(report.tables, cells[1:], strict=True):
+        yield _row(row, widths)
+        yield from _columns(table.columns)
+    yield ""
+    for reason, suggestion in _suggestions(report.tables):
+        yield f"{visible(reason)}\n     fix: {visible(suggestion)}"
+    yield from _reading(Reading.of(report))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Numbers to the right; the last cell has no blanks behind it."""
+    name, rows, size, key, columns = cells
+    return f"{name:{widths[0]}}  {rows:>{widths[1]}}  {size:>{widths[2]}}  {key:{widths[3]}}  {columns}"
+
+
+def _cells(table: TableSupport, is_copied: bool) -> tuple[str, str, str, str, str]:
+    rows = "?" if table.size.rows is None else f"{table.size.rows:,}"
+    key = ", ".join(c.name for c in table.schema.key_columns) or "none"
+    some = sum(column.support != "NO" for column in table.columns)
+    what = f"{some} of {len(table.columns)}" if is_copied else "not copied: see its line above"
+    return visible(table.name), rows, _size(table.size.bytes), visible(key), what
+
+
+def _size(value: int | None) -> str:
+    if value is None:
+        return "?"
+    number = float(value)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def _columns(columns: Iterable[ColumnSupport]) -> Iterator[str]:
+    """Those of a kind together, without what to do about it."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for column in columns:
+        if column.support != "YES":
+            kind = f" ({column.source_type})" if column.source_type else ""
+            kinds.setdefault((column.support, column.reason), []).append(f"{column.column}{kind}")
+    for (support, reason), names in kinds.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield visible(f"    {support:7} {', '.join(names[:_NAMED])}{more}: {reason}")
+
+
+def _suggestions(tables: Iterable[TableSupport]) -> Iterable[tuple[str, str]]:
+    """Each once, in the order of the tables."""
+    found = ((c.reason, c.suggestion) for table in tables for c in table.columns if c.suggestion)
+    return dict.fromkeys(found)
+
+
+def _reading(reading: Reading) -> Iterator[str]:
+    if not reading.tables:
+        return
+    tables = "1 table" if reading.tables == 1 else f"{reading.tables} tables"
+    what = f"{tables}, {reading.rows:,} rows, {_size(reading.bytes)}"
+    yield f"first snapshot: about {display.seconds(reading.seconds)} for {what}"
+    yield f"     estimate: by the source's statistics, at {BASIS}, as measured with"
+    yield "     2 cores on the source's machine (docs/performance.md); network, load and wide rows make it longer"
+    if reading.unknown:
+        yield f"     {reading.unknown} of the tables have no statistics yet: run ANALYZE for better numbers"

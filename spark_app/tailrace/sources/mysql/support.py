@@ -1,0 +1,63 @@
+"""What becomes of each column of a table, before it is copied: for `tailrace doctor`. No I/O but for the sizes.
+
+Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tailrace.sources.api import ColumnSupport, TableSize, TableSupport
+from tailrace.sources.mysql import sql, types
+from tailrace.sources.mysql.catalog import unsupported
+from tailrace.sources.mysql.connect import Connection, execute, rows, source_errors
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity
+from tailrace.sources.unfit import limited
+
+_SIZES = "SELECT table_schema, table_name, table_rows, data_length FROM information_schema.tables WHERE {}"
+_UNLOGGED = (
+    "MariaDB does not log generated columns with every change",
+    "Compute them in the target, or in a view over it.",
+)
+
+
+def describe(table: MysqlTable, size: TableSize) -> TableSupport:
+    wanted = None if table.options is None else table.options.columns
+    found = tuple(_column(c) if c.copied else _not_copied(c, wanted) for c in table.columns)
+    return TableSupport(table.schema, found, size, table.stop is not None)
+
+
+def _not_copied(column: MysqlColumn, wanted: Sequence[str] | None) -> ColumnSupport:
+    unlogged = column.generated and (wanted is None or column.name in wanted)
+    why = _UNLOGGED if unlogged else ("left out by options[].columns", "")
+    return ColumnSupport(column.name, column.type.text, None, "NO", *why)
+
+
+def _column(column: MysqlColumn) -> ColumnSupport:
+    stop = unsupported(column)
+    if stop is not None:
+        return ColumnSupport(column.name, column.type.text, None, "NO", *stop)
+    known = column.name, column.type.text, column.form.logical
+    if column.mask is not None:
+        return ColumnSupport(*known, "YES", f"masked: {column.mask}")
+    limit = types.LIMITS.get(column.form.logical)
+    if limit is not None:
+        return ColumnSupport(*known, "PARTIAL", *limited(limit, column.key is not None, column.form.sets_null))
+    form = types.as_other(column.type, column.form.logical)
+    if form is not None:
+        return ColumnSupport(*known, "PARTIAL", f"becomes {_KINDS[column.form.logical]}: {form}")
+    return ColumnSupport(*known, "YES")
+
+
+_KINDS = {"string": "text", "binary": "bytes"}
+
+
+def sizes(connection: Connection, tables: Sequence[MysqlTable], caches: bool) -> Mapping[str, TableSize]:
+    """By the table's `identity`. `caches`: the server keeps such estimates for a day, unless a session asks for new
+    ones; it writes them down, so that looking would change something."""
+    if not tables:
+        return {}
+    with source_errors("looking at the sizes of tables"):
+        if caches:
+            execute(connection, "SET SESSION information_schema_stats_expiry = 0")
+        where = f"table_schema IN {sql.listed(sorted({t.schema_name for t in tables}))}"
+        found = rows(connection, _SIZES.format(where))
+    return {identity(r["table_schema"], r["table_name"]): TableSize(r["table_rows"], r["data_length"]) for r in found}

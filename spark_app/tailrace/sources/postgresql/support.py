@@ -1,0 +1,41 @@
+"""What becomes of each column of a table, before it is copied: for `tailrace doctor`. No I/O.
+
+Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
+"""
+
+from tailrace.sources.api import ColumnSupport, TableSize, TableSupport
+from tailrace.sources.postgresql import types
+from tailrace.sources.postgresql.model import CatalogColumn, PgTable
+from tailrace.sources.unfit import RARE, limited, sets_null
+
+_GENERATED = ("generated columns are not in the log", "Compute them in the target, or in a view over it.")
+
+
+def describe(table: PgTable, size: TableSize, checks_text: bool) -> TableSupport:
+    """`checks_text`: the database's encoding is a real one, so that each text is valid in it."""
+    copied = tuple(_column(c, sets_null(table.options), checks_text) for c in table.columns)
+    computed = tuple(ColumnSupport(name, None, None, "NO", *_GENERATED) for name in table.generated)
+    left_out = sorted(set(table.names.values()) - {c.name for c in table.columns})
+    excluded = tuple(ColumnSupport(name, None, None, "NO", "left out by options[].columns") for name in left_out)
+    return TableSupport(table.schema, copied + computed + excluded, size, table.stop is not None)
+
+
+def _column(column: CatalogColumn, nulls: bool, checks_text: bool) -> ColumnSupport:
+    known = column.name, column.source_type, column.logical
+    if column.mask is not None:
+        return ColumnSupport(*known, "YES", f"masked: {column.mask}")
+    limit = types.LIMITS.get(column.logical.partition("(")[0])
+    if limit:
+        return ColumnSupport(*known, "PARTIAL", *limited(limit, column.key is not None, nulls))
+    if column.logical != "string":
+        return ColumnSupport(*known, "YES")
+    reason = "" if is_text(column) else f"becomes text: {types.AS_TEXT}"
+    if checks_text:
+        return ColumnSupport(*known, "PARTIAL" if reason else "YES", reason)
+    unchecked, suggestion = limited(types.NOT_UTF8, column.key is not None, nulls, RARE)
+    return ColumnSupport(*known, "PARTIAL", "; ".join(filter(None, (reason, unchecked))), suggestion)
+
+
+def is_text(column: CatalogColumn) -> bool:
+    """Text in the source, too."""
+    return column.base_type[1] in types.TEXT or column.output[1] == "enum_out"

@@ -1,0 +1,67 @@
+"""What doctor says of MySQL's columns is what the catalog does with them."""
+
+import make_types
+import pytest
+
+from tailrace.sources.api import ColumnSupport, TableSize
+from tailrace.sources.mysql import types
+from tailrace.sources.mysql.catalog import _table
+from tailrace.sources.mysql.support import describe
+
+EXACT = types.NAMES - {"date", "datetime", "timestamp", "decimal", *types.OTHER_FORM}
+
+
+def column(kind: str, **more: object) -> dict[str, object]:
+    digits = make_types._digits(kind)
+    return {
+        "column_name": "v",
+        "data_type": make_types.base(kind),
+        "column_type": kind,
+        "is_nullable": "YES",
+        "numeric_precision": digits[0] if digits else None,
+        "numeric_scale": digits[1] if len(digits) > 1 else None,
+        "datetime_precision": None,
+        "character_octet_length": None,
+        "character_set_name": None,
+        "extra": "",
+        "mariadb": 0,
+    } | more
+
+
+def told(kind: str, **more: object) -> tuple[ColumnSupport, bool]:
+    """What is said of a column of this type, and whether its table is stopped."""
+    row = {"table_schema": "d", "table_name": "t", "engine": "InnoDB", "table_type": "BASE TABLE"}
+    key = {"index_name": "PRIMARY", "column_name": "id", "nullable": "", "sub_part": None}
+    columns = [column("int") | {"column_name": "id", "is_nullable": "NO"}, column(kind, **more)]
+    described = describe(_table(row, columns, [key], None), TableSize())
+    return described.columns[1], described.stopped
+
+
+@pytest.mark.parametrize("kind", [kind for line in make_types.MYSQL for kind in line.types])
+def test_every_type_of_the_page_is_described(kind: str) -> None:
+    found, stopped = told(kind)
+    name = make_types.base(kind)
+    assert not stopped and found.becomes == make_types.of_mysql(kind)
+    exact = name in EXACT or kind == "decimal(38,10)"
+    assert found.support == ("YES" if exact else "PARTIAL") and bool(found.reason) != exact
+    if name in types.OTHER_FORM and not exact:
+        assert found.reason == f"becomes {'text' if found.becomes == 'string' else 'bytes'}: {types.OTHER_FORM[name]}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "reason"),
+    [
+        ("newtype", {}, "the type newtype, which is not supported"),
+        ("text", {"character_set_name": "klingon"}, "the character set klingon, which is not supported"),
+    ],
+)
+def test_what_stops_the_table_is_no(kind: str, more: dict[str, object], reason: str) -> None:
+    found, stopped = told(kind, **more)
+    assert stopped and (found.support, found.becomes, found.reason) == ("NO", None, reason)
+    assert "options[].columns" in found.suggestion
+
+
+def test_a_generated_column_that_the_log_leaves_out_is_no_and_stops_nothing() -> None:
+    found, stopped = told("int", extra="STORED GENERATED", mariadb=1)
+    assert not stopped and found.support == "NO" and "generated" in found.reason and found.suggestion
+    assert told("int", extra="STORED GENERATED")[0].support == "YES"
