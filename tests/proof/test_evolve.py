@@ -57,6 +57,10 @@ IN_PLACE = (
     ("ALTER TABLE s.t RENAME b TO c; ALTER TABLE s.t ADD COLUMN b text",),
 )
 """What is followed without a row read again; between the parts rows come, and the catalog is looked at."""
+TYPED_ROWS = (
+    "INSERT INTO s.t (id) VALUES ({0}); DELETE FROM s.t WHERE id = {1};"
+    " UPDATE s.t SET id = id + 1000 WHERE id = {1} + 1"
+)
 OTHER_ROWS = (
     "INSERT INTO s.t (id, n) VALUES ({0}, 3); UPDATE s.t SET n = n + 1 WHERE id < 5; DELETE FROM s.t WHERE id = {1}"
 )
@@ -106,6 +110,43 @@ def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: 
         assert reads(one.settle()) == before, parts
         versions = next(t for t in one.settle().tables.values() if not t.removed).schema.version
         assert versions > len(parts)
+        one.sql("DROP TABLE s.t")
+        one.sql(TABLE)
+        one.sql(FIRST_ROWS)
+        assert verdict(one) == Verdict((), {})
+
+
+RETYPED = (
+    ("ALTER TABLE s.t ALTER n TYPE text",),
+    ("ALTER TABLE s.t ALTER n TYPE bigint", "ALTER TABLE s.t ALTER n TYPE numeric(20, 3)"),
+    ("ALTER TABLE s.t ALTER b DROP DEFAULT, DROP COLUMN a; ALTER TABLE s.t ALTER b TYPE bytea USING b::bytea",),
+    ("ALTER TABLE s.t ALTER n TYPE bigint; ALTER TABLE s.t RENAME n TO x; ALTER TABLE s.t RENAME b TO n",
+     "ALTER TABLE s.t ALTER x TYPE int; ALTER TABLE s.t ADD COLUMN b date DEFAULT '2026-01-01'"),
+    ("ALTER TABLE s.t ALTER b TYPE varchar(900)",),
+    ("ALTER TABLE s.t ALTER n TYPE int8", "ALTER TABLE s.t ALTER n TYPE int4", "ALTER TABLE s.t ALTER n TYPE int8"),
+)  # fmt: skip
+"""What other rows than those of the log must be read again for, and nothing starts over."""
+
+
+@pytest.mark.postgres(18)
+@pytest.mark.parametrize("seen_by", ["rows", "kill"])
+def test_columns_of_another_type_have_their_rows_read_again_and_the_target_keeps_its_others(
+    one: Quick, seen_by: str
+) -> None:
+    for parts in RETYPED:
+        before, _ = reads(one.settle())
+        for number, part in enumerate(parts):
+            one.sql(TYPED_ROWS.format(100 + number, 10 + number))
+            if seen_by == "kill":
+                one.stop(kill=True)
+            one.gate(seen_by == "rows")
+            one.sql(part)
+            one.sql(TYPED_ROWS.format(200 + number, 15 + number))
+            if seen_by == "kill":
+                one.start()
+            one.turn()
+            assert verdict(one) == Verdict((), {}), part
+        assert reads(one.settle())[0] == before, parts
         one.sql("DROP TABLE s.t")
         one.sql(TABLE)
         one.sql(FIRST_ROWS)

@@ -54,6 +54,9 @@ class ScriptedTable:
     def name(self) -> str:
         return self.schema.name
 
+    def shows(self, version: TableSchema) -> bool:
+        return version.form == self.schema.form
+
 
 @dataclass(frozen=True)
 class ScriptedSource:

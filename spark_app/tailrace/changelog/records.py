@@ -43,7 +43,8 @@ class Column(Closed):
 
     name: str
     id: int
-    """The column's identity inside its table, which survives a rename: the source's own number for it."""
+    """The column's identity inside its table, which survives a rename: the source's own number for it, or one made of
+    that where the column has become another one under the same number (by another type)."""
     source_type: str
     """The source's own type text, `numeric(10,2)`."""
     type: str
@@ -76,6 +77,12 @@ class TableSchema(Closed):
     @property
     def key_columns(self) -> tuple[Column, ...]:
         return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
+
+    @property
+    def form(self) -> set[tuple[int, str, str, str | None]]:
+        """What rows look like, in whatever order their columns stand. By id as well as by name: names may have been
+        exchanged. By mask: a column never holds values of two."""
+        return {(c.id, c.name, c.type, c.mask) for c in self.columns}
 
 
 Nulled = tuple[tuple[str, int], ...]

@@ -217,9 +217,9 @@ class ReplicatorSpec(Model):
     on_schema_change: OnSchemaChange = "EvolveAdditive"
     """What happens when the columns or the key of a table change. Columns that are added are followed in either case.
     `EvolveAdditive`: after any other change the table stops, until it is resynced. `Evolve`: columns of PostgreSQL that
-    are dropped or renamed are followed in place, where it is proven which they are; after any other change the table
-    starts over by itself: its target is replaced by the table in its new form, and is not complete until all rows have
-    been read."""
+    are dropped, renamed or of another type are followed in place, where it is proven which they are; after any other
+    change the table starts over by itself: its target is replaced by the table in its new form, and is not complete
+    until all rows have been read."""
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()

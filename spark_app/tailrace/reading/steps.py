@@ -220,10 +220,7 @@ def _logged(tools: Tools, run: TableRun) -> SnapshotTable:
 
 def _version(log_table: TableLog, table: Table) -> TableSchema:
     """The schema version of the journal that has the columns which the catalog shows now."""
-    # In any order: a column that is new to the log may stand before others in the source. By id as well: names may have
-    # been exchanged since. By mask: a column never holds values of two.
-    wanted = {(c.id, c.name, c.type, c.mask) for c in table.schema.columns}
     for logged in reversed(log_table.schemas):
-        if {(c.id, c.name, c.type, c.mask) for c in logged.table.columns} == wanted:
+        if table.shows(logged.table):
             return logged.table
     raise Retry(f"the definition of {table.name} has changed and capture has not recorded it yet")

@@ -48,6 +48,9 @@ class Table(Protocol):
     def stop(self) -> TableStop | None:
         """Why it cannot be captured; None: it can."""
 
+    def shows(self, version: TableSchema) -> bool:
+        """Whether its columns are those of this version of the change log, in any order."""
+
 
 @dataclass(frozen=True)
 class KeyRange:

@@ -1,5 +1,5 @@
-"""Dropped and renamed columns as programs that are not ours see them: in one version, no file rewritten, older versions
-as they were."""
+"""Columns that are dropped, renamed or of another type as programs that are not ours see them: in one version, no file
+rewritten, older versions as they were."""
 
 import uuid
 from pathlib import Path
@@ -26,14 +26,20 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 """PySpark leaves the sockets of `collect` to the garbage collector."""
 
 Rows = list[dict[str, Any]]
+RETYPED = 65540
+"""Column 4 after it got another type."""
 FORMS: list[tuple[dict[int, str], Rows]] = [
     ({1: "id", 2: "a", 3: "b"}, [{"id": 1, "a": "a1", "b": "b1"}]),
     ({1: "id", 2: "b", 3: "a"}, [{"id": 1, "b": "a1", "a": "b1"}]),
     ({1: "id", 3: "c", 4: "b", 5: "a"}, [{"id": 1, "c": "b1", "b": None, "a": None}]),
     ({1: "id", 4: "B", 5: "a"}, [{"id": 1, "B": None, "a": None}, {"id": 2, "B": "a2", "a": "a2"}]),
+    (
+        {1: "id", 5: "a", RETYPED: "B"},
+        [{"id": 1, "B": None, "a": None}, {"id": 2, "B": None, "a": "a2"}, {"id": 3, "B": 3, "a": "a3"}],
+    ),
 ]
-"""An exchange; a drop, a rename, and both names given again; a drop, and a rename in case only. What the row of the
-first version shows in each, and the row that the third one brings."""
+"""An exchange; a drop, a rename, and both names given again; a drop, and a rename in case only; another type. What the
+row of the first version shows in each, and the rows that the last two bring."""
 
 
 def schema(version: int, names: dict[int, str]) -> TableSchema:
@@ -42,7 +48,7 @@ def schema(version: int, names: dict[int, str]) -> TableSchema:
             name=name,
             id=number,
             source_type="",
-            type="int64" if number == 1 else "string",
+            type="int64" if number in (1, RETYPED) else "string",
             key=0 if number == 1 else None,
         )
         for number, name in names.items()
@@ -78,7 +84,8 @@ def test_readers_see_the_new_names_from_that_version_on(spark: SparkSession, tmp
     for number, (names, shown) in enumerate(FORMS, 1):
         wanted = schema(number, names)
         there = {file.path for file in table.files()}
-        commit(table, storage, wanted, before, FORMS[0][1] if number == 1 else shown[1:] if number == 4 else [])
+        brings = {1: shown, 4: shown[1:], 5: shown[2:]}
+        commit(table, storage, wanted, before, brings.get(number, []))
         assert there <= {file.path for file in table.files()}, "a file was rewritten"
         history = "DESCRIBE HISTORY" if format == "delta" else "SELECT snapshot_id, committed_at FROM"
         of = sql_name if format == "delta" else f"{sql_name}.snapshots ORDER BY committed_at DESC"

@@ -1,4 +1,5 @@
-"""Random histories of columns that are dropped, renamed, exchanged and added under `onSchemaChange: Evolve`.
+"""Random histories of columns that are dropped, renamed, exchanged, added and of another type, under
+`onSchemaChange: Evolve`.
 
 `play` writes and runs one script. A `patient` one lets the catalog be looked at after every ALTER, and no transaction
 alters twice what rows could tell apart: then everything is followed in place, and a row that is read again is a fault.
@@ -41,6 +42,8 @@ class Table:
 
     rnd: Random
     columns: list[str] = field(default_factory=lambda: list("abcd"))
+    bytes: set[str] = field(default_factory=set)
+    """Those of type bytea; the others are text."""
     key: int = 1000
 
     def rows(self, moves: bool) -> Iterator[str]:
@@ -49,30 +52,43 @@ class Table:
             self.key += 1
             low = rnd.randint(1, 30)
             if names:
-                values = ", ".join(f"repeat('{n}{self.key}', {rnd.choice((1, 900))})" for n in names)
+                values = ", ".join(self.value(n, f"repeat('{n}{self.key}', {rnd.choice((1, 900))})") for n in names)
                 yield f"INSERT INTO s.t (id, {', '.join(names)}) VALUES ({self.key}, {values})"
                 name = rnd.choice(names)
-                yield f"UPDATE s.t SET {name} = '{name}' || id || '/{self.key}' WHERE id BETWEEN {low} AND {low + 3}"
+                value = self.value(name, f"'{name}' || id || '/{self.key}'")
+                yield f"UPDATE s.t SET {name} = {value} WHERE id BETWEEN {low} AND {low + 3}"
             yield f"DELETE FROM s.t WHERE id = {rnd.randint(1, 30)}"
             if moves:
                 yield f"UPDATE s.t SET id = id + {self.key * 1000} WHERE id = {rnd.randint(1, 30)}"
 
-    def alter(self) -> str:
+    def value(self, name: str, text: str) -> str:
+        return f"convert_to({text}, 'UTF8')" if name in self.bytes else text
+
+    def alter(self, types: bool = False) -> str:
         """One ALTER, or an exchange of names."""
         rnd, names = self.rnd, self.columns
         free = [name for name in NAMES if name not in names]
-        kind = rnd.choice(("drop", "drop", "rename", "rename", "swap", "add", "add")) if free else "drop"
+        kinds = ("drop", "drop", "rename", "rename", "swap", "add", "add", *(("type", "type") if types else ()))
+        kind = rnd.choice(kinds) if free else "drop"
+        if kind == "type" and names:
+            name = rnd.choice(names)
+            self.bytes ^= {name}
+            to, made = ("bytea", "convert_to") if name in self.bytes else ("text", "convert_from")
+            return f"ALTER TABLE s.t ALTER {name} TYPE {to} USING {made}({name}, 'UTF8')"
         if kind == "drop" and names:
             names.remove(name := rnd.choice(names))
+            self.bytes -= {name}
             return f"ALTER TABLE s.t DROP COLUMN {name}"
         if kind == "rename" and names:
             name, to = rnd.choice(names), rnd.choice(free)
             names[names.index(name)] = to
+            self.bytes = {to if n == name else n for n in self.bytes}
             return f"ALTER TABLE s.t RENAME {name} TO {to}"
         if kind == "swap" and len(names) > 1:
             one, other = rnd.sample(names, 2)
             places = names.index(one), names.index(other)
             names[places[0]], names[places[1]] = other, one
+            self.bytes = {{one: other, other: one}.get(n, n) for n in self.bytes}
             return (
                 f"ALTER TABLE s.t RENAME {one} TO x; ALTER TABLE s.t RENAME {other} TO {one};"
                 f" ALTER TABLE s.t RENAME x TO {other}"
@@ -113,7 +129,7 @@ def impatient(rnd: Random, operations: int) -> Iterator[str]:
         for _ in range(min(left, rnd.choice((1, 2, 3, 5)))):
             left -= 1
             rows = [*table.rows(moves=True)]
-            altered = [table.alter() for _ in range(rnd.choice((1, 1, 2)))]
+            altered = [table.alter(types=True) for _ in range(rnd.choice((1, 1, 2)))]
             later = [*table.rows(moves=True)]
             if rnd.random() < 0.4:
                 yield "; ".join([*rows, *altered, *later])

@@ -111,6 +111,7 @@ class Quick:
             found = psycopg.connect(
                 f"host={host} port={port} user=postgres dbname={self.database} application_name=client", autocommit=True
             )
+            found.prepare_threshold = None  # a table that changes invalidates what was prepared
             found.execute("SET lock_timeout = '5s'")
             self._sessions[name] = found
         return found

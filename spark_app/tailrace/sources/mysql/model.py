@@ -72,6 +72,9 @@ class MysqlTable:
         """`schema.table`, as users write it."""
         return f"{self.schema_name}.{self.table_name}"
 
+    def shows(self, version: TableSchema) -> bool:
+        return version.form == self.schema.form
+
     @property
     def copied(self) -> tuple[MysqlColumn, ...]:
         return tuple(c for c in self.columns if c.copied)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from tailrace.changelog.records import Parts, TableSchema
+from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
 
@@ -55,6 +55,20 @@ class CatalogColumn:
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
 
 
+_TYPES = 1 << 16
+"""Above every attnum. A column that gets another type keeps its attnum, and is another column to everybody else."""
+
+
+def number(column: Column) -> int:
+    """The attnum of a column of the change log."""
+    return column.id % _TYPES
+
+
+def retyped(column: Column, now: Column) -> Column:
+    """The column of the change log as the catalog has it now, under an id of its own if it has another type there."""
+    return now.model_copy(update={"id": column.id if column.type == now.type else column.id + _TYPES})
+
+
 FileNodes = tuple[tuple[int, int], ...]
 """(oid, relfilenode) of each file."""
 
@@ -97,6 +111,9 @@ class PgTable:
     def name(self) -> str:
         """`schema.table`, as users write it."""
         return f"{self.schema_name}.{self.table_name}"
+
+    def shows(self, version: TableSchema) -> bool:
+        return {(number(c), c.name, c.type, c.mask) for c in version.columns} == self.schema.form
 
     @property
     def key_columns(self) -> tuple[CatalogColumn, ...]:

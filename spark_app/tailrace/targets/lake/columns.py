@@ -52,10 +52,11 @@ class Columns:
 
 
 def claimed(table: str, column: str, by: str) -> TargetChanged:
-    """A column that the source has dropped or renamed cannot be followed in the target: others' definitions name it."""
+    """A column that the source has dropped, renamed or given another type cannot be followed in the target: others'
+    definitions name it."""
     return TargetChanged(
         table,
-        f"the source dropped or renamed column {column!r} of {table}, and {by} of the target table needs it",
+        f"the source dropped, renamed or retyped column {column!r} of {table}, and {by} of the target table needs it",
         "Remove that from the target table (ALTER TABLE); Tailrace then continues by itself.",
     )
 

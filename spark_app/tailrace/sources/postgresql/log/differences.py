@@ -13,6 +13,7 @@ from typing import Literal
 from tailrace.changelog.records import Parts, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.sources.masks import described
+from tailrace.sources.postgresql.model import number
 from tailrace.sources.stops import STOP_FIX
 
 
@@ -126,10 +127,10 @@ def schema_parts(schema: TableSchema) -> Parts:
     """What the journal knows of the columns without a fingerprint."""
     return {
         "name": {"": schema.name},
-        "column": {str(c.id): c.name for c in schema.columns},
-        "type": {str(c.id): c.source_type for c in schema.columns},
-        "copied as": {str(c.id): described(c.type, c.mask) for c in schema.columns},
-        "key": {str(c.id): str(c.key) for c in schema.columns if c.key is not None},
+        "column": {str(number(c)): c.name for c in schema.columns},
+        "type": {str(number(c)): c.source_type for c in schema.columns},
+        "copied as": {str(number(c)): described(c.type, c.mask) for c in schema.columns},
+        "key": {str(number(c)): str(c.key) for c in schema.columns if c.key is not None},
     }
 
 
@@ -139,5 +140,5 @@ def first_stop(schema: TableSchema, now: TableSchema) -> TableStop | None:
     if not found:
         return None
     first = min(found, key=lambda d: (DIFFERENCES.index(d.rule), int(d.item or 0)))
-    names = {str(c.id): c.name for c in (*now.columns, *schema.columns)}
+    names = {str(number(c)): c.name for c in (*now.columns, *schema.columns)}
     return first.rule.error(schema.name, first.text(schema.name, names), STOP_FIX)

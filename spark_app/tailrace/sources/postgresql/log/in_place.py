@@ -1,4 +1,5 @@
-"""Dropped and renamed columns that are followed in place (`onSchemaChange: Evolve`), where their numbers are proven.
+"""Columns that are dropped, renamed or of another type are followed in place (`onSchemaChange: Evolve`), where their
+numbers are proven.
 
 Pure; asked by `tables`, for the catalog as a look shows it and for a Relation message. The catalog has the columns'
 numbers. A message has none, but its columns stand in the order of these, and the catalog, which is asked later, bounds
@@ -9,11 +10,11 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records import Column, TableSchema
 from tailrace.sources.masks import mask_of
 from tailrace.sources.postgresql.catalog import copied
 from tailrace.sources.postgresql.log.differences import first_stop
-from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.model import PgTable, number, retyped
 
 
 def has_all(names: Mapping[int, str], attributes: int | None, now: PgTable) -> bool:
@@ -22,22 +23,40 @@ def has_all(names: Mapping[int, str], attributes: int | None, now: PgTable) -> b
     list of them when a message was sent."""
     if attributes is None or not names:
         return False
-    return not any(number <= attributes and number not in names for number in now.names)
+    return not any(n <= attributes and n not in names for n in now.names)
 
 
 def as_in_catalog(
     schema: TableSchema, now: PgTable, names: Mapping[int, str], attributes: int | None
 ) -> TableSchema | None:
-    """The known columns as the catalog has them now; None: they differ by more than drops and renames, or a number came
-    since the last look while another went. Rows in between may have come under the same names as before, and the log
-    would have them under the wrong number."""
-    dropped = any(column.id not in now.names for column in schema.columns)
+    """The known columns as the catalog has them now; None: they differ by more than drops, renames and types, or a
+    number came since the last look while another went. Rows in between may have come under the same names as before,
+    and the log would have them under the wrong number."""
+    dropped = any(number(column) not in now.names for column in schema.columns)
     if now.stop is not None or not has_all(names, attributes, now) or (dropped and now.attributes != attributes):
         return None
     moved = _moved(schema, now.names)
-    wanted = {column.id for column in schema.columns}
+    moved = None if moved is None else with_types(moved, now, {c.attnum: c.source_type for c in now.columns})
+    wanted = {number(column) for column in schema.columns}
     there = now.schema.model_copy(update={"columns": tuple(c for c in now.schema.columns if c.id in wanted)})
     return moved if moved is not None and first_stop(moved, there) is None else None
+
+
+def with_types(schema: TableSchema, now: PgTable, types: Mapping[int, str]) -> TableSchema | None:
+    """The version with the types that its columns have by now: `types`, by number, in the log or the catalog. None:
+    one of the key has another, or the catalog knows no more how one in the log is copied. A value of the old type is
+    no value of the new one, so a column with another logical type is another column; what it had, its rows are read
+    again for. (Whether rows of the same logical type have been rewritten, the table's file says.)"""
+    there, columns = {c.id: c for c in now.schema.columns}, list[Column]()
+    for column in schema.columns:
+        found, sent = there.get(number(column)), types.get(number(column), column.source_type)
+        if sent == column.source_type:
+            columns.append(column)
+        elif found is None or found.source_type != sent or column.key is not None or found.mask != column.mask:
+            return None
+        else:
+            columns.append(retyped(column, found.model_copy(update={"name": column.name})))
+    return schema.model_copy(update={"columns": tuple(columns)})
 
 
 def as_sent(
@@ -48,7 +67,7 @@ def as_sent(
     if now.stop is not None:
         return None
     there = {**now.names, **now.stored}
-    kept = sorted(number for number in names if number in there)
+    kept = sorted(n for n in names if n in there)
     gone, more = len(names) - len(kept), len(sent) - len(kept)
     if gone == 0 and more >= 0:
         return dict(zip(kept, sent, strict=False))  # new ones stand behind
@@ -65,8 +84,8 @@ def added_since(sent: Sequence[str], new: Collection[str], since: int, now: PgTa
     those in the message are the first ones. Where none has stayed nothing is missed. `new`: names not known before."""
     young = [name for name in sent if name in new]
     there = {**now.names, **{n: name for n, name in now.stored.items() if name in sent}}
-    left = {number: there[number] for number in sorted(there) if number > since}
-    gone = any(number not in now.numbers for number in range(since + 1, now.attributes + 1))
+    left = {n: there[n] for n in sorted(there) if n > since}
+    gone = any(n not in now.numbers for n in range(since + 1, now.attributes + 1))
     first = dict(list(left.items())[: len(young)])
     if not left or not young or (not gone and list(first.values()) == young):
         return first
@@ -77,12 +96,12 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
     """The known columns under the names of the message (`as_sent`), and those of them that came after `names`; None:
     the key is concerned, or the options, which know columns by their names: what is copied, and how, would be another
     thing than they say. A mask is never lost by a rename."""
-    known, options = {column.id: column for column in schema.columns}, now.options
+    known, options = {number(column): column for column in schema.columns}, now.options
     as_text = () if options is None else options.as_text
-    for number, name in sent.items():
-        column = known.get(number)
+    for attnum, name in sent.items():
+        column = known.get(attnum)
         if column is None:
-            if copied(name, options) and number in now.names:
+            if copied(name, options) and attnum in now.names:
                 return None
         elif column.key is None and (
             not copied(name, options)
@@ -90,12 +109,12 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
             or column.mask != mask_of(options, name)
         ):
             return None
-    return _moved(schema, {**{c.id: c.name for c in schema.columns if c.id not in names}, **sent})
+    return _moved(schema, {**{number(c): c.name for c in schema.columns if number(c) not in names}, **sent})
 
 
 def _moved(schema: TableSchema, names: Mapping[int, str]) -> TableSchema | None:
     """The next version, with those of the columns that have a name here, under it; None: a key column has another."""
-    if any(column.key is not None and names.get(column.id) != column.name for column in schema.columns):
+    if any(column.key is not None and names.get(number(column)) != column.name for column in schema.columns):
         return None
-    columns = (c.model_copy(update={"name": names[c.id]}) for c in schema.columns if c.id in names)
+    columns = (c.model_copy(update={"name": names[number(c)]}) for c in schema.columns if number(c) in names)
     return schema.model_copy(update={"version": schema.version + 1, "columns": tuple(columns)})

@@ -18,9 +18,9 @@ from tailrace.sources.masks import require_own
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
-from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed
-from tailrace.sources.postgresql.log.pgoutput import Relation
-from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed, with_types
+from tailrace.sources.postgresql.log.pgoutput import Relation, RelationColumn
+from tailrace.sources.postgresql.model import PgTable, number
 from tailrace.sources.stops import STOP_FIX, reserved
 from tailrace.sources.unfit import sets_null
 
@@ -33,7 +33,7 @@ Lookup = Callable[[int], PgTable | None]
 HasEnded = Callable[[int, int], bool]
 """(transaction, table oid) -> whether the catalog shows, after a short wait, what the transaction did to the table."""
 Evolves = Callable[[TableSchema], bool]
-"""Whether dropped and renamed columns of the table are followed in place."""
+"""Whether columns of the table that are dropped, renamed or of another type are followed in place."""
 
 
 def never(schema: TableSchema) -> bool:
@@ -108,7 +108,7 @@ class CapturedTables:
         self.looked(schema.table_id, parts)
         if table.names and table.attributes is not None:
             # A message may have brought more since that look.
-            young = {c.id: c.name for c in schema.columns if c.id > table.attributes}
+            young = {number(c): c.name for c in schema.columns if number(c) > table.attributes}
             table.names, table.attributes = {**table.names, **young}, max([table.attributes, *young])
 
     def looked(self, table_id: int, parts: Parts | None) -> None:
@@ -181,12 +181,15 @@ class CapturedTables:
             raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
         if clash := reserved(moved):
             raise clash
+        sent_as = {c.name: self._type_of(c) for c in relation.columns}
+        typed = with_types(moved, now, {n: sent_as[name] for n, name in proven.items()})
         # As if a look had seen them here: the next message is judged from this one on.
         table.names = proven
-        if moved.columns == schema.columns:
-            return self._follow(schema, table, relation, ask)
-        added, reread = self._follow(moved, table, relation, ask)
-        return (moved if added is None else added.model_copy(update={"version": moved.version})), reread
+        if typed is None or typed.columns == schema.columns:
+            return self._follow(schema if typed is not None else moved, table, relation, ask)
+        added, reread = self._follow(typed, table, relation, ask)
+        reread |= is_retyped(schema, typed)
+        return (typed if added is None else added.model_copy(update={"version": typed.version})), reread
 
     def _follow(
         self, schema: TableSchema, table: Captured, relation: Relation, ask: Ask
@@ -209,12 +212,14 @@ class CapturedTables:
             check_places(schema, [*sent], table.names, set() if now is None else set(now.names))
         if now is None or not new:
             return None, False  # nothing new, or dropped since: its columns will not be missed
-        difference = compare(schema, now, new, table.attributes)
+        # With the type that the catalog has by now, its values here would be read as what they are not.
+        retyped = {c.name for c in now.columns if c.name in new and self._type_of(sent[c.name]) != c.source_type}
+        difference = compare(schema, now, new - retyped, table.attributes)
         if difference.stop is not None:
             raise difference.stop
-        since = max(c.id for c in schema.columns) if table.attributes is None else table.attributes
+        since = max(number(c) for c in schema.columns) if table.attributes is None else table.attributes
         added = added_since([*sent], new - set(table.names.values()), since, now) if ask().ended else None
-        if added is None:
+        if added is None or retyped:
             evolved = difference.evolved or schema.model_copy(update={"version": schema.version + 1})
             return evolved, True
         if difference.evolved is not None and table.names:
@@ -225,7 +230,7 @@ class CapturedTables:
         sent = next((c for c in relation.columns if c.name == column.name), None)
         if sent is None:
             raise SchemaChangeUnsupported(name, f"column {column.name!r} of {name} was dropped or renamed", STOP_FIX)
-        found = self._type(sent.type_oid, sent.type_modifier)
+        found = self._type_of(sent)
         if found != column.source_type:
             what = f"column {column.name!r} of {name} changed its type from {column.source_type} to {found}"
             raise SchemaChangeUnsupported(name, what, STOP_FIX)
@@ -233,7 +238,8 @@ class CapturedTables:
             what = f"key column {column.name!r} is no longer part of the replica identity of {name}"
             raise NoKey(name, what, f"Restore the primary key of {name}, or its REPLICA IDENTITY DEFAULT. {STOP_FIX}")
 
-    def _type(self, oid: int, modifier: int) -> str:
+    def _type_of(self, sent: RelationColumn) -> str:
+        oid, modifier = sent.type_oid, sent.type_modifier
         known = self._types.get((oid, modifier))
         if known is None:
             known = self._types[(oid, modifier)] = self._catalog.type_name(oid, modifier)
@@ -265,7 +271,7 @@ def _published_otherwise(schema: TableSchema, sent: Sequence[str], names: Mappin
     there = {**now.names, **now.stored}
     rest = iter([there[number] for number in sorted(there)])
     in_order = all(name in rest for name in sent)
-    return len(sent) != len(names) and in_order and all(there.get(c.id) == c.name for c in schema.columns)
+    return len(sent) != len(names) and in_order and all(there.get(number(c)) == c.name for c in schema.columns)
 
 
 def check_places(schema: TableSchema, sent: Sequence[str], names: Mapping[int, str], alive: Collection[int]) -> None:
@@ -277,17 +283,17 @@ def check_places(schema: TableSchema, sent: Sequence[str], names: Mapping[int, s
     been dropped since, a place proves less, and the names before it must be the known ones.
     """
     places = {name: place for place, name in enumerate(sent)}
-    known = sorted(schema.columns, key=lambda c: c.id)
+    known = sorted(schema.columns, key=number)
     for before, after in pairwise(known):
         if places[before.name] > places[after.name]:
             raise _exchanged(schema.name, after.name)
     for column in known:
-        place = places[column.name]
-        earlier = {n: name for n, name in names.items() if n < column.id}
+        place, attnum = places[column.name], number(column)
+        earlier = {n: name for n, name in names.items() if n < attnum}
         if not names:
-            fits = place < column.id
+            fits = place < attnum
         elif (least := sum(n in alive for n in earlier)) == len(earlier):
-            fits = place == least or column.id not in names
+            fits = place == least or attnum not in names
         else:
             fits = place >= least and set(sent[:place]) <= set(earlier.values())
         if not fits:
@@ -309,9 +315,10 @@ def compare(
     """The version in force against the catalog. `only`: take over just these new columns, and judge nothing else (the
     catalog may be ahead of the stream). `attributes`: columns that the table had when last looked at, dropped ones
     included; what bears such a number is new to us, but its rows are not, and the log has never carried their
-    values. `in_place`: dropped and renamed columns are taken over; the names at the last look."""
+    values. `in_place`: columns that are dropped, renamed or of another type are taken over; the names at the last
+    look."""
     name = schema.name
-    known = {c.id: c for c in schema.columns}
+    known = {number(c): c for c in schema.columns}
     moved: TableSchema | None = None
     if only is None:
         stop = now.stop if now.name == name and now.stop is not None else first_stop(schema, now.schema)
@@ -336,4 +343,11 @@ def compare(
     if clash is not None:
         return ColumnChanges(stop=clash)
     older = any(c.attnum <= looked_at for c in added)
-    return ColumnChanges(evolved, older or any(c.has_default or c.has_missing for c in added), older)
+    reread = older or is_retyped(schema, evolved) or any(c.has_default or c.has_missing for c in added)
+    return ColumnChanges(evolved, reread, older)
+
+
+def is_retyped(before: TableSchema, after: TableSchema) -> bool:
+    """Whether a column has become another one under its number: the rows that are there have no value of it."""
+    ids = {number(column): column.id for column in before.columns}
+    return any(ids.get(number(column), column.id) != column.id for column in after.columns)

@@ -156,11 +156,104 @@ def test_a_look_takes_over_drops_renames_and_additions_at_once() -> None:
     assert compare(schema(now.names), now, attributes=4, in_place=FIRST) == ColumnChanges()
 
 
-def test_a_type_that_changed_as_well_stops_the_table() -> None:
-    now = catalog({1: "id", 2: "c"})
-    typed = tuple(c.model_copy(update={"source_type": "bytea"}) if c.id == 2 else c for c in now.schema.columns)
-    now = replace(now, schema=now.schema.model_copy(update={"columns": typed}))
-    assert compare(schema(FIRST), now, attributes=3, in_place=FIRST).stop is not None
+INT, TEXT, LONG = ("integer", "int32"), ("text", "string"), ("character varying(9)", "string")
+
+
+def as_types(now: PgTable, types: Mapping[int, tuple[str, str]]) -> PgTable:
+    """With these source types and logical types, by number; text otherwise."""
+    of = {c.id: dict(zip(("source_type", "type"), types.get(c.id, TEXT), strict=True)) for c in now.schema.columns}
+    columns = tuple(c.model_copy(update=of[c.id]) for c in now.schema.columns)
+    there = tuple(replace(c, source_type=of[c.attnum]["source_type"]) for c in now.columns)
+    return replace(now, columns=there, schema=now.schema.model_copy(update={"columns": columns}))
+
+
+def with_messages(now: PgTable, sent: list[str], names: Names = FIRST) -> CapturedTables:
+    """`sent`: the types in the log, in the order of the columns."""
+    oids = dict(enumerate(sent))
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: oids[oid], lambda oid: now), (), lambda _: True)
+    tables.add(schema(names), parts=parts_of(names))
+    return tables
+
+
+def message(*names: str) -> pgoutput.Relation:
+    """Its types are numbered in the order of the columns."""
+    found = pgoutput.relation(pg.relation(1, names, ["id"]))
+    columns = (replace(column, type_oid=place) for place, column in enumerate(found.columns))
+    return replace(found, columns=tuple(columns))
+
+
+def test_a_column_of_another_type_is_another_column_and_its_rows_are_read_again() -> None:
+    now = as_types(catalog({1: "id", 2: "a", 3: "c"}), {2: INT})
+    look = compare(schema(FIRST), now, attributes=3, in_place=FIRST)
+    assert look.evolved is not None and look.reread and not look.older
+    tables = with_messages(now, ["text", "integer", "text"])
+    found = tables.form_of(message("id", "a", "c"), 7, described=True)
+    assert isinstance(found, Evolved) and found.reread and found.form.schema == look.evolved
+    ids = {c.name: (c.id % 65536, c.type) for c in look.evolved.columns}
+    assert ids == {"id": (1, "string"), "a": (2, "int32"), "c": (3, "string")}
+    assert look.evolved.columns[1].id != 2 and [c.id for c in look.evolved.columns][::2] == [1, 3]
+    assert now.shows(look.evolved) and not now.shows(schema(FIRST))
+    # From here on it is known by its number as any other, and a third type is a third column.
+    assert tables.compare(1, now) == ColumnChanges()
+    assert tables.form_of(message("id", "a", "c"), 7, described=True) == found.form
+    again = compare(look.evolved, as_types(now, {}), attributes=3, in_place=now.names)
+    assert again.evolved is not None and len({2, look.evolved.columns[1].id, again.evolved.columns[1].id}) == 3
+    dropped = compare(look.evolved, catalog({1: "id", 3: "c"}), attributes=3, in_place=now.names)
+    assert dropped.evolved is not None and not dropped.reread and [c.id for c in dropped.evolved.columns] == [1, 3]
+
+
+def test_a_type_whose_values_are_the_same_leaves_the_column_as_it_is() -> None:
+    """Whether the rows were rewritten, the file says."""
+    now = as_types(catalog(FIRST), {3: LONG})
+    look = compare(schema(FIRST), now, attributes=3, in_place=FIRST)
+    found = with_messages(now, ["text", "text", LONG[0]]).form_of(message("id", "a", "b"), 7, described=True)
+    assert look.evolved is not None and isinstance(found, Evolved) and found.form.schema == look.evolved
+    assert not look.reread and not found.reread
+    assert look.evolved.form == schema(FIRST).form and look.evolved.columns[2].source_type == LONG[0]
+
+
+@pytest.mark.parametrize(
+    ("types", "sent"),
+    [({1: INT}, ["integer", "text", "text"]), ({2: LONG}, ["text", "integer", "text"]), ({}, ["text", "date", "text"])],
+    ids=["key", "changed again since", "changed back since"],
+)
+def test_a_type_that_the_catalog_does_not_have_or_that_is_of_the_key_is_not_followed(
+    types: dict[int, tuple[str, str]], sent: list[str]
+) -> None:
+    now = as_types(catalog(FIRST), types)
+    with pytest.raises(SchemaChangeUnsupported, match="changed its type from text to"):
+        with_messages(now, sent).form_of(message("id", "a", "b"), 7, described=True)
+    if 1 in types:
+        assert isinstance(compare(schema(FIRST), now, attributes=3, in_place=FIRST).stop, SchemaChangeUnsupported)
+
+
+@pytest.mark.parametrize("evolves", [True, False])
+def test_a_new_column_whose_type_the_catalog_does_not_have_any_more_is_read_again_instead_of_decoded(
+    evolves: bool,
+) -> None:
+    now = as_types(catalog({**FIRST, 4: "c", 5: "d"}, 5), {4: INT})
+    tables = with_messages(now, ["text"] * 5)
+    tables._evolves = lambda _: evolves
+    found = tables.form_of(message("id", "a", "b", "c", "d"), 7, described=True)
+    assert isinstance(found, Evolved) and found.reread
+    assert [c.name for c in found.form.schema.columns] == ["id", "a", "b", "d"]
+    later = message("id", "a", "b", "c", "d")
+    columns = (replace(c, type_oid=5) if c.name == "c" else c for c in later.columns)
+    tables._catalog = CatalogNow(lambda oid, modifier: "integer", lambda oid: now)
+    found = tables.form_of(replace(later, columns=tuple(columns)), 7, described=True)
+    assert isinstance(found, Evolved)
+    assert {c.name: c.type for c in found.form.schema.columns}["c"] == "int32"
+
+
+def test_types_stop_the_table_where_it_may_not_evolve() -> None:
+    now = as_types(catalog(FIRST), {2: LONG})
+    assert isinstance(compare(schema(FIRST), now, attributes=3).stop, SchemaChangeUnsupported)
+
+
+def test_a_column_that_is_copied_otherwise_is_not_followed() -> None:
+    """By the options: the rows that the log still has were made by the former ones."""
+    now = as_types(catalog(FIRST), {2: ("text", "int32")})
+    assert isinstance(compare(schema(FIRST), now, attributes=3, in_place=FIRST).stop, SchemaChangeUnsupported)
 
 
 @pytest.mark.parametrize(
