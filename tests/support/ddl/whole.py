@@ -149,7 +149,8 @@ class Whole:
         end, wrong, fewest = time.monotonic() + PATIENCE, ["not looked at"], sys.maxsize
         while wrong:
             assert self.run is not None
-            assert self.run.process.poll() is None, self._failed(["the driver ended"])
+            if self.run.process.poll() is not None:
+                self._refused()
             assert time.monotonic() < end, self._failed(wrong)
             time.sleep(1)
             wrong = self.wrong()
@@ -157,6 +158,14 @@ class Whole:
                 wrong += [f"{name} is stopped: {why}" for name, why in self.needless().items()]
             if len(wrong) < fewest:
                 end, fewest = time.monotonic() + PATIENCE, len(wrong)
+
+    def _refused(self) -> None:
+        """A start over a publication that leaves out operations ends, and says how to mend that."""
+        assert self.run is not None
+        assert "SourceRefused: publication" in self.run.tail(), self._failed(["the driver ended"])
+        self.run = None
+        self.play(FIX, strict=False)
+        self.start()
 
     def wrong(self) -> list[str]:
         document = status(self.deployment)
