@@ -518,6 +518,16 @@ def test_changes_that_are_logged_as_statements_stop_the_table(server: MysqlServe
     )
 
 
+def test_checksums_may_be_switched_off_and_on_while_the_log_is_read(server: MysqlServer, run: LogRun) -> None:
+    for number, checksum in enumerate(("NONE", "CRC32", "NONE", "CRC32")):
+        server.execute(f"INSERT INTO d.t VALUES ({2 * number}, 'before')")
+        server.execute(f"SET GLOBAL binlog_checksum = {checksum}")
+        server.execute(f"INSERT INTO d.t VALUES ({2 * number + 1}, '{checksum}')")
+        if number > 1:
+            run.catch_up()
+    assert run.rows("d.t") == source_rows(server)
+
+
 def test_changes_without_all_columns_stop_the_table(server: MysqlServer, run: LogRun) -> None:
     server.script("INSERT INTO d.t VALUES (1, 'a')", "SET SESSION binlog_row_image = MINIMAL", "UPDATE d.t SET v = 'b'")
     run.catch_up()
