@@ -229,7 +229,7 @@ def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
         case "refused":
             return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
         case _:
-            return Retry(f"cannot connect to {what}", faults.TURNED_AWAY.get(faults.number(error), _AWAY))
+            return Retry(f"cannot connect to {what}", faults.HELP.get(faults.number(error), _AWAY))
 
 
 @contextmanager
@@ -250,4 +250,4 @@ def _ours(what: str, error: Exception) -> TailraceError:
         case "right" | "refused":
             return SourceRefused(text, "Grant the missing rights; docs/mysql.md lists them.")
         case _:
-            return Retry(text, faults.TURNED_AWAY.get(faults.number(error), ""))
+            return Retry(text, faults.HELP.get(faults.number(error), ""))

@@ -36,14 +36,15 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
 }
 
 _FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."
-TURNED_AWAY = {
+HELP = {
     1040: _FULL,
     1203: _FULL,
     1226: _FULL,
     1129: "Run `TRUNCATE TABLE performance_schema.host_cache` on the server (MariaDB: `FLUSH HOSTS`).",
+    1021: "Make room on the disk of the server.",
     3032: "Run `SET GLOBAL offline_mode = OFF` on the server.",
 }
-"""What helps where the server runs, and lets nobody in."""
+"""What helps where the server runs, and lets nobody in, or can do nothing."""
 
 
 def number(error: Exception) -> int:
