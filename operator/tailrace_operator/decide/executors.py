@@ -1,7 +1,8 @@
 """How many executors run, and why fewer than asked for. Pure.
 
 The driver makes them itself, so no controller tells why one is missing: their pods, which the operator watches, do.
-Small batches need none of them: the stream may be `Ready` while snapshots and large batches wait.
+Small batches need none of them, and large ones are worked by the driver where none comes: the stream may be `Ready`
+while snapshots wait.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ SKEW_SECONDS = 30.0
 """Clocks of API server and nodes differ by less."""
 IMAGE_FAULTS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 CONFIG_FAULTS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
-_WAITS = "Snapshots and large batches wait."
+_WAITS = "Snapshots wait; the driver works large batches itself, after a minute."
 Shortage = tuple[Reason, str]
 
 

@@ -1,6 +1,9 @@
 """Large batches as Spark tasks: the same commit as in the driver, and every file of the log read once."""
 
+import os
 import random
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -109,3 +112,17 @@ def test_a_segment_is_opened_no_more_often_for_many_parts_than_for_two(
         opened.append(log.access.opened())
     assert set(opened[0]) == {segment.segment.path for segment in log.table.segments}
     assert opened[0] == opened[1]
+
+
+def test_a_batch_for_which_no_executor_comes_is_worked_in_the_driver(tmp_path: Path) -> None:
+    """In a process of its own: executors need another master than the tests' session."""
+    done = subprocess.run(
+        [sys.executable, "-m", "support.missing_executors", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.split("\n") == ["vain", "at once", "executor", ""]

@@ -35,7 +35,8 @@ needs about four times as many bytes of memory. Each part makes a data file or m
 UNPACKED = 3
 """Bytes of a row in memory for each of its bytes in a data file, roughly."""
 
-Spread = Callable[[PartInput], Iterable[PartResult]]
+Spread = Callable[[PartInput], Iterable[PartResult] | None]
+"""None: nobody is there to work them."""
 
 
 def parts_for(rows: int, size: int) -> int:
@@ -51,7 +52,7 @@ def held_size(work: PartInput, moved_keys: MovedKeys) -> int:
 
 
 def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
-    """The commit of the batch. `spread` works the parts elsewhere when there is more than one."""
+    """The commit of the batch. `spread` works the parts elsewhere when there is more than one, if it can."""
     new, chunks = work.slice.new_segments, work.slice.chunks
     rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
     moved_keys = find_moved_keys(work)
@@ -65,11 +66,10 @@ def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
         rows += sum(chunk.rows for finished in work.slice.finished for chunk in finished.chunks) // 4
         parts = parts_for(rows, size)
     work = replace(work, parts=parts, moved_keys=moved_keys)
-    if work.parts > 1 and spread is not None:
-        results = list(spread(work))
-    else:
-        results = [do_part(work, part) for part in range(work.parts)]
-    return merge(work, results)
+    results = spread(work) if work.parts > 1 and spread is not None else None
+    if results is None:
+        results = (do_part(work, part) for part in range(work.parts))
+    return merge(work, list(results))
 
 
 def merge(work: PartInput, results: Sequence[PartResult]) -> TableCommit:

@@ -3,23 +3,29 @@
 `engine.build.build` is given `spread` and calls it when a batch is above its bounds. One task per segment or file of
 keys divides its rows among the parts, a shuffle brings each part its own, one task per part works them: the pickled
 `PartInput` goes out, a `PartResult` (marks, names of written files, holes) comes back; rows never pass through the
-driver.
+driver. Where no executor comes for them in time, the batch is worked in the driver.
 """
 
+import logging
 import pickle
+import uuid
 from collections.abc import Iterable, Iterator
 from functools import partial
 
 import pyarrow as pa
-from pyspark import Broadcast
+from py4j.protocol import Py4JError
+from pyspark import Broadcast, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tailrace import privacy
+from tailrace.demand import DEMAND, PATIENCE, Demand
 from tailrace.targets.lake.engine.build import do_part
 from tailrace.targets.lake.engine.divide import Piece, Source, arrived, divide, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.index import IndexCache
 
+log = logging.getLogger(__name__)
 TASK_CACHE = IndexCache(0)
 """A task meets each file once: an index that is kept would only cost the executor's memory."""
 
@@ -27,10 +33,40 @@ MOST_TASKS = 2000
 """That divide: a snapshot may have more files."""
 
 
-def spread(spark: SparkSession, work: PartInput) -> Iterable[PartResult]:
-    """Every part's result, in order of parts. A failed task is tried again by Spark: files that its first attempt
-    wrote are in no commit, and clean-up removes them."""
+def spread(spark: SparkSession, work: PartInput, demand: Demand = DEMAND) -> Iterable[PartResult] | None:
+    """Every part's result, in order of parts; None: there is no executor, and none came. A task that failed is tried
+    again by Spark, those of a cancelled job in the driver: what they wrote is in no commit, and clean-up removes it."""
     context = spark.sparkContext
+    if context._jsc.isLocal():
+        return _job(context, work)
+    if demand.missing and not _executors(context):
+        return None
+    tag = f"tailrace-{uuid.uuid4().hex}"
+    with demand.patiently(partial(_executors, context), partial(context.cancelJobsWithTag, tag)) as attempt:
+        context.addJobTag(tag)
+        try:
+            results = _job(context, work)
+        except (Py4JError, PySparkException):
+            if not attempt.given_up:
+                raise
+        else:
+            demand.came()
+            return results
+        finally:
+            context.removeJobTag(tag)
+    log.warning("no executor came within %.0f s, the driver works a batch of %d parts itself", PATIENCE, work.parts)
+    return None
+
+
+def _executors(context: SparkContext) -> bool:
+    """Whether one runs, with the driver's own entry beside those of executors. A JVM that is gone ends the job, too."""
+    try:
+        return int(context._jsc.sc().getExecutorMemoryStatus().size()) > 1
+    except (Py4JError, OSError):
+        return True
+
+
+def _job(context: SparkContext, work: PartInput) -> list[PartResult]:
     shared = context.broadcast(pickle.dumps(work))
     sources = to_divide(work)
     divided = context.parallelize(sources, min(max(1, len(sources)), MOST_TASKS)).mapPartitions(

@@ -1,0 +1,85 @@
+"""A process with Spark's own small cluster, for tests of what a large batch does without executors and with one:
+`python -m support.missing_executors FOLDER`. Prints one word for each.
+
+    vain        no worker has room for an executor: given up, worked in the driver
+    at once     the next batch does not wait
+    executor    there is room: one works the batch
+"""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from support.folder_lake import FolderTable, layout_of
+from support.random_log import TABLE, RandomLog, first_schema
+from tailrace import demand
+from tailrace.batch.slice import cut
+from tailrace.targets.lake.engine import build as engine
+from tailrace.targets.lake.engine.part import PartInput, PartResult
+from tailrace.targets.lake.engine.spread import spread
+
+
+def context_of(folder: Path, cores: int) -> SparkContext:
+    """Executors of `cores`; the only worker has two."""
+    conf = SparkConf(loadDefaults=False).setMaster("local-cluster[1,2,1024]").setAppName("tailrace")
+    values = {
+        "spark.executor.cores": str(cores),
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(folder),
+        # A worker's folder is another one: no relative path leads anywhere from there.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path),
+    }
+    for name, value in values.items():
+        conf.set(name, value)
+    return SparkContext(conf=conf)
+
+
+def main(folder: Path) -> None:
+    demand.PATIENCE = 5.0
+    wanted = demand.Demand(look=0.2)
+    log = RandomLog(random.Random(11), folder, first_schema(False), [(n,) for n in range(40)])
+    whole, parted = FolderTable(folder / "whole", log.schema), FolderTable(folder / "parted", log.schema)
+
+    def batch(spark: SparkSession) -> list[bool]:
+        """Whether tasks worked it, if there was one; the tables are the same afterwards."""
+        answers: list[bool] = []
+
+        def spreads(work: PartInput) -> list[PartResult] | None:
+            found = spread(spark, work, wanted)
+            answers.append(found is not None)
+            return None if found is None else list(found)
+
+        while not answers:
+            log.grow()
+            for table, how, rows in ((whole, None, 1_000_000), (parted, spreads, 10)):
+                engine.PART_ROWS = rows
+                cutting = cut(log.state, TABLE, table.applied, log.record)
+                if cutting is not None:
+                    layout = layout_of(cutting.schema)
+                    work = PartInput(cutting, layout, log.access, table.access, table.location, table.files)
+                    table.commit(engine.build(work, how))
+        assert sorted(map(repr, whole.rows())) == sorted(map(repr, parted.rows()))
+        return answers
+
+    with context_of(folder, 3) as context:
+        spark = SparkSession(context)
+        assert (batch(spark), wanted.missing) == ([False], True)
+        print("vain")
+        demand.PATIENCE = 600.0
+        assert batch(spark) == [False]
+        print("at once")
+    wanted.came()
+    with context_of(folder, 2) as context:
+        assert (batch(SparkSession(context)), wanted.missing) == ([True], False)
+        print("executor")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
