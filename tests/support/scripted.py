@@ -30,7 +30,7 @@ from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.errors import PositionLost, ReadRefused, SourceRefused
+from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
 from tailrace.sources import api, masks, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 
@@ -109,6 +109,9 @@ class ScriptedSource:
         return ScriptedTable(
             TableSchema(table_id=table_id, schema_name="main", table_name=name, version=0, columns=columns)
         )
+
+    def unfollowed(self, before: api.Table, now: api.Table) -> TableStop | None:
+        return None
 
     def obstacle(self, edge: str) -> str | None:
         return None if self.database.seen().past(edge) else "a hidden transaction"

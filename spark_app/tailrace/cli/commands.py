@@ -15,7 +15,7 @@ from tailrace.contract.driver import SnapshotBody, SpecBody
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.units import seconds
-from tailrace.driver import display
+from tailrace.driver import display, live_spec
 from tailrace.driver.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.logs import visible
@@ -118,6 +118,23 @@ def status(options: argparse.Namespace) -> int:
         print(document.model_dump_json(by_alias=True))
     else:
         display.console().print(display.render(document))
+    return 0
+
+
+def diff(options: argparse.Namespace) -> int:
+    """Exits with 0 whether something changes or not: 1 and 2 mean what they mean for every command."""
+    from tailrace.cli import difference  # brings the database client, where tables are concerned
+
+    new = manifest_of(options).replicator(options.name)
+    if options.old is not None:
+        old = load(options.old).replicator(new.metadata.name)
+    else:
+        old = live_spec.kept(RunFolder.of(new.metadata.name, options.run_dir).path)
+    found = difference.compare(old, new, secrets_folder())
+    if options.json:
+        print(json.dumps(found.document()))
+    else:
+        print("\n".join(found.lines()))
     return 0
 
 

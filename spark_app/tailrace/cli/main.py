@@ -1,5 +1,5 @@
-"""The command line: `tailrace run | status | reload | snapshot | resync | pause | resume | stop | doctor | drop |
-release`.
+"""The command line: `tailrace run | status | reload | diff | snapshot | resync | pause | resume | stop | doctor |
+drop | release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
   tailrace doctor -f shop.yaml               check source and target without changing them
   tailrace status -f shop.yaml               how far the running process is
+  tailrace diff -f shop.yaml                 what reload, or a restart, would change
   tailrace reload -f shop.yaml               tables, options or intervals have changed: no restart
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
@@ -40,6 +41,7 @@ ONCE = "exit when everything the source held at start is applied (exit code 1 if
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
 RELOAD = "have the running process work by the changed manifest: tables, options, snapshot, apply, retry, retention"
+DIFF = "what a changed manifest would do: restart the driver, read tables again, or be refused"
 
 RESYNC = (
     "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over with a new slot, once"
@@ -142,6 +144,10 @@ def parser() -> argparse.ArgumentParser:
     _status(verbs)
     sub = _verb(verbs, "reload", RELOAD)
     sub.set_defaults(act=_command("reload"))
+    sub = _verb(verbs, "diff", DIFF)
+    sub.add_argument("--old", type=Path, metavar="FILE", help="manifest to compare with (default: the driver's own)")
+    sub.add_argument("--json", action="store_true", help="print it as one JSON document")
+    sub.set_defaults(act=_command("diff"))
     _snapshot(verbs)
     _resync(verbs)
     for verb, text in (

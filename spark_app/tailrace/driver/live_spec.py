@@ -15,8 +15,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tailrace.contract.change import effect
 from tailrace.contract.driver import SpecAnswer, SpecBody
-from tailrace.contract.resources import LIVE_FIELDS, OPERATOR_FIELDS, Replicator, ReplicatorSpec
+from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.driver.run_dir import writing
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
@@ -64,7 +65,7 @@ class LiveSpec:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
         with self._lock:
             changed = tuple(differences(self.spec, body.spec))
-            fixed = [name for name in changed if name.partition(".")[0] not in _CHANGEABLE]
+            fixed = [name for name in changed if effect(name) not in ("live", "operator")]
             if fixed:
                 raise InvalidManifest(
                     f"{', '.join(fixed)} cannot be changed while the driver runs", "Restart it to change this."
@@ -126,18 +127,12 @@ def differences(before: ReplicatorSpec, after: ReplicatorSpec) -> Iterator[str]:
 def _within(name: str, old: Any, new: Any) -> Iterator[str]:
     if old == new:
         return
-    if isinstance(old, Mapping) and isinstance(new, Mapping) and old.keys() == new.keys():
-        for inner in new:
-            yield from _within(f"{name}.{inner}", old[inner], new[inner])
-    else:
+    before, after = ({} if value is None else value for value in (old, new))  # a block that only one of them has
+    if not (isinstance(before, Mapping) and isinstance(after, Mapping)):
         yield name
-
-
-def _alias(name: str) -> str:
-    return ReplicatorSpec.model_fields[name].alias or name
-
-
-_CHANGEABLE = {_alias(name) for name in LIVE_FIELDS | OPERATOR_FIELDS}
+        return
+    inner = [f for key in {**before, **after} for f in _within(f"{name}.{key}", before.get(key), after.get(key))]
+    yield from inner or [name]
 
 
 def of_capture(spec: ReplicatorSpec) -> tuple[object, ...]:
@@ -174,6 +169,17 @@ def newest(folder: Path, mounted: Replicator) -> Replicator:
     if here.uid is None or here.uid != there.uid or here.generation is None or there.generation is None:
         return mounted
     return kept if there.generation > here.generation else mounted
+
+
+def kept(folder: Path) -> Replicator:
+    """What the driver of this run directory works by, or the last one did."""
+    try:
+        return Replicator.model_validate_json(path(folder).read_text("utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        raise InvalidManifest(
+            f"no driver of this version has run in {folder}, so there is no manifest to compare with",
+            "Name the one that it was started with: --old FILE, or add its --run-dir.",
+        ) from error
 
 
 def path(folder: Path) -> Path:

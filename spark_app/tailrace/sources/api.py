@@ -413,6 +413,9 @@ class Session(Protocol):
     def table(self, table_id: int, options: Sequence[TableOptions]) -> Table | None:
         """The table of the change log; None: the source no longer has it."""
 
+    def unfollowed(self, before: Table, now: Table) -> TableStop | None:
+        """Why a captured table cannot be continued in its new form, which other options give it; None: it can."""
+
     def obstacle(self, edge: str) -> str | None:
         """Who is in the way of a table's first chunk; None: all that began before `edge` has ended, so that a chunk
         sees what the log does not hold."""

@@ -101,6 +101,11 @@ def test_doctor_names_the_setting_the_value_and_the_fix_and_touches_nothing(tmp_
         assert server.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
         server.restart(settings={"wal_level": "logical"})
         assert told(deployment, "doctor").endswith("ready\n")
+        old = tmp_path / "old.yaml"
+        old.write_text(deployment.manifest.read_text().replace("public.*", "public.none"))
+        changes = json.loads(told(deployment, "diff", "--old", str(old), "--json"))
+        assert changes["needed"] == "reload" and [f["field"] for f in changes["fields"]] == ["tables.include"]
+        assert [(t["table"], t["effect"]) for t in changes["tables"]] == [("public.t", "captured")]
         assert server.execute("SELECT count(*) FROM pg_replication_slots")[0][0] == 0
 
 

@@ -9,10 +9,11 @@ from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.errors import met_at
+from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.mysql import beginning, catalog, chunks, ends
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, source_errors
+from tailrace.sources.mysql.log.tables import followed
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.subscription import MysqlSubscription
@@ -79,6 +80,13 @@ class MysqlSession:
     def table(self, table_id: int, options: Sequence[TableOptions]) -> MysqlTable | None:
         with source_errors("looking for a table of the source"):
             return catalog.table_by_id(self.connection, table_id, options)
+
+    def unfollowed(self, before: Table, now: Table) -> TableStop | None:
+        try:
+            followed(before.schema, _own(now))
+        except TableStop as stop:
+            return stop
+        return None
 
     def obstacle(self, edge: str) -> str | None:
         past = visibility(ends.seen(self.connection, self.numbering)).past(edge)

@@ -9,10 +9,11 @@ from tailrace.changelog.records import Key, Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.errors import met_at
+from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.replication import lsn_text
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.subscription import PgSubscription
@@ -79,6 +80,9 @@ class PostgresSession:
     def table(self, table_id: int, options: Sequence[TableOptions]) -> PgTable | None:
         with source_errors(f"looking at the table with oid {table_id}"):
             return catalog.table_by_oid(self.connection, table_id, options)
+
+    def unfollowed(self, before: Table, now: Table) -> TableStop | None:
+        return now.stop or first_stop(before.schema, now.schema)
 
     def obstacle(self, edge: str) -> str | None:
         return chunks.edge_passed(self.connection, edge)

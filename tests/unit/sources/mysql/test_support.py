@@ -1,11 +1,16 @@
 """What doctor says of MySQL's columns is what the catalog does with them."""
 
+from typing import Any, cast
+
 import make_types
 import pytest
 
+from tailrace.contract.resources import TableOptions
 from tailrace.sources.api import ColumnSupport, TableSize
 from tailrace.sources.mysql import types
 from tailrace.sources.mysql.catalog import _table
+from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.source import MysqlSession
 from tailrace.sources.mysql.support import describe
 
 EXACT = types.NAMES - {"date", "datetime", "timestamp", "decimal", *types.OTHER_FORM}
@@ -28,12 +33,16 @@ def column(kind: str, **more: object) -> dict[str, object]:
     } | more
 
 
-def told(kind: str, **more: object) -> tuple[ColumnSupport, bool]:
-    """What is said of a column of this type, and whether its table is stopped."""
+def table(kind: str, options: TableOptions | None = None, **more: object) -> MysqlTable:
     row = {"table_schema": "d", "table_name": "t", "engine": "InnoDB", "table_type": "BASE TABLE"}
     key = {"index_name": "PRIMARY", "column_name": "id", "nullable": "", "sub_part": None}
     columns = [column("int") | {"column_name": "id", "is_nullable": "NO"}, column(kind, **more)]
-    described = describe(_table(row, columns, [key], None), TableSize())
+    return _table(row, columns, [key], options)
+
+
+def told(kind: str, **more: object) -> tuple[ColumnSupport, bool]:
+    """What is said of a column of this type, and whether its table is stopped."""
+    described = describe(table(kind, None, **more), TableSize())
     return described.columns[1], described.stopped
 
 
@@ -65,3 +74,22 @@ def test_a_generated_column_that_the_log_leaves_out_is_no_and_stops_nothing() ->
     found, stopped = told("int", extra="STORED GENERATED", mariadb=1)
     assert not stopped and found.support == "NO" and "generated" in found.reason and found.suggestion
     assert told("int", extra="STORED GENERATED")[0].support == "YES"
+
+
+def test_options_say_what_is_left_out_and_what_becomes_null() -> None:
+    (_, left_out) = describe(table("date", TableOptions(match="d.t", columns=("id",))), TableSize()).columns
+    assert (left_out.support, left_out.becomes, left_out.reason) == ("NO", None, "left out by options[].columns")
+    (_, null) = describe(table("date", TableOptions(match="d.t", on_unsupported="SetNull")), TableSize()).columns
+    assert null.support == "PARTIAL" and "become NULL" in null.reason and null.suggestion == ""
+
+
+def test_a_column_that_is_to_be_copied_as_text_is_told_as_such() -> None:
+    """Its type in the source is as before."""
+    session = MysqlSession(cast(Any, None), cast(Any, None))
+    before, as_text = table("datetime"), table("datetime", TableOptions(match="d.t", as_text=("v",)))
+    stop = session.unfollowed(before, as_text)
+    assert stop is not None
+    assert stop.message == "column 'v' of d.t is to be copied as string, not as timestamp"
+    assert session.unfollowed(before, before) is None
+    changed = session.unfollowed(before, table("date"))
+    assert changed is not None and "changed its type from datetime to date" in changed.message

@@ -238,7 +238,7 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
 def _check(table: str, column: Column, now: Column | None) -> None:
     if now is None:
         what = f"column {column.name!r} of {table} was dropped or renamed"
-    elif now.mask != column.mask:
+    elif now.mask != column.mask or (now.type != column.type and now.source_type == column.source_type):
         before, after = described(column.type, column.mask), described(now.type, now.mask)
         what = f"column {column.name!r} of {table} is to be copied as {after}, not as {before}"
     elif now.type != column.type:

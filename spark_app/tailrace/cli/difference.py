@@ -1,0 +1,127 @@
+"""`tailrace diff`: what a changed manifest would do to a Replicator, without doing it.
+
+Fields by `contract.change`, as the driver judges them. Tables only where their selection or form changes: the source is
+then asked for its tables as both manifests give them, and says itself what it cannot follow.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tailrace import sources
+from tailrace.contract.change import Effect, effect, refusal
+from tailrace.contract.resources import Replicator, ReplicatorSpec
+from tailrace.driver.live_spec import differences, of_chunks
+from tailrace.logs import visible
+from tailrace.sources import masks
+from tailrace.sources.api import Session, Table
+from tailrace.sources.stops import evolves
+
+TableEffect = Literal["captured", "released", "readAgain", "startsOver", "stops"]
+_FIELDS: Mapping[Effect, str] = {
+    "live": "takes effect in the running driver",
+    "operator": "takes effect without the driver",
+    "restart": "restarts the driver",
+    "refused": "is refused",
+}
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    field: str
+    effect: Effect
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TableChange:
+    table: str
+    effect: TableEffect
+    reason: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class SpecDifference:
+    fields: tuple[FieldChange, ...]
+    tables: tuple[TableChange, ...]
+
+    @property
+    def needed(self) -> Literal["nothing", "reload", "restart", "refused"]:
+        """What it takes to bring it about."""
+        effects = {change.effect for change in self.fields}
+        if "refused" in effects:
+            return "refused"
+        return "restart" if "restart" in effects else "reload" if effects else "nothing"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "needed": self.needed,
+            "fields": [{"field": f.field, "effect": f.effect, "reason": f.reason} for f in self.fields],
+            "tables": [{"table": t.table, "effect": t.effect, "reason": t.reason, "fix": t.fix} for t in self.tables],
+        }
+
+    def lines(self) -> Iterator[str]:
+        width = max((len(change.field) for change in self.fields), default=0)
+        for field in self.fields:
+            why = f": {field.reason}" if field.reason else ""
+            yield visible(f"{field.field:{width}}  {_FIELDS[field.effect]}{why}")
+        for table in self.tables:
+            yield visible(f"table {table.table}: {table.reason}")
+            if table.fix:
+                yield visible(f"     fix: {table.fix}")
+        yield {
+            "nothing": "nothing changes",
+            "reload": "no restart needed: `tailrace reload -f <manifest>`; in Kubernetes `kubectl apply`",
+            "restart": "the driver restarts: stop `tailrace run` and start it again; in Kubernetes `kubectl apply`",
+            "refused": "this Replicator cannot be changed so",
+        }[self.needed]
+
+
+def compare(old: Replicator, new: Replicator, secrets: Path | None) -> SpecDifference:
+    before, after = old.spec, new.spec
+    names = differences(before, after)
+    fields = tuple(FieldChange(name, effect(name), refusal(name) or "") for name in names)
+    found = SpecDifference(fields, ())
+    formed = of_chunks(before) != of_chunks(after) or before.mask_key != after.mask_key
+    if not formed or found.needed == "refused":
+        return found
+    with sources.open(before.source, "tailrace diff", secrets).session() as session:
+        masks.configure(before, secrets)
+        was = {table.name: table for table in session.tables(before.tables, before.options)}
+        masks.configure(after, secrets)
+        now = {table.name: table for table in session.tables(after.tables, after.options)}
+        return SpecDifference(fields, tuple(table_changes(session, after, was, now)))
+
+
+def table_changes(
+    session: Session, after: ReplicatorSpec, was: Mapping[str, Table], now: Mapping[str, Table]
+) -> Iterator[TableChange]:
+    """By name. What could not be captured before is as good as not selected."""
+    captured = {name for name, table in was.items() if table.stop is None}
+    for name in sorted(captured | now.keys()):
+        table = now.get(name)
+        if table is None:
+            yield TableChange(name, "released", "is no longer captured; its copy stays in the target as it is")
+        elif name in captured:
+            yield from _continued(session, after, was[name], table)
+        elif table.stop is None:
+            read = "all rows are read" if after.snapshot.initial else "its rows are not read (snapshot.initial)"
+            yield TableChange(name, "captured", f"is captured; {read}")
+        elif name not in was:
+            what = f"is selected and cannot be captured: {table.stop.message}"
+            yield TableChange(name, "stops", what, table.stop.fix)
+
+
+def _continued(session: Session, after: ReplicatorSpec, was: Table, now: Table) -> Iterator[TableChange]:
+    stop = session.unfollowed(was, now)
+    known = {column.id for column in was.schema.columns}
+    added = [column.name for column in now.schema.columns if column.id not in known]
+    if stop is None and added:
+        yield TableChange(now.name, "readAgain", f"all rows are read again, for the columns {', '.join(added)}")
+    elif stop is not None and now.stop is None and evolves(now.schema, after):
+        how = "starts over by itself and all rows are read again, unless it can be followed in place"
+        yield TableChange(now.name, "startsOver", f"{how} (onSchemaChange: Evolve): {stop.message}")
+    elif stop is not None:
+        yield TableChange(now.name, "stops", f"stops: {stop.message}", stop.fix)
