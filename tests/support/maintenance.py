@@ -388,8 +388,7 @@ class DeltaWalk(Walk):
     @override
     def checkpoint(self) -> None:
         assert isinstance(self.table, DeltaTable)
-        self.table._open._activate()
-        self.table._open._log.checkpoint()
+        self.table.write_checkpoint()
 
     @override
     def lists_in_log(self) -> set[str]:

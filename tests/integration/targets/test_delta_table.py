@@ -5,95 +5,32 @@ import random
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 from pyspark.sql import Row, SparkSession
 
-from support.lake import new_location, table_schema
+from support.delta import COLUMNS, LOG, SCHEMA, Target, read_by_delta_rs
+from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq, TableSchema
-from tailrace.contract.resources import StorageLocation
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
-from tailrace.storage.store import NotFound, Storage
+from tailrace.storage.store import NotFound
 from tailrace.targets.lake.delta import log as delta_log
 from tailrace.targets.lake.delta.replay import replay
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
-from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.files.locate import locate, take_rows
-from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
+from tailrace.targets.lake.files.locate import take_rows
+from tailrace.targets.lake.model import NewFile, TableCommit
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
-
-COLUMNS = [("id", "int64"), ("name", "string"), ("price", "decimal(12,2)"), ("seen", "timestamptz")]
-SCHEMA = table_schema(COLUMNS, ["id"])
-LOG = "log-1"
-
-
-class Target:
-    """A table, its storage and the smallest possible apply: upserts and deletes of whole rows."""
-
-    def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema = SCHEMA) -> None:
-        self.spark = spark
-        self.storage = Storage.open(StorageLocation(location=f"file://{folder}"))
-        self.location = new_location(folder)
-        self.schema = schema
-        self.table = self.reopen()
-
-    def reopen(self) -> DeltaTable:
-        table = DeltaTable(self.spark, self.storage, self.location)
-        self.applied = table.ensure(self.schema, LOG)
-        return table
-
-    @property
-    def layout(self) -> Layout:
-        return Layout(self.schema, self.table.arrow_schema(self.schema))
-
-    def marks(self, keys: list[int]) -> dict[str, BitMap64]:
-        have: Mapping[str, DataFile] = {file.path: file for file in self.table.files()}
-        found = locate(self.storage, list(have.values()), self.layout, pa.table({"id": keys}))
-        return {path: have[path].dead | BitMap64(rows.positions) for path, rows in found.items()}
-
-    def write(self, rows: Mapping[int, str]) -> list[NewFile]:
-        table = pa.table({"id": list(rows), "name": list(rows.values())})
-        return [made.file for made in files.write_files(self.storage, self.location, self.layout, [table])]
-
-    def state(self, step: int) -> AppliedState:
-        return AppliedState(
-            LOG, Seq(step * 10), RecordNumber(step), frozenset(), self.schema.version, self.schema.table_id
-        )
-
-    def change(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> TableCommit:
-        return TableCommit(self.state(step), self.write(upserts), self.marks([*upserts, *(deletes or [])]))
-
-    def apply(self, step: int, upserts: Mapping[int, str], deletes: list[int] | None = None) -> None:
-        self.table.commit(self.change(step, upserts, deletes))
-
-    def sql(self, text: str) -> list[Row]:
-        return self.spark.sql(text.format(t=f"delta.`{self.location}`")).collect()
-
-    def rows(self) -> dict[int, str]:
-        found = self.sql("SELECT id, name FROM {t}")
-        rows = {row.id: row.name for row in found}
-        assert len(rows) == len(found), "a key stands twice"
-        return rows
-
-
-def read_by_delta_rs(location: str) -> dict[int, str]:
-    """By an implementation that shares no code with Spark's: column mapping and deletion vectors included."""
-    table = deltalake.DeltaTable(location)
-    found = pa.table(deltalake.QueryBuilder().register("t", table).execute("SELECT id, name FROM t").read_all())
-    return dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True))
 
 
 @pytest.fixture
@@ -409,9 +346,9 @@ def test_a_commit_of_unknown_outcome_is_read_back(
     target.apply(1, {1: "a"})
     real = delta_log.DeltaLog.commit
 
-    def lossy(self: delta_log.DeltaLog, *arguments: Any) -> int:
+    def lossy(self: delta_log.DeltaLog, *arguments: Any, **named: Any) -> int:
         if happened:
-            real(self, *arguments)
+            real(self, *arguments, **named)
         raise OutcomeUnknown("the answer got lost")
 
     monkeypatch.setattr(delta_log.DeltaLog, "commit", lossy)

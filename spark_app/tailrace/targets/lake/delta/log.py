@@ -16,6 +16,7 @@ from tailrace import privacy
 from tailrace.errors import OutcomeUnknown, Retry
 
 Action = dict[str, Any]
+POINTER = "_last_checkpoint"
 _CONFLICTS = (
     "io.delta.exceptions.",
     "org.apache.spark.sql.delta.DeltaConcurrentModificationException",
@@ -32,6 +33,13 @@ class DeltaSnapshot:
 
     def metadata(self) -> Action:
         found: Action = json.loads(self.handle.metadata().json())["metaData"]
+        return found
+
+    def protocol(self) -> Action:
+        try:
+            found: Action = json.loads(self.handle.protocol().json())["protocol"]
+        except Py4JError as error:
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
         return found
 
     def domains(self) -> dict[str, str]:
@@ -118,11 +126,14 @@ class DeltaLog:
         except Py4JError as error:
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
 
-    def commit(self, base: DeltaSnapshot | None, actions: Sequence[Action], metadata: Action | None) -> int:
-        """Commit on top of `base` (None: create the table); returns the new version."""
+    def commit(
+        self, base: DeltaSnapshot | None, actions: Sequence[Action], metadata: Action | None, checkpoint: bool = False
+    ) -> int:
+        """Commit on top of `base` (None: create the table); returns the new version. `checkpoint`: Delta writes one
+        where the table wants it, as a Spark job."""
         try:
             self._activate()
-            handle = self._start(base)
+            handle = self._start(base, checkpoint)
             if metadata is not None:
                 made = self._from_json({"metaData": metadata})
                 if base is None:
@@ -143,11 +154,32 @@ class DeltaLog:
         except (Py4JNetworkError, Py4JError) as error:
             raise OutcomeUnknown(f"Delta commit was interrupted: {privacy.error_text(error)}") from error
 
-    def _start(self, base: DeltaSnapshot | None) -> Any:
+    def checksum(self, snapshot: DeltaSnapshot) -> str | None:
+        """What Delta has in memory of the version, as the file of it says it; None: nothing."""
+        try:
+            found = snapshot.handle.checksumOpt()
+            mapper = self._delta.util.JsonUtils.mapper()
+            return str(mapper.writeValueAsString(found.get())) if found.isDefined() else None
+        except Py4JError as error:
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
+
+    def point_to(self, checkpoint: Action) -> None:
+        """Replace the pointer to the last checkpoint, with which readers begin."""
+        try:
+            path = self._jvm.org.apache.hadoop.fs.Path(self._log.logPath(), POINTER)
+            lines = self._jvm.java.util.Collections.singletonList(json.dumps(checkpoint))
+            text = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(lines).iterator()
+            self._log.store().write(path, text, True, self._log.newDeltaHadoopConf())
+        except Py4JError as error:
+            raise Retry(f"{POINTER} cannot be written: {privacy.error_text(error)}") from error
+
+    def _start(self, base: DeltaSnapshot | None, checkpoint: bool) -> Any:
         if base is None:
             self._log.createLogDirectoriesIfNotExists()
-            return self._log.startTransaction(self._none, self._none)
-        return self._log.startTransaction(self._none, self._jvm.scala.Option.apply(base.handle))
+        on = self._none if base is None else self._jvm.scala.Option.apply(base.handle)
+        if checkpoint:
+            return self._log.startTransaction(self._none, on)
+        return self._jvm.dev.tailrace.Transaction(self._log, self._none, on)
 
     def _operation(self, actions: Sequence[Action]) -> Any:
         """What the table's history calls the commit: a streaming update of the record's number. For a `ManualUpdate`

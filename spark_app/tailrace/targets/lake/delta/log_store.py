@@ -1,4 +1,5 @@
-"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0014).
+"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0014), and
+transactions that write no checkpoint (docs/decisions/0043).
 
 Delta takes log stores as Java classes by name. Ours is one source file, compiled by the compiler that Spark carries for
 its generated code, so neither a JDK nor a build of jars is needed. The session's settings name the class; `install`
@@ -9,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+SOURCES = ("ExclusiveLogStore.java", "Transaction.java")
 CLASS = "dev.tailrace.ExclusiveLogStore"
 SETTINGS = {f"spark.delta.logStore.{scheme}.impl": CLASS for scheme in ("file", "s3", "s3a")}
 
@@ -16,12 +18,13 @@ SETTINGS = {f"spark.delta.logStore.{scheme}.impl": CLASS for scheme in ("file", 
 def install(jvm: Any, folder: Path) -> None:
     """Compile the class into `folder` and let the JVM's class loader find it there: half a second."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    source = resources.files("tailrace.targets.lake.delta").joinpath("ExclusiveLogStore.java")
-    compiler.cook(source.read_text("utf-8"))
-    for name, code in compiler.getBytecodes().items():
-        file = folder / f"{name.replace('.', '/')}.class"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(code)
+    for name in SOURCES:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        source = resources.files("tailrace.targets.lake.delta").joinpath(name)
+        compiler.cook(source.read_text("utf-8"))
+        for compiled, code in compiler.getBytecodes().items():
+            file = folder / f"{compiled.replace('.', '/')}.class"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(code)
     loader.addURL(jvm.java.io.File(str(folder)).toURI().toURL())

@@ -27,18 +27,24 @@ _ADD = (
     "defaultRowCommitVersion", "clusteringProvider",
 )  # fmt: skip
 """Fields of the protocol; a checkpoint may hold parsed forms of some of them besides."""
-_REMOVE = ("path", "deletionTimestamp", "deletionVector")
+_REMOVE = (
+    "path", "deletionTimestamp", "dataChange", "extendedFileMetadata", "partitionValues", "size", "deletionVector",
+    "baseRowId", "defaultRowCommitVersion",
+)  # fmt: skip
 
 
 @dataclass
 class State:
+    protocol: Action = field(default_factory=dict)
     metadata: Action = field(default_factory=dict)
+    transactions: dict[str, Action] = field(default_factory=dict)
+    """By application, the last `txn` action."""
     domains: dict[str, str] = field(default_factory=dict)
     """Domain -> configuration."""
     files: Sequence[Action] = ()
     """The `add` actions of the live files."""
     removed: Sequence[Action] = ()
-    """The `remove` actions, as far back as the checkpoint carries them; of a file only its names and the time."""
+    """The `remove` actions of files that are not live again, as far back as the checkpoint carries them."""
 
 
 def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | None:
@@ -46,17 +52,24 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
     them, or one is gone or not readable, which Delta then names."""
     if not all(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names):
         return None
-    state, live, removed = State(), dict[tuple[Any, ...], Action](), list[Action]()
+    state, live, removed = State(), dict[tuple[Any, ...], Action](), dict[tuple[Any, ...], Action]()
     try:
         for name in names:
             uri = f"{location}/_delta_log/{name}"
             for kind, action in _commit(access, uri) if _COMMIT.fullmatch(name) else _checkpoint(access, uri):
                 match kind:
                     case "add":
-                        live[_identity(action, location)] = action
+                        file = _identity(action, location)
+                        removed.pop(file, None)
+                        live[file] = action
                     case "remove":
-                        live.pop(_identity(action, location), None)
-                        removed.append(action)
+                        file = _identity(action, location)
+                        live.pop(file, None)
+                        removed[file] = action
+                    case "protocol":
+                        state.protocol = action
+                    case "txn":
+                        state.transactions[action["appId"]] = action
                     case "metaData":
                         state.metadata = action
                     case "domainMetadata" if action.get("removed"):
@@ -69,7 +82,7 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
                         pass  # says nothing about the table's files or its state
     except (NotFound, ValueError):
         return None
-    state.files, state.removed = list(live.values()), removed
+    state.files, state.removed = list(live.values()), list(removed.values())
     return state if state.metadata else None
 
 
@@ -89,8 +102,9 @@ def _commit(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
 def _checkpoint(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
     # Without the cache of footers: a table that is created anew uses the names of its checkpoints again.
     with access.open_input(uri) as source, pq.ParquetFile(source) as file:
-        kinds = [name for name in ("sidecar", "metaData", "domainMetadata") if name in file.schema_arrow.names]
-        gone = ["remove"] if "remove" in file.schema_arrow.names else []
+        there = file.schema_arrow.names
+        kinds = [name for name in ("sidecar", "protocol", "metaData", "txn", "domainMetadata") if name in there]
+        gone = ["remove"] if "remove" in there else []
         columns = [f"add.{name}" for name in _ADD] + [f"{kind}.{name}" for kind in gone for name in _REMOVE]
         table = file.read([*kinds, *columns])
     for kind in (*kinds, *gone, "add"):

@@ -18,12 +18,14 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from tailrace import privacy
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
-from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TargetChanged, TargetRefused
+from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit
+from tailrace.targets.lake.delta import checkpoint
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
@@ -182,6 +184,7 @@ class DeltaTable:
         removed = (action["remove"] for action in out.actions if "remove" in action)
         changed = at.stored.holes_file != stored.holes_file
         self._cleaner.committed(removed, at.stored.holes_file if changed else None, self._clock())
+        self._checkpoint_if_due()
 
     # ---- Reading ----
 
@@ -224,7 +227,12 @@ class DeltaTable:
 
     def _read(self, snapshot: DeltaSnapshot) -> State:
         found = replay(self._access, self.location, snapshot.log_files())
-        return found or State(snapshot.metadata(), snapshot.domains(), list(snapshot.files()), list(snapshot.removed()))
+        return found or State(
+            metadata=snapshot.metadata(),
+            domains=snapshot.domains(),
+            files=list(snapshot.files()),
+            removed=list(snapshot.removed()),
+        )
 
     def _stored(self, state: State) -> StoredDomain | None:
         text = state.domains.get(DOMAIN)
@@ -279,8 +287,11 @@ class DeltaTable:
         seam("delta.before-replace")
         # Dying before the commit leaves the former generation untouched: the next opening replaces it.
         self._admit()
-        self._open.commit(snapshot, [*out.actions, domain], delta_schema.replaced(state.metadata, schema))
-        return self.refresh()
+        metadata = delta_schema.replaced(state.metadata, schema)
+        self._open.commit(snapshot, [*out.actions, domain], metadata, checkpoint=_left_to_delta(snapshot, metadata))
+        applied = self.refresh()
+        self._checkpoint_if_due()
+        return applied
 
     def _create(self, schema: TableSchema, applied: AppliedState) -> AppliedState:
         """Version 0 carries the applied state: a table of ours is never without it."""
@@ -326,7 +337,8 @@ class DeltaTable:
 
     def _send(self, at: _Version, actions: Sequence[Action], metadata: Action | None, nonce: str) -> int:
         try:
-            return self._open.commit(at.snapshot, actions, metadata)
+            left = _left_to_delta(at.snapshot, metadata or at.metadata)
+            return self._open.commit(at.snapshot, actions, metadata, checkpoint=left)
         except OutcomeUnknown as unknown:
             version = self._read_back(at.snapshot.version + 1, nonce, unknown)
             if version is None:
@@ -354,6 +366,38 @@ class DeltaTable:
             return
         # Delta adds to metadata that it is given, so what it made of ours is read back.
         self._at = _Version(snapshot, stored, metadata or snapshot.metadata(), out.live, ours=True)
+
+    def _checkpoint_if_due(self) -> None:
+        """The commit before it stands without it, so nothing here fails."""
+        at = self._version
+        if not checkpoint.due(at.snapshot.version, at.metadata):
+            return
+        try:
+            if not _left_to_delta(at.snapshot, at.metadata):
+                self.write_checkpoint()
+        except (TailraceError, OSError, pa.ArrowException) as error:
+            what = privacy.error_text(error)
+            log.warning("%s: checkpoint of version %d failed: %s", self._name, at.snapshot.version, what)
+
+    def write_checkpoint(self) -> None:
+        """Of the version last read or written, without Spark; Delta goes on from there."""
+        at = self._version
+        version = at.snapshot.version
+        state = replay(self._access, self.location, at.snapshot.log_files())
+        if state is None or not checkpoint.understood(state.protocol, state.metadata):
+            raise Retry(f"{self.location}: the log up to version {version} cannot be read without Delta")
+        pointer = checkpoint.write(self._access, self.location, version, state, self._clock())
+        if pointer is not None:
+            self._open.point_to(pointer)
+        checkpoint.write_checksum(self._access, self.location, version, self._open.checksum(at.snapshot))
+        snapshot = self._open.update()
+        if snapshot is not None and snapshot.version == version:
+            self._at = replace(at, snapshot=snapshot)
+
+
+def _left_to_delta(snapshot: DeltaSnapshot, metadata: Action) -> bool:
+    """Whether Delta writes the table's checkpoints: it has features that we do not know."""
+    return not checkpoint.understood(snapshot.protocol(), metadata)
 
 
 def _domain(configuration: str) -> Action:
