@@ -1,7 +1,6 @@
 """Checkpoints that Tailrace writes: without a Spark job, and to every reader what Delta's own are."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,10 @@ def test_ours_has_what_deltas_has_of_others_tables(
     spark: SparkSession, tmp_path: Path, partitions: str, properties: str
 ) -> None:
     location = f"file://{tmp_path}/t"
-    sql: Callable[[str], object] = lambda text: spark.sql(text.format(t=f"delta.`{location}`"))  # noqa: E731
+
+    def sql(text: str) -> None:
+        spark.sql(text.format(t=f"delta.`{location}`"))
+
     sql(
         "CREATE TABLE {t} (id BIGINT, name STRING, day DATE, place STRING) USING delta "
         f"{partitions} TBLPROPERTIES ({properties}, 'delta.checkpointInterval' = '1000')"
