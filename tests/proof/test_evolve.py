@@ -70,6 +70,28 @@ def verdict(one: Quick) -> Verdict:
     return judge(one, one.settle())
 
 
+def altered(one: Quick, parts: tuple[str, ...], rows: str, seen_by: str) -> None:
+    """Rows before and after each part. It is first seen by the rows, with no look, or by a process that was down."""
+    for number, part in enumerate(parts):
+        one.sql(rows.format(100 + number, 10 + number))
+        if seen_by == "kill":
+            one.stop(kill=True)
+        one.gate(seen_by == "rows")
+        one.sql(part)
+        one.sql(rows.format(200 + number, 15 + number))
+        if seen_by == "kill":
+            one.start()
+        one.turn()
+        assert verdict(one) == Verdict((), {}), part
+
+
+def begin_anew(one: Quick) -> None:
+    one.sql("DROP TABLE s.t")
+    one.sql(TABLE)
+    one.sql(FIRST_ROWS)
+    assert verdict(one) == Verdict((), {})
+
+
 @pytest.mark.postgres(18)
 @pytest.mark.parametrize("killed", [False, True])
 def test_every_change_of_form_is_followed(one: Quick, killed: bool) -> None:
@@ -83,10 +105,7 @@ def test_every_change_of_form_is_followed(one: Quick, killed: bool) -> None:
             one.sql(LATER_ROWS.format(300, 12))
             one.start()
         assert verdict(one) == Verdict((), {}), change
-        one.sql("DROP TABLE s.t")
-        one.sql(TABLE)
-        one.sql(FIRST_ROWS)
-        assert verdict(one) == Verdict((), {})
+        begin_anew(one)
 
 
 @pytest.mark.postgres(18)
@@ -96,24 +115,11 @@ def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: 
     (All, by looks and rows in any order: `tests/soak/test_soak_in_place.py`.)"""
     for parts in IN_PLACE[seen_by == "kill" :: 2]:
         before = reads(one.settle())
-        for number, part in enumerate(parts):
-            one.sql(OTHER_ROWS.format(100 + number, 10 + number))
-            if seen_by == "kill":
-                one.stop(kill=True)
-            one.gate(seen_by == "rows")
-            one.sql(part)
-            one.sql(OTHER_ROWS.format(200 + number, 15 + number))
-            if seen_by == "kill":
-                one.start()
-            one.turn()
-            assert verdict(one) == Verdict((), {}), part
+        altered(one, parts, OTHER_ROWS, seen_by)
         assert reads(one.settle()) == before, parts
         versions = next(t for t in one.settle().tables.values() if not t.removed).schema.version
         assert versions > len(parts)
-        one.sql("DROP TABLE s.t")
-        one.sql(TABLE)
-        one.sql(FIRST_ROWS)
-        assert verdict(one) == Verdict((), {})
+        begin_anew(one)
 
 
 RETYPED = (
@@ -135,22 +141,9 @@ def test_columns_of_another_type_have_their_rows_read_again_and_the_target_keeps
 ) -> None:
     for parts in RETYPED:
         before, _ = reads(one.settle())
-        for number, part in enumerate(parts):
-            one.sql(TYPED_ROWS.format(100 + number, 10 + number))
-            if seen_by == "kill":
-                one.stop(kill=True)
-            one.gate(seen_by == "rows")
-            one.sql(part)
-            one.sql(TYPED_ROWS.format(200 + number, 15 + number))
-            if seen_by == "kill":
-                one.start()
-            one.turn()
-            assert verdict(one) == Verdict((), {}), part
+        altered(one, parts, TYPED_ROWS, seen_by)
         assert reads(one.settle())[0] == before, parts
-        one.sql("DROP TABLE s.t")
-        one.sql(TABLE)
-        one.sql(FIRST_ROWS)
-        assert verdict(one) == Verdict((), {})
+        begin_anew(one)
 
 
 WAITING = (

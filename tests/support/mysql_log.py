@@ -162,3 +162,10 @@ def _replicator(folder: Path, include: str, options: Sequence[dict[str, Any]], i
     }
     resource = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "r"}, "spec": spec}
     return Replicator.model_validate(resource)
+
+
+def source_rows(server: MysqlServer, columns: str = "id, v") -> list[dict[str, object]]:
+    """Of the table `d.t`, by id."""
+    names = [name.strip() for name in columns.split(",")]
+    found = server.execute(f"SELECT {columns} FROM d.t ORDER BY id")
+    return [dict(zip(names, row, strict=True)) for row in found]

@@ -31,7 +31,7 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
-from tailrace.sources import api, masks, patterns
+from tailrace.sources import api, findings, masks, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 
 ID = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
@@ -200,12 +200,14 @@ class ScriptedSubscription:
     def stream(self, origin: Origin, wiring: api.Wiring) -> "ScriptedStream":
         return ScriptedStream(self.source, self.replicator, origin.log_id, wiring)
 
-    def examine(self, origin: Origin | None, renewing: bool) -> api.Examination:
-        found = api.Finding("memory", "ok", "there is a database")
+    def examine(self, origin: Origin | None, renewing: bool) -> findings.Examination:
+        found = findings.Finding("memory", "ok", "there is a database")
         spec = self.replicator.spec
         with self.source.session() as session:
             tables = session.tables(spec.tables, spec.options)
-        return api.Examination((found,), tuple(api.TableSupport(t.schema, _columns(t.schema)) for t in tables))
+        return findings.Examination(
+            (found,), tuple(findings.TableSupport(t.schema, _columns(t.schema)) for t in tables)
+        )
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         self.admit(origin, point(), renewing)
@@ -223,8 +225,8 @@ class ScriptedSubscription:
             yield api.RemovalStep(READER, "dropped")
 
 
-def _columns(schema: TableSchema) -> tuple[api.ColumnSupport, ...]:
-    return tuple(api.ColumnSupport(c.name, c.source_type, c.type, "YES") for c in schema.columns)
+def _columns(schema: TableSchema) -> tuple[findings.ColumnSupport, ...]:
+    return tuple(findings.ColumnSupport(c.name, c.source_type, c.type, "YES") for c in schema.columns)
 
 
 @dataclass

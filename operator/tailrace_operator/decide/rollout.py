@@ -23,7 +23,7 @@ LONGEST_SECONDS = 600.0
 
 
 def hold(observed: ObservedReplicator, desired: Desired) -> Desired:
-    """What is desired for now: with the image that runs, while it is not this driver's turn."""
+    """What is desired until it is this driver's turn: the image that runs."""
     child = observed.children.get(f"StatefulSet/{names.driver(observed.meta.name)}")
     if child is None or not _only_the_image(desired, child):
         return desired

@@ -10,7 +10,7 @@ from typing import Any
 from tailrace.cli.doctor import Report
 from tailrace.driver import display
 from tailrace.logs import visible
-from tailrace.sources.api import ColumnSupport, TableSupport
+from tailrace.sources.findings import ColumnSupport, TableSupport
 
 ROWS = 270_000
 BYTES = 32 << 20

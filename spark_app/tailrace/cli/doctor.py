@@ -24,7 +24,8 @@ from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TailraceError
 from tailrace.logs import visible
 from tailrace.sources import masks
-from tailrace.sources.api import Finding, Subscription, TableSupport
+from tailrace.sources.api import Subscription
+from tailrace.sources.findings import Finding, TableSupport
 from tailrace.sources.patterns import idle
 from tailrace.storage.store import Storage
 from tailrace.targets import places

@@ -30,6 +30,7 @@ from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import Retry, SourceRefused, TableStop
+from tailrace.sources.findings import Examination
 from tailrace.sources.visibility import Visibility
 
 
@@ -254,72 +255,6 @@ class Patience:
     """Hears what is waited for; None: nothing."""
     stopping: threading.Event
     """Set: `Interrupted`."""
-
-
-Level = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at before anything is made."""
-
-    name: str
-    level: Level
-    message: str
-    fix: str = ""
-    table: str | None = None
-    """Set when it concerns one table only: the others can go on."""
-
-
-@dataclass(frozen=True)
-class ColumnSupport:
-    """How well a column is copied."""
-
-    column: str
-    source_type: str | None
-    """None: a column that is not copied, of which discovery keeps only the name."""
-    becomes: str | None
-    """Logical type in the log and the target; None: it is not copied."""
-    support: Literal["YES", "PARTIAL", "NO"]
-    """PARTIAL: as text or bytes, or without the values that its type in the target cannot hold."""
-    reason: str = ""
-    suggestion: str = ""
-    """Does not name the column: what is to be done is the same for many."""
-
-
-@dataclass(frozen=True)
-class TableSize:
-    """As the source's catalog estimates it."""
-
-    rows: int | None = None
-    """None: the source has no estimate yet."""
-    bytes: int | None = None
-    """Without indexes that are stored apart."""
-
-
-@dataclass(frozen=True)
-class TableSupport:
-    """A table that the patterns select, and how well it is copied."""
-
-    schema: TableSchema
-    """Of the columns that are copied."""
-    columns: tuple[ColumnSupport, ...]
-    size: TableSize = TableSize()
-    stopped: bool = False
-    """It cannot be captured as it is; the findings say why. The target may still have something against others."""
-
-    @property
-    def name(self) -> str:
-        """`schema.table`, as users write it."""
-        return self.schema.name
-
-
-@dataclass(frozen=True)
-class Examination:
-    findings: tuple[Finding, ...]
-    """In the order in which a reader should see to them."""
-    tables: tuple[TableSupport, ...]
-    """Those that the patterns select."""
 
 
 GIVEN = "it is named in the manifest"

@@ -9,8 +9,7 @@ from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MysqlServer
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import SourceRefused
-from tailrace.sources.api import Finding
-from tailrace.sources.findings import refuse
+from tailrace.sources.findings import Finding, refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import MyConfig, connect

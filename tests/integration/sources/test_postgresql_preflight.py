@@ -10,8 +10,7 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
-from tailrace.sources.api import TableSize
-from tailrace.sources.findings import refuse
+from tailrace.sources.findings import TableSize, refuse
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.facts import Facts, observe

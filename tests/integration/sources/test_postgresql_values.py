@@ -11,7 +11,8 @@ from tailrace import privacy
 from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
-from tailrace.sources.api import KeyList, KeyRange, TableSize
+from tailrace.sources.api import KeyList, KeyRange
+from tailrace.sources.findings import TableSize
 from tailrace.sources.postgresql.chunks import boundary, max_key, normal_keys
 from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.support import describe

@@ -2,6 +2,7 @@
 nothing else differs. The same random rows are read by chunks in one table and by the log in another."""
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -65,19 +66,19 @@ def random_rows(random: Random, kinds: tuple[Kind, ...]) -> list[tuple[list[Any]
     return rows
 
 
-class Source:
+class Source(ABC):
     """A server of either product, with two tables of the kinds."""
 
     kinds: tuple[Kind, ...]
 
-    def spec(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def spec(self) -> dict[str, Any]: ...
 
-    def write(self, table: str, rows: list[list[Any]]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def write(self, table: str, rows: list[list[Any]]) -> None: ...
 
-    def run(self, statement: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def run(self, statement: str) -> None: ...
 
     def create(self) -> None:
         columns = ", ".join(f"c{i} {k.text}{' NOT NULL' if k.required else ''}" for i, k in enumerate(self.kinds))

@@ -3,7 +3,7 @@
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.cli import assessment
 from tailrace.cli.doctor import Line, Report
-from tailrace.sources.api import ColumnSupport, TableSize, TableSupport
+from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 
 LIMITED = ("holds no NaN", "Copy it as text.")
 

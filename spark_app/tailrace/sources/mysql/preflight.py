@@ -6,7 +6,7 @@ names what is missing and the statement that fixes it.
 
 from collections.abc import Callable, Collection, Iterator
 
-from tailrace.sources.api import Finding, Level
+from tailrace.sources.findings import Finding, Level
 from tailrace.sources.mysql import filters
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.catalog import TRANSACTIONAL

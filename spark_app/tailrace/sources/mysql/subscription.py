@@ -13,8 +13,8 @@ from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.sources import patterns
-from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, TableSize, Wiring
-from tailrace.sources.findings import refuse
+from tailrace.sources.api import Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.findings import Examination, TableSize, refuse
 from tailrace.sources.mysql import beginning, preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import Connection, MyConfig, server_of

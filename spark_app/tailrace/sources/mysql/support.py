@@ -5,7 +5,7 @@ Types and limits are those of `types`, of which the catalog and docs/types.md ar
 
 from collections.abc import Mapping, Sequence
 
-from tailrace.sources.api import ColumnSupport, TableSize, TableSupport
+from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.mysql import sql, types
 from tailrace.sources.mysql.catalog import unsupported
 from tailrace.sources.mysql.connect import Connection, execute, rows, source_errors

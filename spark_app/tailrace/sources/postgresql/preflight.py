@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from psycopg import sql
 
-from tailrace.sources.api import Finding, Level
-from tailrace.sources.findings import refuse
+from tailrace.sources.findings import Finding, Level, refuse
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import PgTable

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import psycopg
 
-from tailrace.sources.api import TableSize
+from tailrace.sources.findings import TableSize
 from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.sources.api import Examination, Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.api import Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.findings import Examination
 from tailrace.sources.postgresql import admission, preflight, publication, removal
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover

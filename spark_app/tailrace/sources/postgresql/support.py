@@ -3,7 +3,7 @@
 Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
 """
 
-from tailrace.sources.api import ColumnSupport, TableSize, TableSupport
+from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 from tailrace.sources.unfit import RARE, limited, sets_null

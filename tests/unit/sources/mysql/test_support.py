@@ -6,7 +6,7 @@ import make_types
 import pytest
 
 from tailrace.contract.resources import TableOptions
-from tailrace.sources.api import ColumnSupport, TableSize
+from tailrace.sources.findings import ColumnSupport, TableSize
 from tailrace.sources.mysql import types
 from tailrace.sources.mysql.catalog import _table
 from tailrace.sources.mysql.model import MysqlTable

@@ -185,8 +185,10 @@ class CapturedTables:
         typed = with_types(moved, now, {n: sent_as[name] for n, name in proven.items()})
         # As if a look had seen them here: the next message is judged from this one on.
         table.names = proven
-        if typed is None or typed.columns == schema.columns:
-            return self._follow(schema if typed is not None else moved, table, relation, ask)
+        if typed is None:
+            return self._follow(moved, table, relation, ask)  # which names the column
+        if typed.columns == schema.columns:
+            return self._follow(schema, table, relation, ask)
         added, reread = self._follow(typed, table, relation, ask)
         reread |= is_retyped(schema, typed)
         return (typed if added is None else added.model_copy(update={"version": typed.version})), reread

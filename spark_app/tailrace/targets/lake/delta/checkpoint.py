@@ -63,11 +63,12 @@ def due(version: int, metadata: Action) -> bool:
 
 
 def understood(protocol: Action, metadata: Action) -> bool:
-    """Whether a checkpoint as written here holds all that the table's must."""
+    """Whether a checkpoint as written here holds all that the table's must. Without a protocol no reader takes it."""
     features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
     settings = metadata["configuration"]
     return (
-        features <= _UNDERSTOOD
+        "minReaderVersion" in protocol
+        and features <= _UNDERSTOOD
         and settings.get("delta.checkpoint.writeStatsAsStruct", "false").lower() == "false"
         and settings.get("delta.checkpoint.writeStatsAsJson", "true").lower() == "true"
     )

@@ -50,9 +50,12 @@ class DeltaSnapshot:
 
     def log_files(self) -> list[str]:
         """Names of the files of `_delta_log` that make up the version: the checkpoint's, then the commits' in order."""
-        segment = self.handle.logSegment()
-        parts = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
-        return [str(part.apply(n).getPath().getName()) for part in parts for n in range(part.size())]
+        try:
+            segment = self.handle.logSegment()
+            parts = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
+            return [str(part.apply(n).getPath().getName()) for part in parts for n in range(part.size())]
+        except Py4JError as error:
+            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
 
     def checkpoint(self) -> int:
         """The version of the checkpoint that this one is read from, -1: of none."""

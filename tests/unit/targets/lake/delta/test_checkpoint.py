@@ -152,3 +152,9 @@ def test_a_table_with_what_is_not_known_here_is_left_to_delta(
 def test_a_checkpoint_is_due_where_the_table_says_so() -> None:
     assert [version for version in range(31) if checkpoint.due(version, {"configuration": {}})] == [10, 20, 30]
     assert [version for version in range(201) if checkpoint.due(version, METADATA)] == [100, 200]
+
+
+def test_a_log_that_tells_no_protocol_gets_no_checkpoint_of_ours() -> None:
+    """Every reader would refuse it."""
+    assert checkpoint.understood(PROTOCOL, METADATA)
+    assert not checkpoint.understood({}, METADATA)
