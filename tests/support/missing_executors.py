@@ -1,14 +1,17 @@
 """A process with Spark's own small cluster, for tests of what a large batch does without executors and with one:
 `python -m support.missing_executors FOLDER`. Prints one word for each.
 
-    vain        no worker has room for an executor: given up, worked in the driver
+    vain        no worker has room for an executor: one is wanted, given up, worked in the driver
     at once     the next batch does not wait
-    executor    there is room: one works the batch
+    on demand   there is room: none runs before, one comes for the batch
 """
 
 import os
 import random
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -18,15 +21,18 @@ from support.folder_lake import FolderTable, layout_of
 from support.random_log import TABLE, RandomLog, first_schema
 from tailrace import demand
 from tailrace.batch.slice import cut
+from tailrace.contract.pods import Executors
+from tailrace.spark import executors_wanted, session
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.engine.spread import spread
 
 
 def context_of(folder: Path, cores: int) -> SparkContext:
-    """Executors of `cores`; the only worker has two."""
+    """Executors of `cores`, on demand as on Kubernetes; the only worker has two."""
     conf = SparkConf(loadDefaults=False).setMaster("local-cluster[1,2,1024]").setAppName("tailrace")
     values = {
+        **session.on_demand(Executors(max=1)),
         "spark.executor.cores": str(cores),
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
@@ -39,6 +45,14 @@ def context_of(folder: Path, cores: int) -> SparkContext:
     for name, value in values.items():
         conf.set(name, value)
     return SparkContext(conf=conf)
+
+
+def waiting(spark: SparkSession, done: Future[list[bool]]) -> Iterator[int]:
+    """How many executors are wanted meanwhile."""
+    wanted = executors_wanted.of(spark)
+    while not done.done():
+        yield wanted() or 0
+        time.sleep(0.1)
 
 
 def main(folder: Path) -> None:
@@ -70,15 +84,19 @@ def main(folder: Path) -> None:
 
     with context_of(folder, 3) as context:
         spark = SparkSession(context)
-        assert (batch(spark), wanted.missing) == ([False], True)
+        with ThreadPoolExecutor(1) as other:
+            done = other.submit(batch, spark)
+            assert any(waiting(spark, done)), "one is wanted"
+        assert (done.result(), wanted.missing) == ([False], True)
         print("vain")
         demand.PATIENCE = 600.0
         assert batch(spark) == [False]
         print("at once")
     wanted.came()
     with context_of(folder, 2) as context:
+        assert context._jsc.sc().getExecutorMemoryStatus().size() == 1, "the driver's own"
         assert (batch(SparkSession(context)), wanted.missing) == ([True], False)
-        print("executor")
+        print("on demand")
 
 
 if __name__ == "__main__":

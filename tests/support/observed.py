@@ -94,6 +94,7 @@ def reported(**change: Any) -> Status:
         "updated_at": NOW,
         "tables_total": 2,
         "tables_replicating": 2,
+        "executors_wanted": 0,
     }
     return Status(**{**plain, **change})
 

@@ -61,7 +61,7 @@ class Shop:
             "target": {"type": "delta", "location": (self.folder / "lake").as_uri()},
             "storage": {"location": (self.folder / "log").as_uri()},
             "driver": {"memory": "1Gi", "cores": 2, "volumes": [claim], "tolerations": lost},
-            "executors": {"count": 0},
+            "executors": {"max": 0},
         }
         return {
             "apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": NAME},

@@ -142,7 +142,7 @@ def replicator(space: str, name: str = "shop", **more: Any) -> Document:
         "target": {"type": "delta", "location": f"file://{DATA}/lake/{name}"},
         "storage": {"location": f"file://{DATA}/log/{name}"},
         "driver": pod,
-        "executors": {**pod, "count": 1},
+        "executors": pod,
         **more,
     }
     return {"apiVersion": API, "kind": "Replicator", "metadata": metadata(name, space), "spec": spec}

@@ -1,12 +1,14 @@
 """How many executors run, and why fewer than asked for. Pure.
 
-The driver makes them itself, so no controller tells why one is missing: their pods, which the operator watches, do.
-Small batches need none of them, and large ones are worked by the driver where none comes: the stream may be `Ready`
-while snapshots wait.
+The driver makes them itself, when its tasks need them, so no controller tells why one is missing: their pods, which the
+operator watches, do. Where there is no pod to see, the driver says that it has tasks for some. Small batches need none
+of them, and large ones go on in the driver: the stream may be `Ready` while snapshots wait.
 """
 
 from collections.abc import Iterable
 
+from tailrace.contract.pods import Executors
+from tailrace.contract.status import Status
 from tailrace_operator.decide.driver_history import DriverHistory
 from tailrace_operator.decide.model import Desired, EmitEvent, Limits
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
@@ -15,21 +17,28 @@ from tailrace_operator.status.conditions import Claim, Reason, bounded, sentence
 from tailrace_operator.status.models import Condition, ExecutorsSummary
 
 TYPE = "ExecutorsReady"
-WELL = (Reason.EXECUTORS_RUNNING.value, Reason.EXECUTORS_STARTING.value)
+WELL = (Reason.EXECUTORS_RUNNING.value, Reason.EXECUTORS_STARTING.value, Reason.EXECUTORS_NOT_NEEDED.value)
 SKEW_SECONDS = 30.0
 """Clocks of API server and nodes differ by less."""
 IMAGE_FAULTS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 CONFIG_FAULTS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
-_WAITS = "Snapshots wait; the driver works large batches itself, after a minute."
+_WAITS = (
+    "Snapshots wait, and so does a Delta table that the driver has opened, until its first commit; the driver works "
+    "large batches itself, after a minute."
+)
+_WHEN = "They start when there is work for them."
 Shortage = tuple[Reason, str]
 
 
-def summary(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> ExecutorsSummary:
-    idle = desired.spec is None or desired.spec.suspend or history.halt is not None
-    wanted = desired.spec.executors.count if desired.spec is not None and not idle else 0
+def summary(
+    observed: ObservedReplicator, desired: Desired, history: DriverHistory, told: Status | None, limits: Limits
+) -> ExecutorsSummary:
+    """`told`: by the driver; None: nothing, or too long ago."""
     start = history.pod.running_since if history.pod is not None else None
     pods = [p for p in observed.executors if not p.deleting and start is not None and of_boot(p, start)]
     running, pending = sum(map(_runs, pods)), sum(p.phase == "Pending" for p in pods)
+    idle = desired.spec is None or desired.spec.suspend or history.halt is not None
+    wanted = _wanted(desired.spec.executors, told, running + pending) if desired.spec is not None and not idle else 0
     found = ExecutorsSummary(desired=wanted, running=running, pending=pending)
     if running >= wanted or start is None:
         return found
@@ -38,14 +47,39 @@ def summary(observed: ObservedReplicator, desired: Desired, history: DriverHisto
     return found.model_copy(update={"reason": reason.value, "message": sentence(text)})
 
 
-def claims(found: ExecutorsSummary, driver: ObservedPod | None) -> Iterable[Claim]:
-    """Without a driver that runs nobody asks for executors, and nothing is claimed."""
-    if driver is None or driver.running_since is None or not found.desired:
+def _wanted(own: Executors, told: Status | None, there: int) -> int:
+    """As many as Spark asks for. Those that have no task any more are wanted until they go: they are well."""
+    if not own.most or told is None:
+        return min(own.most, max(own.min, there))
+    if told.executors_wanted is None:  # an older driver, which does not know `max`
+        return own.count
+    return min(own.most, max(own.min, told.executors_wanted, there))
+
+
+def claims(found: ExecutorsSummary, desired: Desired, history: DriverHistory, told: Status | None) -> Iterable[Claim]:
+    """Without a driver that runs nobody asks for executors, and nothing is claimed; nor where there are to be none.
+    That none is needed is for the driver to say."""
+    spec, driver = desired.spec, history.pod
+    if spec is None or spec.suspend or history.halt is not None or not spec.executors.most:
         return
-    if found.reason is None:
+    if driver is None or driver.running_since is None:
+        return
+    if found.reason is None and not found.desired:
+        if told is not None:
+            yield Claim(TYPE, "True", Reason.EXECUTORS_NOT_NEEDED, _WHEN + _renamed(spec.executors))
+    elif found.reason is None:
         yield Claim(TYPE, "True", Reason.EXECUTORS_RUNNING)
     else:
         yield Claim(TYPE, "False", Reason(found.reason), found.message)
+
+
+def _renamed(own: Executors) -> str:
+    """To those whose manifest is of the time when `count` executors always ran."""
+    if own.max is not None or own.count == Executors().count:
+        return ""
+    return (
+        f" executors.count is read as executors.max: write max: {own.count}, and min: {own.count} if they are to stay."
+    )
 
 
 def events(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Iterable[EmitEvent]:
@@ -56,7 +90,8 @@ def events(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Itera
     if now.reason not in WELL:
         yield EmitEvent("Warning", now.reason, now.message)
     elif now.status == "True" and was is not None and was.reason not in WELL:
-        yield EmitEvent("Normal", now.reason, "All executors run.")
+        idle = now.reason == Reason.EXECUTORS_NOT_NEEDED.value
+        yield EmitEvent("Normal", now.reason, "No executor is needed any longer." if idle else "All executors run.")
 
 
 def of_boot(executor: ObservedPod, start: float) -> bool:

@@ -16,7 +16,7 @@ def unmounted(spec: ReplicatorSpec) -> str:
 
 def _faults(spec: ReplicatorSpec) -> Iterator[str]:
     pods = {"driver": spec.driver.volumes}
-    if spec.executors.count:
+    if spec.executors.most:
         pods["executors"] = spec.executors.volumes
     for field, location in (("storage", spec.storage.location), ("target", spec.target.location)):
         parts = urlsplit(location)

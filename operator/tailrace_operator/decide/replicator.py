@@ -103,10 +103,10 @@ def _status(
 ) -> ReplicatorStatus:
     state, readiness = assessed
     before, generation = observed.status, observed.meta.generation
-    pods = executors.summary(observed, desired, history, limits)
-    made = [*readiness.claims(), *_switches(observed, desired), *rollout.claims(desired, limits)]
-    made += executors.claims(pods, history.pod)
     told = _told(observed, limits)
+    pods = executors.summary(observed, desired, history, told, limits)
+    made = [*readiness.claims(), *_switches(observed, desired), *rollout.claims(desired, limits)]
+    made += executors.claims(pods, desired, history, told)
     made += claims.claims(told, before.conditions, limits) if told is not None else ()
     untold = (*claims.carried(before.conditions), *source_log.unobserved(observed, desired, history))
     made += [claim for claim in untold if claim.type not in {c.type for c in made}]

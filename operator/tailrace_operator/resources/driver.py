@@ -3,7 +3,7 @@
 A StatefulSet of 0 or 1: the kubelet brings the container back while the operator is away, at most one pod exists by
 design, and its name is stable. `podManagementPolicy: Parallel` lets a new template replace a pod that never became
 ready. The probes ask for `/healthz`, which is well from the HTTP server's start on until a loop hangs: Spark starts
-executors once this pod is Ready, and streaming needs them.
+executors once this pod is Ready, and snapshots need them.
 """
 
 from typing import Any
@@ -138,7 +138,7 @@ def _environment(name: str, spec: ReplicatorSpec, image: str) -> list[dict[str, 
         {"name": n, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}} for n, path in fields.items()
     ]
     plain = {"HOME": pods.RUN_DIR, "XDG_STATE_HOME": pods.RUN_DIR, "TAILRACE_SECRETS": pods.SECRETS}
-    if spec.executors.count:
+    if spec.executors.most:
         plain["TAILRACE_SPARK_MASTER"] = "k8s://https://kubernetes.default.svc:443"
     options = {f"TAILRACE_SPARK_CONF_{k.replace('.', '_')}": v for k, v in spark_options(name, spec, image).items()}
     return [*own, pods.LAST_WORDS, *({"name": n, "value": v} for n, v in {**plain, **options}.items())]
@@ -148,7 +148,7 @@ def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]
     """Spark's configuration on Kubernetes; `$(…)` is replaced by the kubelet. Without executors Spark runs in local
     mode, as on a laptop: it starts with none of the others, and nobody has to reach it."""
     executors, memory = spec.executors, {"spark.driver.memory": f"{pods.mebibytes(spec.driver.memory)}m"}
-    if not executors.count:
+    if not executors.most:
         return memory
     account = spec.service_account_name or names.driver(name)
     return {
@@ -175,7 +175,6 @@ def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.executor.request.cores": pods.cpu(executors),
         **({"spark.kubernetes.executor.limit.cores": executors.cpu_limit} if executors.cpu_limit is not None else {}),
-        "spark.executor.instances": str(executors.count),
         "spark.executor.memory": f"{pods.mebibytes(executors.memory)}m",
         "spark.executor.memoryOverhead": f"{pods.overhead(executors)}m",
     }

@@ -65,6 +65,7 @@ class Reason(Enum):
     LAG_UNKNOWN = "LagUnknown"
     EXECUTORS_RUNNING = "ExecutorsRunning"
     EXECUTORS_STARTING = "ExecutorsStarting"
+    EXECUTORS_NOT_NEEDED = "ExecutorsNotNeeded"
     EXECUTORS_MISSING = "ExecutorsMissing"
     EXECUTOR_FAILED = "ExecutorFailed"
     RETAINED_LOG_HIGH = "RetainedLogHigh"

@@ -148,7 +148,8 @@ class ExecutorsSummary(Model):
     """The executors' pods."""
 
     desired: Count = 0
-    """How many the spec asks for; 0 while no driver is meant to run."""
+    """How many there should be now: `executors.min`, more while they have work or end, at most `executors.max`; 0 while
+    no driver is meant to run."""
     running: Count = 0
     """How many run."""
     pending: Count = 0
@@ -235,7 +236,7 @@ class ReplicatorStatus(Model):
     snapshot_summary: ShortText | None = None
     """Share of the rows of running snapshots that is read (`63%`); none while no snapshot runs."""
     executors_summary: ShortText | None = None
-    """Number of running executors and of those that the spec asks for (`1/2`)."""
+    """Number of running executors and of those that there should be now (`1/2`)."""
     source: ShortText | None = None
     """Type, host and database of the source."""
     target: ShortText | None = None

@@ -234,16 +234,17 @@ def _milli_rule(field: str) -> str:
 _CPU_LIMIT = "cpuLimit must not be less than cpuRequest, or cores where that is unset"
 
 
+_CPU_RULE = (
+    f"!has(self.cpuLimit) || {_milli_rule('cpuLimit')} >="
+    f" (has(self.cpuRequest) ? {_milli_rule('cpuRequest')} : self.cores * 1000)",
+    _CPU_LIMIT,
+)
+
+
 class Pod(Model):
     """A driver or executor pod. Outside Kubernetes only `cores` and `memory` of the driver count."""
 
-    model_config = rules(
-        (
-            f"!has(self.cpuLimit) || {_milli_rule('cpuLimit')} >="
-            f" (has(self.cpuRequest) ? {_milli_rule('cpuRequest')} : self.cores * 1000)",
-            _CPU_LIMIT,
-        ),
-    )
+    model_config = rules(_CPU_RULE)
 
     cores: Annotated[int, Field(ge=1, le=256)] = 1
     """CPU cores: tasks at the same time, and the container's CPU request unless `cpuRequest` is set."""
@@ -331,8 +332,32 @@ class Pod(Model):
         return self
 
 
-class Executors(Pod):
-    """The executors' pods."""
+_MOST_OR_FEWER = "executors.min must not be greater than executors.max, or executors.count where that is unset"
 
+
+class Executors(Pod):
+    """The executors' pods. They come when there is work for them (chunks, large batches, Delta's first look at a
+    table), and go after a minute without any."""
+
+    model_config = rules(
+        _CPU_RULE, ("!has(self.min) || self.min <= (has(self.max) ? self.max : self.count)", _MOST_OR_FEWER)
+    )
+
+    min: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Number of executors that run whether or not there is work for them. With 1 or more nothing waits for a pod."""
+    max: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Maximum number of executors at the same time; 0: the driver does all the work itself, with its own cores and
+    memory. Unset: `count`, which is 1 where nobody has set it."""
     count: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Number of executors; 0: the driver does all the work itself, with its own cores and memory."""
+    """The former name of `max`, for manifests that have it; not read where `max` is set."""
+
+    @model_validator(mode="after")
+    def _few_enough(self) -> "Executors":
+        if self.min > self.most:
+            raise ValueError(_MOST_OR_FEWER)
+        return self
+
+    @property
+    def most(self) -> int:
+        """At the same time, whichever name says it."""
+        return self.count if self.max is None else self.max

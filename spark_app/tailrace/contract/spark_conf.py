@@ -68,7 +68,7 @@ REFUSED = (
             "spark.master", "spark.remote", "spark.api.", "spark.connect.", "spark.submit.", "spark.app.",
             "spark.kubernetes.", "spark.driver.", "spark.executorEnv.", "spark.executor.cores",
             "spark.executor.instances", "spark.executor.memory", "spark.executor.pyspark.", "spark.executor.resource.",
-            "spark.dynamicAllocation.", "spark.pyspark.", "spark.python.", "spark.local.dir",
+            "spark.dynamicAllocation.", "spark.shuffle.service.", "spark.pyspark.", "spark.python.", "spark.local.dir",
         ),
         "other fields of the spec decide it",
         "Use driver, executors, image and serviceAccountName",

@@ -138,4 +138,7 @@ class Status(Model):
     tables_failing: int = 0
     tables: Many[TableStatus] = ()
     snapshots: Many[SnapshotStatus] = ()
+    executors_wanted: int | None = None
+    """How many executors the tasks fill that run or wait, however many there may be; at least 1 while large batches do
+    without. None: an older driver, whose executors always run."""
     fault: Fault | None = None

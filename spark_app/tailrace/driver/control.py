@@ -17,6 +17,7 @@ from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
 from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
 from tailrace.contract.status import Fault, Status
+from tailrace.demand import DEMAND
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.live_spec import LiveSpec
@@ -74,6 +75,8 @@ class DriverControl:
         self._clock = clock
         self._started = clock()
         self._capture: StateAnswer | None = None
+        self._executors_wanted = 0
+        """By Spark's tasks."""
         self._table_rates = Rates[int]()
         self._snapshot_rates = Rates[str]()
         self._rates_lock = threading.Lock()
@@ -90,6 +93,10 @@ class DriverControl:
         except Retry:
             self._capture = None
         return self._capture if self._capture is not None and self._capture.record >= 0 else None
+
+    def want_executors(self, number: int | None) -> None:
+        """None: the JVM does not answer, and what it said last stays."""
+        self._executors_wanted = self._executors_wanted if number is None else number
 
     def status(self) -> Status:
         now = self._clock()
@@ -114,6 +121,7 @@ class DriverControl:
                 generation=self.live.generation if self.live is not None else None,
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,
+                executors_wanted=self._executors_wanted or int(DEMAND.missing),
                 position_text=self.position_text,
             )
         )

@@ -41,7 +41,7 @@ from tailrace.faults import fault_of
 from tailrace.seams import seam
 from tailrace.sources import masks
 from tailrace.sources.api import Source
-from tailrace.spark import class_archive, session
+from tailrace.spark import class_archive, executors_wanted, session
 from tailrace.storage.store import Storage
 from tailrace.targets import places
 
@@ -53,6 +53,8 @@ ANSWER_SECONDS = 1.0
 """That source and storage have to answer in each turn of the start."""
 TIDY_UP_SECONDS = 20.0
 """That `--once` grants the compaction of what it wrote: a table that only short runs write to has no other time."""
+COUNT_SECONDS = 1.0
+"""Between two looks at Spark's tasks."""
 SHORTEST_TAIL = 0.05
 """Between two looks for a new record, however short the apply interval is."""
 
@@ -255,6 +257,7 @@ class Driver:
         self._spawn("snapshot-planner", parts.runner.turn)
         self._spawn("journal-tail", self._tail(parts))
         self._spawn("snapshot-requests", self._ask(requests))
+        self._spawn("executors-wanted", self._count(executors_wanted.of(parts.spark)))
         parts.stream.start()
         self._pace(parts)
         self._live.accepts = True
@@ -364,6 +367,15 @@ class Driver:
         def turn() -> None:
             requests.turn(self._control)
             self._ending.wait(TURN_SECONDS)
+
+        return turn
+
+    def _count(self, wanted: Callable[[], int | None]) -> Callable[[], None]:
+        """Besides the main loop: the JVM may be slow to answer."""
+
+        def turn() -> None:
+            self._control.want_executors(wanted())
+            self._ending.wait(COUNT_SECONDS)
 
         return turn
 

@@ -51,6 +51,8 @@ class Moment:
     stopped: bool = False
     fault: Fault | None = None
     """What stops, or keeps failing, the whole."""
+    executors_wanted: int = 0
+    """See `spark.executors_wanted`."""
     position_text: Callable[[Position], str] = str
     """The source's own way to write a position."""
 
@@ -88,6 +90,7 @@ def assemble(at: Moment) -> Status:
         tables_failing=len(failing),
         tables=tables,
         snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
+        executors_wanted=at.executors_wanted,
         fault=at.fault,
     )
 

@@ -25,6 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from tailrace import foreign, masking, privacy, targets
+from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError
@@ -145,9 +146,9 @@ def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: s
         # A container that starts again in the same pod meets the executors of its last life: other names than theirs.
         "spark.app.id": f"tailrace-{boot}",
         "spark.kubernetes.executor.podNamePrefix": f"{pod[:PREFIX_CHARACTERS].rstrip('-.')}-{boot}",
-        "spark.executor.instances": str(executors.count),
+        **on_demand(executors),
         # Slots, not CPUs: as in local mode, chunks get some beyond the cores, so that they never keep changes waiting.
-        "spark.executor.cores": str(executors.cores + -(-spec.snapshot.parallelism // executors.count)),
+        "spark.executor.cores": str(executors.cores + -(-spec.snapshot.parallelism // executors.most)),
         "spark.kubernetes.executor.request.cores": executors.cpu_request or str(executors.cores),
         "spark.executor.memory": f"{size(executors.memory) >> 20}m",
         "spark.executor.extraJavaOptions": (
@@ -159,13 +160,31 @@ def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: s
     }
 
 
+def on_demand(executors: Executors) -> dict[str, str]:
+    """Spark asks for executors while tasks wait. Without a shuffle service it keeps those that hold shuffled rows: a
+    large batch removes its own when it is done, and what may be left behind holds none for longer than idleness."""
+    prefix = "spark.dynamicAllocation."
+    times = ("executorIdleTimeout", "cachedExecutorIdleTimeout", "shuffleTracking.timeout")
+    return {
+        f"{prefix}enabled": "true",
+        f"{prefix}shuffleTracking.enabled": "true",
+        f"{prefix}minExecutors": str(executors.min),
+        f"{prefix}initialExecutors": str(executors.min),
+        f"{prefix}maxExecutors": str(executors.most),
+        **{prefix + name: f"{IDLE_SECONDS}s" for name in times},
+    }
+
+
+IDLE_SECONDS = 60
+"""An executor without a task for so long goes. Longer than the pauses between chunks and between the batches of a load;
+a new one takes some ten seconds to come."""
 PREFIX_CHARACTERS = 38
 """Spark allows 47 for an executor's name before `-exec-<number>`; the boot takes nine of them."""
 
 
 def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
     given = environment.get("TAILRACE_SPARK_MASTER")
-    if given is not None and (spec.executors.count or not given.startswith(KUBERNETES)):
+    if given is not None and (spec.executors.most or not given.startswith(KUBERNETES)):
         return given
     # A FAIR pool does not take a slot away from a running task: slots for chunks beyond the cores keep changes going.
     return f"local[{spec.driver.cores + spec.snapshot.parallelism}]"

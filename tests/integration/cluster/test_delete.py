@@ -79,7 +79,7 @@ def namesake(shop: Shop, name: str, place: Callable[[str], Document]) -> None:
         "target": {"type": "delta", **place("lake/namesake"), **there},
         "storage": {**place("log/namesake"), **there},
         "driver": pod,
-        "executors": {**pod, "count": 1},
+        "executors": pod,
     }
     shop.cluster.apply(workload.namespace(OTHER))
     shop.cluster.apply(

@@ -22,6 +22,26 @@ def shop(cluster: Cluster) -> Iterator[Shop]:
         yield opened
 
 
+def test_an_executor_comes_for_a_snapshot_and_goes_when_it_has_nothing_to_do(shop: Shop) -> None:
+    """It had come for the initial one. The writers never rest: small batches need none."""
+    bring(shop, "lost")
+    shop.wait("no executor", 180, lambda: not shop.executors("lost") and executors_told(shop) == "ExecutorsNotNeeded")
+    shop.wait("none to be wanted", 60, lambda: shop.status("lost")["executorsSummary"] == "0/0")
+    shop.wait_ready("lost")
+    shop.assert_equal("lost")
+    assert not shop.executors("lost")
+    shop.cluster.apply(workload.snapshot_request("hostile", "again", ["public.entries"], replicator="lost"))
+    shop.wait("an executor", 120, lambda: bool(shop.executors("lost")))
+    shop.wait_condition("snapshotrequest", "again", "Complete", 240)
+    shop.assert_equal("lost")
+
+
+def executors_told(shop: Shop) -> str:
+    """The reason of `ExecutorsReady` while it is True."""
+    found = shop.status("lost").get("conditions", ())
+    return next((str(c["reason"]) for c in found if (c["type"], c["status"]) == ("ExecutorsReady", "True")), "")
+
+
 def test_a_lost_position_is_told_as_the_sources_and_a_resync_request_brings_everything_back(shop: Shop) -> None:
     bring(shop, "lost")
     with shop.connect() as connection:

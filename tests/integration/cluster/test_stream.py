@@ -1,4 +1,4 @@
-"""A Replicator on a whole Kubernetes: a driver and an executor pod under load, faults, a rotated Secret, suspension.
+"""A Replicator on a whole Kubernetes: a driver and an executor that stays, load, faults, a rotated Secret, suspension.
 
 After each, the target holds every row of the source. The tests of this file share one Replicator and run in any order.
 """
@@ -30,7 +30,7 @@ MANIFEST = "/etc/tailrace/replicator/replicator.yaml"
 @pytest.fixture(scope="module")
 def shop(cluster: Cluster) -> Iterator[Shop]:
     with open_shop(cluster, "stream") as opened:
-        opened.apply()
+        opened.apply(executors={**workload.replicator("stream")["spec"]["executors"], "min": 1})
         opened.wait_ready()
         opened.wait_condition("replicator", "shop", "InitialSnapshotCompleted", 300)
         yield opened

@@ -162,10 +162,10 @@ def test_everything_else_can_be_changed(resources: Resources) -> None:
         "tables": {"include": ["a.*", "b.*"]},
         "suspend": True,
         "restartNonce": 1,
-        "executors": {"count": 5},
+        "executors": {"max": 5},
     }
     stored = resources.change(document, change)["spec"]
-    assert (stored["source"]["host"], stored["executors"]["count"], stored["suspend"]) == ("new-db", 5, True)
+    assert (stored["source"]["host"], stored["executors"]["max"], stored["suspend"]) == ("new-db", 5, True)
     assert stored["target"]["location"] == "s3://lake/elsewhere"
     resources.delete(document)
 

@@ -23,7 +23,7 @@ session.stop(spark)
 
 
 def test_spark_starts_and_computes_in_a_pod_without_executors(tmp_path: Path) -> None:
-    spec = Replicator.model_validate(replicator(executors={"count": 0}, driver={"memory": "1Gi", "cores": 2})).spec
+    spec = Replicator.model_validate(replicator(executors={"max": 0}, driver={"memory": "1Gi", "cores": 2})).spec
     given = driver.pod_spec("shop", spec, "image")["containers"][0]["env"]
     fields = {"$(POD_IP)": "127.0.0.1", "$(POD_NAME)": "shop-driver-0", "$(POD_NAMESPACE)": "shop"}
     named = {e["name"]: e["value"] for e in given if "value" in e and e["name"] != "HOME"}

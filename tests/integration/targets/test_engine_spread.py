@@ -114,7 +114,7 @@ def test_a_segment_is_opened_no_more_often_for_many_parts_than_for_two(
     assert opened[0] == opened[1]
 
 
-def test_a_batch_for_which_no_executor_comes_is_worked_in_the_driver(tmp_path: Path) -> None:
+def test_a_batch_has_executors_on_demand_and_is_worked_in_the_driver_where_none_comes(tmp_path: Path) -> None:
     """In a process of its own: executors need another master than the tests' session."""
     done = subprocess.run(
         [sys.executable, "-m", "support.missing_executors", str(tmp_path)],
@@ -125,4 +125,4 @@ def test_a_batch_for_which_no_executor_comes_is_worked_in_the_driver(tmp_path: P
         timeout=500,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.split("\n") == ["vain", "at once", "executor", ""]
+    assert done.stdout.split("\n") == ["vain", "at once", "on demand", ""]

@@ -9,10 +9,11 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from support.resources import replicator
 from tailrace.contract.base import FormerDefault, Model
 from tailrace.contract.defaults import for_comparing, for_reading
 from tailrace.contract.driver import SnapshotBody
-from tailrace.contract.resources import ReplicatorSpec, SnapshotRequestSpec
+from tailrace.contract.resources import Replicator, ReplicatorSpec, SnapshotRequestSpec
 
 FIRST = Path(__file__).parent / "samples" / "first_defaults.json"
 
@@ -97,6 +98,16 @@ def test_a_default_that_changes_is_marked_with_the_first_one() -> None:
             assert default not in marks, f"{path}: its default is the former one again: take the mark away"
             found[path] = marks[0] if marks else default
     assert found == first
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_executors_of_a_former_manifest_are_compared_and_read_as_they_were(count: int) -> None:
+    """Their drivers are not restarted, and older ones understand their manifest: it has no `min` and no `max`."""
+    spec = Replicator.model_validate(replicator(executors={"count": count})).spec
+    before = {} if count == 1 else {"executors": {"count": count}}
+    for dumped in (for_comparing(spec), for_reading(spec)):
+        assert {name: value for name, value in dumped.items() if name == "executors"} == before
+    assert (spec.executors.min, spec.executors.most) == (0, count)
 
 
 class Empty(Model):

@@ -1,6 +1,7 @@
 """What the running driver answers to requests for snapshots and for its status."""
 
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -114,6 +115,22 @@ def test_a_capture_that_ends_again_and_again_is_a_failure_with_a_name_until_one_
     client.answer = StateAnswer(record=RecordNumber(9), epoch=1, position=Position(5))
     assert driver.ask_capture()
     assert driver.status().capture.alive
+
+
+def test_executors_that_are_wanted_are_told_and_one_while_large_batches_do_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, _, _ = control(table(7))
+    assert driver.status().executors_wanted == 0
+    driver.want_executors(4)
+    driver.want_executors(None)
+    assert driver.status().executors_wanted == 4, "the JVM did not answer"
+    driver.want_executors(0)
+    assert driver.status().executors_wanted == 0
+    monkeypatch.setattr("tailrace.driver.control.DEMAND", SimpleNamespace(missing=True))
+    assert driver.status().executors_wanted == 1
+    driver.want_executors(4)
+    assert driver.status().executors_wanted == 4
 
 
 def test_each_snapshot_has_its_own_speed() -> None:

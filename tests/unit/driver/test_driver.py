@@ -38,7 +38,7 @@ from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.run_dir import RunFolder
 from tailrace.errors import PositionLost, Retry, StorageFull
-from tailrace.spark import session
+from tailrace.spark import executors_wanted, session
 from tailrace.storage.store import Storage
 
 
@@ -108,6 +108,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     monkeypatch.setattr(display, "choose", fake("view"))
     monkeypatch.setattr(session, "start", fake("spark"))
     monkeypatch.setattr(session, "check", lambda spark, log_file: None)
+    monkeypatch.setattr(executors_wanted, "of", lambda spark: lambda: None)
     monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
     names = ("applier", "runner", "stream", "journal", "spark")
     parts = DriverParts(*(cast(Any, fake(name)()) for name in ("capture", *names)))

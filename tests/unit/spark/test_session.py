@@ -73,7 +73,7 @@ def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
     assert values["spark.kubernetes.driver.pod.name"] == "shop-driver-0"
     assert values["spark.kubernetes.namespace"] == "data"
     assert values["spark.jars"] == "local:///jars/a.jar,local:///jars/b.jar"
-    assert values["spark.executor.instances"] == "1"
+    assert "spark.executor.instances" not in values, "it would be what Spark starts with"
     assert f"file:{jvm_log.CONFIGURATION}" in values["spark.executor.extraJavaOptions"]
     assert (values["spark.executor.cores"], values["spark.kubernetes.executor.request.cores"]) == ("3", "1")
     assert values["spark.ui.enabled"] == "false"
@@ -110,12 +110,35 @@ def test_without_a_secret_file_spark_is_not_started_on_kubernetes(
         session.settings(spec(), tmp_path, given)
 
 
+@pytest.mark.parametrize("none", [Executors(max=0), Executors(count=0), Executors(max=0, count=3)])
 def test_without_executors_the_driver_s_pod_does_the_work_itself(
+    none: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
+    alone = spec().model_copy(update={"executors": none})
+    assert session.settings(alone, tmp_path, IN_A_POD)["spark.master"] == "local[5]"
+
+
+def test_executors_come_when_they_are_needed_and_none_is_kept_for_what_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
-    alone = spec().model_copy(update={"executors": Executors(count=0)})
-    assert session.settings(alone, tmp_path, IN_A_POD)["spark.master"] == "local[5]"
+    some = spec().model_copy(update={"executors": Executors(min=1, max=4, cores=2)})
+    prefix = "spark.dynamicAllocation."
+    for given, least, most, slots in ((spec(), "0", "1", "3"), (some, "1", "4", "3")):
+        values = session.settings(given, tmp_path, IN_A_POD)
+        assert values["spark.executor.cores"] == slots
+        assert {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)} == {
+            "enabled": "true",
+            "shuffleTracking.enabled": "true",
+            "minExecutors": least,
+            "initialExecutors": least,
+            "maxExecutors": most,
+            "executorIdleTimeout": "60s",
+            "cachedExecutorIdleTimeout": "60s",
+            "shuffleTracking.timeout": "60s",
+        }
+    assert not [name for name in session.settings(spec(), tmp_path, {}) if name.startswith(prefix)], "on a laptop"
 
 
 def test_every_start_on_kubernetes_names_its_executors_anew_and_not_too_long(

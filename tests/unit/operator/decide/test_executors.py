@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from support.observed import LIMITS, MADE, NOW, SPEC, condition, ended, pod, running
+from support.observed import LIMITS, MADE, NOW, SPEC, condition, ended, pod, reported, running
 from tailrace_operator.decide.model import Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
 from tailrace_operator.status.models import ExecutorsSummary, ReplicatorStatus
 
-TWO = {**SPEC, "executors": {"count": 2}}
+TWO = {**SPEC, "executors": {"min": 2, "max": 2}}
 NOWHERE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
 
 
@@ -75,6 +75,79 @@ def test_why_an_executor_does_not_run(trouble: ObservedPod, word: str) -> None:
     assert "1 of 2 executors run" in summary(decision).message
 
 
+ON_DEMAND = {**SPEC, "executors": {"max": 3}}
+
+
+def on_demand(wanted: int, *pods: ObservedPod, **change: Any) -> ObservedReplicator:
+    return replace(running(reported(executors_wanted=wanted), spec=ON_DEMAND), executors=pods, **change)
+
+
+def test_executors_on_demand_that_nobody_needs_are_well() -> None:
+    decision = decide(on_demand(0), LIMITS)
+    assert summary(decision) == ExecutorsSummary()
+    assert decision.status.executors_summary == "0/0"
+    assert told(decision) == ("True", "ExecutorsNotNeeded")
+    assert not [e for e in decision.events if e.reason.startswith("Executor")]
+
+
+def test_a_manifest_that_says_count_has_as_many_at_most_and_is_told_the_new_name() -> None:
+    decision = decide(running(reported(), spec={**SPEC, "executors": {"count": 3}}), LIMITS)
+    (found,) = (c for c in decision.status.conditions if c.type == "ExecutorsReady")
+    assert found.reason == "ExecutorsNotNeeded"
+    assert found.message.endswith("write max: 3, and min: 3 if they are to stay.")
+    many = decide(running(reported(executors_wanted=50), spec={**SPEC, "executors": {"count": 3}}), LIMITS)
+    assert summary(many).desired == 3
+    told = decide(running(reported(), spec={**SPEC, "executors": {"count": 3, "max": 2}}), LIMITS)
+    assert "count" not in str([c.message for c in told.status.conditions])
+
+
+@pytest.mark.parametrize(("wanted", "desired"), [(1, 1), (3, 3), (50, 3)])
+def test_executors_on_demand_are_as_many_as_tasks_need_and_as_there_may_be(wanted: int, desired: int) -> None:
+    decision = decide(on_demand(wanted), LIMITS)
+    assert (summary(decision).desired, summary(decision).running) == (desired, 0)
+    assert told(decision) == ("False", "ExecutorsStarting")
+
+
+def test_an_executor_without_work_is_well_until_it_goes() -> None:
+    decision = decide(on_demand(0, executor("e1"), executor("gone", phase="Succeeded", running_since=None)), LIMITS)
+    assert summary(decision) == ExecutorsSummary(desired=1, running=1)
+    assert told(decision) == ("True", "ExecutorsRunning")
+
+
+def test_executors_on_demand_that_a_quota_refuses_are_missing_although_there_is_no_pod() -> None:
+    first = decide(on_demand(1), LIMITS)
+    late = decide(on_demand(1, status=first.status, now=NOW + 61), LIMITS)
+    assert told(late) == ("False", "ExecutorsMissing")
+    assert "0 of 1 executors run" in late.status.message and "quotas" in late.status.message
+    assert [(e.type, e.reason) for e in late.events] == [("Warning", "ExecutorsMissing")]
+    over = decide(on_demand(0, status=late.status, now=NOW + 90), LIMITS)
+    assert told(over) == ("True", "ExecutorsNotNeeded")
+    assert [(e.type, e.message) for e in over.events] == [("Normal", "No executor is needed any longer.")]
+
+
+def test_of_a_driver_that_is_silent_nobody_knows_whether_it_needs_executors() -> None:
+    """Else a word of comfort would follow each warning, and the alert would wait anew."""
+    missing = decide(on_demand(1, status=decide(on_demand(1), LIMITS).status, now=NOW + 61), LIMITS)
+    observed = on_demand(1, status=missing.status)
+    silent = replace(observed.driver, answered_at=NOW - 4000, silent_since=NOW - 3000)
+    unknown = decide(replace(observed, driver=silent), LIMITS)
+    assert (summary(unknown).desired, told(unknown)) == (0, None)
+    assert not [e for e in unknown.events if e.reason.startswith("Executor")]
+    some = decide(replace(observed, driver=silent, executors=(executor("e1"),)), LIMITS)
+    assert told(some) == ("True", "ExecutorsRunning")
+
+
+def test_an_older_driver_wants_all_its_executors_always() -> None:
+    """The operator is upgraded first; where a quota refuses them there is no pod to see."""
+    observed = running(reported(executors_wanted=None), spec={**SPEC, "executors": {"count": 2}})
+    first = decide(observed, LIMITS)
+    assert (summary(first).desired, told(first)) == (2, ("False", "ExecutorsStarting"))
+    late = decide(replace(observed, status=first.status, now=NOW + 61), LIMITS)
+    assert told(late) == ("False", "ExecutorsMissing")
+    both = decide(replace(observed, executors=(executor("e1"), executor("e2"))), LIMITS)
+    assert told(both) == ("True", "ExecutorsRunning")
+
+
 def test_executors_have_a_while_to_start_and_are_missing_then() -> None:
     first = decide(with_executors(), LIMITS)
     assert told(first) == ("False", "ExecutorsStarting")
@@ -98,7 +171,8 @@ def test_executors_of_an_earlier_boot_and_those_on_their_way_out_do_not_count() 
     [
         replace(running(spec=TWO), pods=()),
         replace(running(spec={**TWO, "suspend": True}), pods=()),
-        running(spec={**SPEC, "executors": {"count": 0}}),
+        running(spec={**SPEC, "executors": {"max": 0}}),
+        running(reported(executors_wanted=None), spec={**SPEC, "executors": {"count": 0}}),
         replace(running(spec=TWO), pods=(), children=MADE),
     ],
 )

@@ -18,7 +18,7 @@ def spec(**pods: object) -> ReplicatorSpec:
 def test_a_claim_that_both_mount_is_right_and_without_executors_the_drivers_is_enough() -> None:
     assert unmounted(ReplicatorSpec.model_validate(SPEC)) == ""
     assert unmounted(spec(driver={"volumes": [CLAIM]}, executors={"volumes": [CLAIM]})) == ""
-    assert unmounted(spec(driver={"volumes": [CLAIM]}, executors={"count": 0})) == ""
+    assert unmounted(spec(driver={"volumes": [CLAIM]}, executors={"max": 0})) == ""
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,9 @@ def test_probes_ask_for_an_answer_that_stays_short() -> None:
 
 
 def test_spark_is_told_where_it_is() -> None:
-    options = driver.spark_options("shop", spec(executors={"count": 3, "memory": "1Gi", "cores": 2}), "image")
+    options = driver.spark_options("shop", spec(executors={"max": 3, "memory": "1Gi", "cores": 2}), "image")
     assert options["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"
-    assert (options["spark.executor.instances"], options["spark.executor.memory"]) == ("3", "1024m")
+    assert options["spark.executor.memory"] == "1024m"
     assert "spark-app-selector" not in str(driver.stateful_set("shop", spec(), "image", "h", 1))
 
 
@@ -169,9 +169,10 @@ def test_spark_looks_for_nothing_that_its_role_does_not_name() -> None:
     assert told["driver.ownPersistentVolumeClaim"] == told["driver.reusePersistentVolumeClaim"] == "false"
 
 
-def test_without_executors_spark_is_told_nothing_of_kubernetes() -> None:
+@pytest.mark.parametrize("name", ["max", "count"])
+def test_without_executors_spark_is_told_nothing_of_kubernetes(name: str) -> None:
     """It starts with none of it: `tests/integration/spark/test_alone.py`."""
-    (container,) = driver.pod_spec("shop", spec(executors={"count": 0}), "image")["containers"]
+    (container,) = driver.pod_spec("shop", spec(executors={name: 0}), "image")["containers"]
     assert [e["name"] for e in container["env"] if "SPARK" in e["name"]] == ["TAILRACE_SPARK_CONF_spark_driver_memory"]
 
 
