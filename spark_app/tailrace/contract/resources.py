@@ -155,6 +155,10 @@ class TableOptions(Model):
     ] = ()
     """Columns whose values are replaced before anything is written, also in the change log. In the target they are
     `string`, whatever their type; NULL stays NULL. Once a table is captured, a change of this takes a resync."""
+    where: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """Copy only rows for which this is true: comparisons of columns with literals (`=`, `<>`, `<`, `<=`, `>`, `>=`),
+    `IN`, `BETWEEN`, `IS NULL`, `IS NOT NULL`, joined by `AND`, `OR` and `NOT`, such as `region = 'eu' AND id > 1000`.
+    A row that no longer matches is deleted in the target. Once a table is captured, a change of this takes a resync."""
     on_schema_change: OnSchemaChange | None = None
     """As `spec.onSchemaChange`, for these tables; unset: what that says."""
 

@@ -12,7 +12,7 @@ import pymysql
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import masks
+from tailrace.sources import masks, row_filters
 from tailrace.sources.mysql import charsets, faults, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
 from tailrace.sources.mysql.merges import note_merges
@@ -124,12 +124,17 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
     name = f"{row['table_schema']}.{row['table_name']}"
     index, key = _key(found, indexes)
     columns = tuple(_column(c, key, options) for c in found)
-    schema = TableSchema(
-        table_id=number_of(_identity(row)),
-        schema_name=row["table_schema"],
-        table_name=row["table_name"],
-        version=0,
-        columns=tuple(_record(c) for c in columns if c.copied),
+    schema, unfit = row_filters.filtered(
+        TableSchema(
+            table_id=number_of(_identity(row)),
+            schema_name=row["table_schema"],
+            table_name=row["table_name"],
+            version=0,
+            columns=tuple(_record(c) for c in columns if c.copied),
+        ),
+        options,
+        texts=[c.name for c in columns if c.native == "string" and types.is_text(c.type)],
+        uuids=[c.name for c in columns if c.type.name == "uuid"],
     )
     return MysqlTable(
         schema_name=row["table_schema"],
@@ -137,7 +142,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
         columns=columns,
         key_index=index,
         schema=schema,
-        stop=_stop(name, row, columns, options) or masks.of_key(schema) or reserved(schema),
+        stop=_stop(name, row, columns, options) or masks.of_key(schema) or unfit or reserved(schema),
         engine=row["engine"],
         options=options,
     )

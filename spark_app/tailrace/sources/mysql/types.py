@@ -116,6 +116,11 @@ def as_other(type: ColumnType, logical: str) -> str | None:
     return OTHER_FORM.get(type.name) if logical == "binary" else None
 
 
+def is_text(type: ColumnType) -> bool:
+    """Text in the source, too, or a uuid. An address of MariaDB has several texts, of which the source finds each."""
+    return as_other(type, "string") is None and not type.name.startswith("inet")
+
+
 def _bits(width: int) -> str:
     if width == 1:
         return "bool"

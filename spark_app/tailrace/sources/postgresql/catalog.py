@@ -14,11 +14,12 @@ from psycopg.rows import DictRow, dict_row
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import masks
+from tailrace.sources import masks, row_filters
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
+from tailrace.sources.postgresql.support import is_text
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
 
@@ -179,12 +180,18 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or copied(c["attname"], options))]
     columns = tuple(_column(c, options) for c in kept)
-    schema = TableSchema(
-        table_id=row["oid"],
-        schema_name=row["nspname"],
-        table_name=row["relname"],
-        version=0,
-        columns=tuple(_record(c) for c in columns),
+    schema, unfit = row_filters.filtered(
+        TableSchema(
+            table_id=row["oid"],
+            schema_name=row["nspname"],
+            table_name=row["relname"],
+            version=0,
+            columns=tuple(_record(c) for c in columns),
+        ),
+        options,
+        texts=[c.name for c in columns if is_text(c)],
+        padded={c.name: c.padded for c in columns if c.padded is not None},
+        uuids=[c.name for c in columns if c.base_type[1] == "uuid"],
     )
     return PgTable(
         oid=row["oid"],
@@ -195,7 +202,11 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         storage=((row["oid"], row["file"]),) if below is None else below.storage,
         columns=columns,
         schema=schema,
-        stop=_stop(name, row, found, options) or masks.of_key(schema) or _unfit_leaf(schema, below) or reserved(schema),
+        stop=_stop(name, row, found, options)
+        or masks.of_key(schema)
+        or unfit
+        or _unfit_leaf(schema, below)
+        or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
         names={c["attnum"]: c["attname"] for c in found if not c["generated"]},
         stored={c["attnum"]: c["attname"] for c in found if c["stored"]},

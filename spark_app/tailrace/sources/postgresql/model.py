@@ -113,7 +113,8 @@ class PgTable:
         return f"{self.schema_name}.{self.table_name}"
 
     def shows(self, version: TableSchema) -> bool:
-        return {(number(c), c.name, c.type, c.mask) for c in version.columns} == self.schema.form
+        columns = frozenset((number(c), c.name, c.type, c.mask) for c in version.columns)
+        return (columns, version.where) == self.schema.form
 
     @property
     def key_columns(self) -> tuple[CatalogColumn, ...]:

@@ -93,3 +93,17 @@ def test_a_column_that_is_to_be_copied_as_text_is_told_as_such() -> None:
     assert session.unfollowed(before, before) is None
     changed = session.unfollowed(before, table("date"))
     assert changed is not None and "changed its type from datetime to date" in changed.message
+
+
+def test_another_row_filter_is_told_and_one_that_cannot_be_used_stops_the_table() -> None:
+    session = MysqlSession(cast(Any, None), cast(Any, None))
+    before, filtered = table("varchar"), table("varchar", TableOptions(match="d.t", where="v = 'eu'"))
+    assert filtered.stop is None and filtered.schema.where == "\"v\" = 'eu'"
+    for one, other in ((before, filtered), (filtered, before)):
+        stop = session.unfollowed(one, other)
+        assert stop is not None and stop.message.startswith("options[].where of d.t is ")
+        assert not other.shows(one.schema)
+    assert session.unfollowed(filtered, filtered) is None
+    for kind, where in (("json", "v = '{}'"), ("varchar", "w = 'eu'"), ("int", "v LIKE '1%'")):
+        refused = table(kind, TableOptions(match="d.t", where=where)).stop
+        assert refused is not None and f"(where: {where})" in refused.message
