@@ -49,9 +49,9 @@ RESYNC = (
 
 
 EXTRAS = {
-    "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"),
+    "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich"),
     "postgresql": ("psycopg",),
-    "mysql": ("pymysql", "zstandard"),
+    "mysql": ("pymysql", "sqlglot", "zstandard"),
 }
 """The packages of each extra of pyproject.toml, as they are imported: a plain installation has none of them."""
 
