@@ -65,6 +65,18 @@ class Capture:
         self.reading: list[SimChunk] = []
         self.snapshots: list[SimSnapshot] = []
 
+    def copied(self, rows: State) -> State:
+        """Rows that are copied: all, without a filter."""
+        return rows
+
+    def read(self, rows: State) -> State:
+        """What a chunk brings of them."""
+        return self.copied(rows)
+
+    def logged(self, rows: list[Change[int]]) -> list[Change[int]]:
+        """What the change log has of them."""
+        return rows
+
     def start(self, rows: State) -> None:
         if self.base is None:
             self.received = self.durable = len(self.source.log)
@@ -83,7 +95,7 @@ class Capture:
         if number in snapshot.chunks or self.source.truncating is not None or not self.beyond_edge(seen):
             return
         keys = snapshot.asked or frozenset(snapshot.ranges[number])
-        rows: State = {key: row for key, row in self.source.visible.items() if key in keys}
+        rows = self.read({key: row for key, row in self.source.visible.items() if key in keys})
         chunk = snapshot.chunks[number] = SimChunk(snapshot, seen, rows, keys)
         self.reading.append(chunk)
         self.source.readers.add(chunk)
@@ -121,7 +133,7 @@ class Capture:
         if not self.buffer and not chunks and not (choice & 16 and self._finishable()):
             return
         for transaction, rows, _ in self.buffer:
-            self.changes.extend(rows)
+            self.changes.extend(self.logged(rows))
             self.transactions.append((transaction.xid, rows[0].seq))
         self.buffer = []
         self.durable, self.durable_seq = self.received, self.seq

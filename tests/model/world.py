@@ -49,7 +49,7 @@ class World:
             self.capture.snapshots.append(SimSnapshot(plan.ranges, complete=True, initial=True))
         if plan.mode != "initial":
             kept = {key: row for key, row in plan.rows.items() if key not in plan.lost}
-            self.target = TargetState({**kept, **plan.junk})
+            self.target = TargetState({**self.capture.copied(kept), **plan.junk})
         if not plan.late:
             self.capture.start(plan.rows)
 
@@ -169,7 +169,7 @@ class World:
         return frozenset(k for c in applied for k in (c.rows if self.plan.mode == "stale" else c.keys))
 
     def check(self) -> None:
-        truth = self.capture.states[self.target.applied_seq]
+        truth = self.capture.copied(self.capture.states[self.target.applied_seq])
         loaded = self.loaded()
         for key in range(self.plan.keys + 2):
             mine, theirs = self.target.rows.get(key), truth.get(key)
@@ -199,5 +199,6 @@ class World:
             self.do_apply(1000, "")
         if self.target.holes:
             raise Fault(f"holes were never closed: {sorted(self.target.holes)}")
-        if dict(self.target.rows) != self.source.visible:
-            raise Fault(f"at the end: target {self.target.rows}, source {self.source.visible}")
+        rows = self.capture.copied(self.source.visible)
+        if dict(self.target.rows) != rows:
+            raise Fault(f"at the end: target {self.target.rows}, source {rows}")

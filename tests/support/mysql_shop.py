@@ -1,7 +1,7 @@
 """A shop in MySQL or MariaDB: three tables of many types, sessions that write to them, and the comparison of a copy."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from random import Random
 from typing import Any
@@ -156,21 +156,25 @@ def writers(server: MysqlServer, count: int = 3, seed: int = 0, xa: bool = False
     assert not [t.error for t in threads if t.error is not None]
 
 
-def rows_of(server: MysqlServer, name: str) -> pa.Table:
+def rows_of(server: MysqlServer, name: str, where: str | None = None) -> pa.Table:
     """The source's rows as a chunk has them (test_mysql_chunks.py: exactly): those of the log must be the same."""
     with source(server).session() as session:
         (table,) = session.tables(TablesSpec(include=(f"shop.{name}",)), ())
     batches: list[pa.RecordBatch] = []
-    source(server).reader().read(table, KeyRange(None, None), None, batches.append)
+    source(server).reader().read(table, KeyRange(None, None), where, batches.append)
     names = [column.name for column in table.schema.columns]
     return pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([]) for name in names})
 
 
 def differences(
-    server: MysqlServer, read: Callable[[str], pa.Table], names: Iterable[str] = tuple(TABLES)
+    server: MysqlServer,
+    read: Callable[[str], pa.Table],
+    names: Iterable[str] = tuple(TABLES),
+    where: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Tables whose copy, as `read` brings it, is not equal: row by row, column by column, bit for bit."""
-    return [name for name in names if not _equal(rows_of(server, name), read(name))]
+    """Tables whose copy, as `read` brings it, is not equal: row by row, column by column, bit for bit. `where`: by
+    table, which of the source's rows are copied, as the server selects them."""
+    return [name for name in names if not _equal(rows_of(server, name, (where or {}).get(name)), read(name))]
 
 
 def _equal(source: pa.Table, copy: pa.Table) -> bool:

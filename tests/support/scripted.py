@@ -31,12 +31,13 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
-from tailrace.sources import api, findings, masks, patterns
+from tailrace.sources import api, findings, masks, patterns, row_filters
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
+from tailrace.types import arrow_type
 
 ID = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
 V = Column(name="v", id=2, source_type="text", type="string")
-ROWS = pa.schema([("id", pa.int64()), ("v", pa.string())])
+N = Column(name="n", id=3, source_type="int", type="int32")
 READER = "log reader"
 """What a change log makes in this source."""
 
@@ -48,7 +49,7 @@ def resume_point(position: Position) -> ResumePoint:
 @dataclass(frozen=True)
 class ScriptedTable:
     schema: TableSchema
-    stop = None
+    stop: TableStop | None = None
 
     @property
     def name(self) -> str:
@@ -66,6 +67,10 @@ class ScriptedSource:
     place: str = "memory"
     server: str | None = None
     """The only server that this may read from; None: any."""
+
+    @property
+    def more(self) -> tuple[Column, ...]:
+        return (N,) if self.database.numbered else ()
 
     def text(self, position: Position) -> str:
         return f"transaction {position}"
@@ -104,11 +109,10 @@ class ScriptedSource:
         if table_id > len(self.database.names):
             return None
         name = self.database.names[table_id - 1]
-        mask = masks.mask_of(patterns.options_of(options, "main", name), V.name)
-        columns = (ID, V.model_copy(update={"mask": mask}))
-        return ScriptedTable(
-            TableSchema(table_id=table_id, schema_name="main", table_name=name, version=0, columns=columns)
-        )
+        own = patterns.options_of(options, "main", name)
+        columns = (ID, V.model_copy(update={"mask": masks.mask_of(own, V.name)}), *self.more)
+        schema = TableSchema(table_id=table_id, schema_name="main", table_name=name, version=0, columns=columns)
+        return ScriptedTable(*row_filters.filtered(schema, own, texts=[V.name]))
 
     def unfollowed(self, before: api.Table, now: api.Table) -> TableStop | None:
         return None
@@ -146,11 +150,14 @@ class ScriptedSource:
         assert where is None
         self._connect()
         seen = self.database.seen()
-        rows = self.database.rows(table.schema.table_id, seen)
+        rows = self.database.whole(table.schema.table_id, seen)
         chosen = sorted(i for i in rows if _covers(part, i))
+        names = tuple(column.name for column in table.schema.columns)
         if chosen:
-            write(pa.record_batch([pa.array(chosen, pa.int64()), pa.array([rows[i] for i in chosen])], ROWS))
-        return api.ChunkRead(len(chosen), str(seen), self.log_end(), columns=("id", "v"))
+            values = [chosen, [rows[i][0] for i in chosen], [rows[i][1] for i in chosen]]
+            types = (arrow_type(column.type) for column in table.schema.columns)
+            write(pa.record_batch([pa.array(v, t) for v, t in zip(values, types, strict=False)], list(names)))
+        return api.ChunkRead(len(chosen), str(seen), self.log_end(), columns=names)
 
 
 def _covers(part: api.KeyRange | api.KeyList, id: int) -> bool:
@@ -278,8 +285,9 @@ class ScriptedStream:
                     events.append(Truncated(table_id=change.table, seq=seq, transaction=f"{PREFIX}{number}"))
                 else:
                     old = {"id": change.old} if change.op == "M" else None
-                    row = {"_seq": seq, "_op": change.op, "_commit_ts": now, "_old_key": old}
-                    rows.setdefault(change.table, []).append({**row, "id": change.id, "v": change.v})
+                    lacking = [1] if change.kept else None
+                    row = {"_seq": seq, "_op": change.op, "_commit_ts": now, "_unchanged": lacking, "_old_key": old}
+                    rows.setdefault(change.table, []).append({**row, "id": change.id, "v": change.v, "n": change.n})
                 seq = Seq(seq + 1)
         tables = [
             api.TableRows(self._schemas[i], pa.Table.from_pylist(found, segment_schema(self._schemas[i])))
@@ -334,7 +342,8 @@ class ScriptedStream:
         return table_id in self._schemas
 
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
-        return self._schemas[table_id].version if set(columns) == {"id", "v"} else None
+        schema = self._schemas[table_id]
+        return schema.version if set(columns) == {c.name for c in schema.columns} else None
 
     def seen_now(self) -> str:
         return str(self.source.database.seen())

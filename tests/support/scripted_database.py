@@ -30,10 +30,25 @@ class Change:
     v: str | None = None
     old: int = 0
     """M: the key that the row had."""
+    kept: bool = False
+    """U, M: `v` is what it was, and the log does not carry it."""
+    n: int | None = None
+    """In a database that is `numbered`."""
+
+
+def toasted(table: int, id: int, to: int | None = None, n: int | None = None) -> list[Change]:
+    """The row is written again, perhaps under another key, without its `v`."""
+    if to is None:
+        return [Change("U", table, id, kept=True, n=n)]
+    return [Change("D", table, id), Change("M", table, to, old=id, kept=True, n=n)]
 
 
 def move(table: int, id: int, to: int, v: str) -> list[Change]:
     return [Change("D", table, id), Change("M", table, to, v, old=id)]
+
+
+Row = tuple[str | None, int | None]
+"""`v` and `n`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,8 @@ class Database:
     """Which server answers at the source's address; another one has another log, whatever it holds."""
     differing: set[int] = field(default_factory=set)
     """Tables of which the catalog shows, at the next look, that their rows must be read again."""
+    numbered: bool = False
+    """Tables have a third column, `n`."""
     bells: set[int] = field(default_factory=set)
     """Event counters that rise with every commit: who waits for the log reads them."""
 
@@ -89,16 +106,22 @@ class Database:
         return Seen(self.end, frozenset(self.hidden))
 
     def rows(self, table: int, seen: Seen | None = None) -> dict[int, str | None]:
-        """What a chunk has `seen`; None: all that is committed."""
+        """`v` of what a chunk has `seen`; None: all that is committed."""
+        return {id: v for id, (v, _) in self.whole(table, seen).items()}
+
+    def whole(self, table: int, seen: Seen | None = None) -> dict[int, Row]:
+        """`rows` with all columns."""
         end, hidden = (seen.end, seen.hidden) if seen is not None else (self.end, frozenset[int]())
-        found: dict[int, str | None] = {}
+        found: dict[int, Row] = {}
+        gone: Row | None = None
         for change in (c for number in range(1, end + 1) if number not in hidden for c in self.log[number - 1]):
             if change.table != table:
                 continue
             if change.op == "T":
                 found.clear()
             elif change.op == "D":
-                found.pop(change.id, None)
+                gone = found.pop(change.id, None)
             else:
-                found[change.id] = change.v
+                old = gone if change.op == "M" else found.get(change.id)
+                found[change.id] = old[0] if change.kept and old is not None else change.v, change.n
         return found

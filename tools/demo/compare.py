@@ -6,7 +6,7 @@ Called by the demo for its verdict and by the tests' proving harness.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -53,12 +53,13 @@ def _expression(field: pa.Field) -> sql.Composed:
     return sql.SQL("t.{}").format(name)
 
 
-def source_rows(connection: psycopg.Connection, name: sql.Identifier, target: pa.Schema) -> Iterator[Row]:
+def source_rows(connection: psycopg.Connection, name: sql.Identifier, where: str, target: pa.Schema) -> Iterator[Row]:
     """The source's rows with the target's columns in the target's order; text where the target has text."""
     columns = sql.SQL(", ").join(_expression(field) for field in target)
     with connection.transaction(), connection.cursor("compare") as cursor:
         cursor.itersize = 20_000
-        cursor.execute(sql.SQL("SELECT {} FROM {} t").format(columns, name))
+        query = sql.SQL("SELECT {} FROM {} t").format(columns, name).as_string(connection)
+        cursor.execute(f"{query} WHERE {where}".encode())
         for row in cursor:
             yield tuple(plain(value) for value in row)
 
@@ -93,12 +94,14 @@ _KEY = (
 )
 
 
-def differences(connection: psycopg.Connection, schema: str, table: str, target: pa.Table) -> list[str]:
-    """As of `compared`."""
+def differences(
+    connection: psycopg.Connection, schema: str, table: str, target: pa.Table, where: str = "true"
+) -> list[str]:
+    """As of `compared`. `where`: of the source's rows, those that the target is to have."""
     identifier = sql.Identifier(schema, table)
     name = identifier.as_string(connection)
     columns, key = _catalog_names(connection, name, _COLUMNS), _catalog_names(connection, name, _KEY)
-    return compared(f"{schema}.{table}", columns, key, partial(source_rows, connection, identifier), target)
+    return compared(f"{schema}.{table}", columns, key, partial(source_rows, connection, identifier, where), target)
 
 
 def compared(
@@ -169,16 +172,27 @@ def _short(value: object) -> str:
     return text if len(text) < 60 else f"{text[:40]}… ({len(text)} characters)"
 
 
-def compare_by(connection: psycopg.Connection, names: Sequence[str], read: Callable[[str, str], pa.Table]) -> list[str]:
+def compare_by(
+    connection: psycopg.Connection,
+    names: Sequence[str],
+    read: Callable[[str, str], pa.Table],
+    where: Mapping[str, str] | None = None,
+) -> list[str]:
     """Compare the tables `schema.name` with what `read(schema, table)` finds. Of each that differs a line with the
-    number of rows, then the first few; empty: all equal."""
+    number of rows, then the first few; empty: all equal. `where`: by table, which of the source's rows are copied."""
     found: list[str] = []
     for full in names:
         schema, table = full.split(".", 1)
-        found += differences(connection, schema, table, read(schema, table))
+        found += differences(connection, schema, table, read(schema, table), (where or {}).get(full, "true"))
     return found
 
 
-def compare(connection: psycopg.Connection, names: Sequence[str], location: Path, format: str) -> list[str]:
+def compare(
+    connection: psycopg.Connection,
+    names: Sequence[str],
+    location: Path,
+    format: str,
+    where: Mapping[str, str] | None = None,
+) -> list[str]:
     """`compare_by` with the tables below a local folder."""
-    return compare_by(connection, names, lambda schema, table: READERS[format](location / schema / table))
+    return compare_by(connection, names, lambda schema, table: READERS[format](location / schema / table), where)

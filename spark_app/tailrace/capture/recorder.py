@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from tailrace.capture.filtered import filtered
 from tailrace.capture.protocol import Recorded
 from tailrace.changelog.records import (
     WRITTEN,
@@ -32,7 +33,7 @@ from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.errors import Retry
 from tailrace.masking import masked
 from tailrace.seams import seam
-from tailrace.sources.api import Changes
+from tailrace.sources.api import Changes, TableRows
 
 log = logging.getLogger(__name__)
 
@@ -123,13 +124,7 @@ class Recorder:
 
     def rows(self, changes: Changes) -> None:
         for table in changes.tables:
-            self._writing()
-            rows = masked(table.rows, table.schema.columns)
-            segment = write_segment(self.journal.storage, table.schema, rows)
-            segment = segment.model_copy(update={"nulled": table.nulled})
-            self._rows.segments.append(segment)
-            self.counters.segments += 1
-            self.counters.rows += segment.rows
+            self._write(table)
             self._breathe()
         self._rows.events += changes.events
         self._rows.leaves += changes.leaves
@@ -137,6 +132,19 @@ class Recorder:
         self._rows.commit_times += changes.commit_time or ()
         self._rows.last_seq = changes.last_seq
         self._breathe()
+
+    def _write(self, table: TableRows) -> None:
+        """Its segment: rows that the filter lets pass, masked. None, if there are none."""
+        self._writing()
+        passed = filtered(table.rows, table.schema)
+        rows = table.rows if passed is None else passed.rows
+        if not rows.num_rows:
+            return
+        segment = write_segment(self.journal.storage, table.schema, masked(rows, table.schema.columns))
+        segment = segment if passed is None else passed.counted(segment)
+        self._rows.segments.append(segment.model_copy(update={"nulled": table.nulled}))
+        self.counters.segments += 1
+        self.counters.rows += segment.rows
 
     def _goes_on(self, transactions: list[TransactionStart]) -> bool:
         """Whether the first of them has taken sequences before."""
@@ -148,7 +156,9 @@ class Recorder:
         transaction that is still open, so only events go in."""
         taken = self._rows if rows else RecordRows()
         self._refuse_outdated((*taken.events, *self._events))
-        if not (taken.segments or taken.events or self.has_requests):
+        # Rows that no filter let pass have their sequences all the same: events may name them.
+        numbered = taken.last_seq is not None and taken.last_seq > self.journal.state.last_seq
+        if not (numbered or taken.events or self.has_requests):
             self._rows = RecordRows() if rows else self._rows
             return
         # Dying here leaves segments that no record names: they are written again under other names.

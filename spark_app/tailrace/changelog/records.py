@@ -57,6 +57,13 @@ class Column(Closed):
     """What its values were replaced by (`tailrace.masking`); None: they are the source's."""
 
 
+def is_unset(where: str | None) -> bool:
+    return where is None
+
+
+Form = tuple[frozenset[tuple[int, str, str, str | None]], str | None]
+
+
 class TableSchema(Closed):
     """One schema version of one source table."""
 
@@ -68,6 +75,9 @@ class TableSchema(Closed):
     """From 1, without gaps, for each table id."""
     columns: tuple[Column, ...]
     """In the source's order; the segment's columns have the same order and names."""
+    where: str | None = Field(default=None, exclude_if=is_unset)
+    """Only rows for which this is true are copied (`tailrace.conditions`, in canonical text); None: all. Absent in the
+    record then, as in all older ones."""
 
     @property
     def name(self) -> str:
@@ -79,10 +89,10 @@ class TableSchema(Closed):
         return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
 
     @property
-    def form(self) -> set[tuple[int, str, str, str | None]]:
-        """What rows look like, in whatever order their columns stand. By id as well as by name: names may have been
-        exchanged. By mask: a column never holds values of two."""
-        return {(c.id, c.name, c.type, c.mask) for c in self.columns}
+    def form(self) -> Form:
+        """What rows look like, in whatever order their columns stand, and which there are. By id as well as by name:
+        names may have been exchanged. By mask: a column never holds values of two."""
+        return frozenset((c.id, c.name, c.type, c.mask) for c in self.columns), self.where
 
 
 Nulled = tuple[tuple[str, int], ...]

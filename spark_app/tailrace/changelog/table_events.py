@@ -103,15 +103,15 @@ def _waiting(work: Folding, before: TableLog) -> tuple[str, ...]:
 
 def _goes_on(before: TableLog, event: TableAdded) -> bool:
     """The target keeps its rows until the snapshot has replaced them: the table was only stopped, so nobody else had
-    its name meanwhile, and its columns are the same. In every other case a new generation begins, which is always
-    right."""
+    its name meanwhile, and its columns and its row filter are the same. In every other case a new generation begins,
+    which is always right."""
     old, new = before.schema, event.table
     same = (old.schema_name, old.table_name) == (new.schema_name, new.table_name) and _form(old) == _form(new)
     return same and not before.removed and event.resync is None
 
 
-def _form(schema: TableSchema) -> set[tuple[int, str, str, int | None]]:
-    return {(c.id, c.name, c.type, c.key) for c in schema.columns}
+def _form(schema: TableSchema) -> tuple[set[tuple[int, str, str, int | None]], str | None]:
+    return {(c.id, c.name, c.type, c.key) for c in schema.columns}, schema.where
 
 
 def _table_removed(work: Folding, event: TableRemoved) -> None:

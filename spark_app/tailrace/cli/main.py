@@ -49,9 +49,9 @@ RESYNC = (
 
 
 EXTRAS = {
-    "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich"),
+    "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"),
     "postgresql": ("psycopg",),
-    "mysql": ("pymysql", "sqlglot", "zstandard"),
+    "mysql": ("pymysql", "zstandard"),
 }
 """The packages of each extra of pyproject.toml, as they are imported: a plain installation has none of them."""
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tailrace import privacy
 from tailrace.changelog.records import Nulled, Position
+from tailrace.conditions import matching
 from tailrace.errors import Retry, TailraceError
 from tailrace.masking import masked
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
@@ -91,8 +92,13 @@ def perform(task: ChunkTask) -> ChunkFile:
 
 
 def _read(task: ChunkTask, feed: _Feed) -> None:
+    schema = task.table.schema
+
     def put(batch: pa.RecordBatch) -> None:
-        feed.put(masked(batch, task.table.schema.columns))
+        # Before the masks. That the source selects by the filter would save work, and changes no row.
+        kept = matching(batch, schema.where, schema.columns)
+        if kept.num_rows:
+            feed.put(masked(kept, schema.columns))
 
     try:
         feed.result = task.reader.read(task.table, task.part, task.where, put)

@@ -1,5 +1,6 @@
 """Masked columns out of real servers: one value has one mask, whether the log or a chunk brings it, whatever its type;
-nothing clear is written; and what a changed mask or another key do to tables that are captured already."""
+nothing clear is written; and what a changed mask, another key or a row filter do to tables that are captured already.
+"""
 
 import hmac
 from collections.abc import Iterator
@@ -191,7 +192,9 @@ def test_a_large_transaction_and_values_that_the_log_leaves_out_are_masked(tmp_p
         assert found_in(tmp_path, MARKER) == []
 
 
-def test_another_mask_or_key_never_mixes_with_what_was_written(product: Product, tmp_path: Path, key: Path) -> None:
+def test_another_mask_key_or_row_filter_never_mixes_with_what_was_written(
+    product: Product, tmp_path: Path, key: Path
+) -> None:
     """By default the table stops by name; with onSchemaChange Evolve it starts over, in its new form alone."""
     product.run(*(f"CREATE TABLE m.{t} (id int PRIMARY KEY, v varchar(60))" for t in ("stops", "evolves")))
     mask = [{"column": "v", "method": "Hash"}]
@@ -225,6 +228,21 @@ def test_another_mask_or_key_never_mixes_with_what_was_written(product: Product,
     copy.document["spec"]["options"] = options
     with started(copy, OTHER):
         over(copy, dict.fromkeys((1, 2, 3), "***"))
+        assert copy.driver.faults() == {"m.stops": "SchemaChangeUnsupported"}
+    product.run(*(f"UPDATE m.{t} SET id = 4 WHERE id = 1" for t in ("stops", "evolves")))
+    for one in options:
+        one["where"] = "NOT id IN (2, 7)"
+    with started(copy, OTHER):
+        over(copy, dict.fromkeys((3, 4), "***"))
+        insert(7)
+        product.run("UPDATE m.evolves SET id = 5 WHERE id = 7", "UPDATE m.evolves SET id = 7 WHERE id = 3")
+        over(copy, dict.fromkeys((4, 5), "***"))
+        insert(8)
+        over(copy, dict.fromkeys((4, 5, 8), "***"))
+    for one in options:
+        del one["where"]
+    with started(copy, OTHER):
+        over(copy, dict.fromkeys((2, 4, 5, 7, 8), "***"))
         assert copy.driver.faults() == {"m.stops": "SchemaChangeUnsupported"}
     assert found_in(tmp_path, MARKER) == []
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from deltalake.exceptions import TableNotFoundError
 
@@ -69,6 +69,12 @@ class Proof:
             self.server.connect, count=count, keys=2 * ROWS, seed=seed, pause=pause, truncate=truncate
         ).start()
 
+    @property
+    def where(self) -> dict[str, str]:
+        """The manifest's row filters, by table."""
+        options = cast(list[dict[str, Any]], self.deployment.spec.get("options", []))
+        return {one["match"]: one["where"] for one in options if "where" in one}
+
     def slot(self) -> str:
         """Name of the server's only replication slot."""
         return str(self.server.execute("SELECT slot_name FROM pg_replication_slots")[0][0])
@@ -102,8 +108,8 @@ class Proof:
         with self.server.connect() as connection:
             try:
                 if self.on_s3 is not None:
-                    return compare_by(connection, names, self.on_s3.delta)
-                return compare(connection, names, self.deployment.lake, self.deployment.format)
+                    return compare_by(connection, names, self.on_s3.delta, self.where)
+                return compare(connection, names, self.deployment.lake, self.deployment.format, self.where)
             except (FileNotFoundError, TableNotFoundError) as error:
                 return [str(error)]
 

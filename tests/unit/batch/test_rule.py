@@ -5,6 +5,7 @@ import random
 import pytest
 from model import mutants
 from model.capture import Capture
+from model.filters import FILTERS, MUTANTS, FilteredCapture
 from model.schedules import explain, make_rule, search
 
 from tailrace.batch.rule import ApplyRule, Chunk
@@ -35,6 +36,20 @@ def test_a_broken_rule_is_caught(mutant: type[ApplyRule[int]]) -> None:
 @pytest.mark.parametrize("mutant", mutants.CAPTURES, ids=lambda mutant: mutant.__name__)
 def test_a_broken_capture_is_caught(mutant: type[Capture]) -> None:
     assert search(1, ENOUGH, make_rule, mutant) is not None
+
+
+@pytest.mark.parametrize("filtering", FILTERS, ids=lambda filtering: filtering.__name__)
+def test_a_filtered_target_shows_only_rows_of_the_source_that_match(filtering: type[FilteredCapture]) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    for chosen in (11, seed):
+        found = search(chosen, SCHEDULES // 4, capture=filtering)
+        assert found is None, f"seed {chosen}: {explain(found, capture=filtering)}"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_broken_row_filter_is_caught(mutant: type[FilteredCapture]) -> None:
+    assert search(1, ENOUGH, capture=mutant) is not None
 
 
 def test_of_chunks_with_one_replay_point_the_one_registered_last_decides() -> None:

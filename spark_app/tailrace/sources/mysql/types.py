@@ -87,7 +87,7 @@ class Form:
     """How a column's values are written."""
 
     logical: str
-    """Logical type in the log and the target; `string` also where the user asked for text (`as`)."""
+    """Logical type in the log and the target; `string` also where the user asked for text (`asText`)."""
     fraction: int = 0
     """Digits of a second's fraction in text."""
     sets_null: bool = False
@@ -114,6 +114,11 @@ def as_other(type: ColumnType, logical: str) -> str | None:
     if logical == "string":
         return OTHER_FORM.get(type.name, None if type.name in _TEXT else _EXACT)
     return OTHER_FORM.get(type.name) if logical == "binary" else None
+
+
+def is_text(type: ColumnType) -> bool:
+    """Text in the source, too, or a uuid. An address of MariaDB has several texts, of which the source finds each."""
+    return as_other(type, "string") is None and not type.name.startswith("inet")
 
 
 def _bits(width: int) -> str:

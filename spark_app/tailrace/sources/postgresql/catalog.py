@@ -14,11 +14,12 @@ from psycopg.rows import DictRow, dict_row
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import as_types, masks
+from tailrace.sources import masks, row_filters
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
+from tailrace.sources.postgresql.support import is_text
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
 
@@ -179,12 +180,18 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or copied(c["attname"], options))]
     columns = tuple(_column(c, options) for c in kept)
-    schema = TableSchema(
-        table_id=row["oid"],
-        schema_name=row["nspname"],
-        table_name=row["relname"],
-        version=0,
-        columns=tuple(_record(c) for c in columns),
+    schema, unfit = row_filters.filtered(
+        TableSchema(
+            table_id=row["oid"],
+            schema_name=row["nspname"],
+            table_name=row["relname"],
+            version=0,
+            columns=tuple(_record(c) for c in columns),
+        ),
+        options,
+        texts=[c.name for c in columns if is_text(c)],
+        padded={c.name: c.padded for c in columns if c.padded is not None},
+        uuids=[c.name for c in columns if c.base_type[1] == "uuid"],
     )
     return PgTable(
         oid=row["oid"],
@@ -197,7 +204,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         schema=schema,
         stop=_stop(name, row, found, options)
         or masks.of_key(schema)
-        or _unfit_type(name, columns)
+        or unfit
         or _unfit_leaf(schema, below)
         or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
@@ -227,7 +234,7 @@ def _record(column: CatalogColumn) -> Column:
 
 def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
     mask = masks.mask_of(options, row["attname"])
-    asked = as_types.asked(options, row["attname"]) if mask is None else "string"
+    as_text = mask is not None or (options is not None and row["attname"] in options.as_text)
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
@@ -236,7 +243,7 @@ def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
         base_type=(row["base_schema"], row["base_name"]),
         domain=row["domain"],
         output=(row["out_schema"], row["out_name"]),
-        logical=asked or native,
+        logical="string" if as_text else native,
         native=native,
         nullable=not row["attnotnull"],
         key=row["position"],
@@ -267,19 +274,6 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
     if not key or any(c["generated"] for c in key):
         return NoKey(name, _no_key(name, row["relreplident"], bool(key)), _key_fix(quoted, row["relreplident"]))
     return masks.misnamed(name, options, {c["attname"] for c in columns})
-
-
-def unfit_type(table: str, column: CatalogColumn) -> TableStop | None:
-    """`options[].as` asks for what the column's type does not allow."""
-    number = column.base_type[0] == "pg_catalog" and column.base_type[1] in types.NUMBERS
-    if as_types.allowed(column.logical, column.native, number, column.key is not None):
-        return None
-    why = ", and it is part of the key" if number else ""
-    return as_types.refused(table, column.name, column.source_type, column.logical, why)
-
-
-def _unfit_type(table: str, columns: Iterable[CatalogColumn]) -> TableStop | None:
-    return next(filter(None, (unfit_type(table, column) for column in columns)), None)
 
 
 def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:

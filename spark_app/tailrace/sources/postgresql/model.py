@@ -38,7 +38,7 @@ class CatalogColumn:
     logical: str
     """Logical type in the log and the target."""
     native: str
-    """Logical type without `as`: tells a doctor what the option changes."""
+    """Logical type without `asText`: tells a doctor what the option changes."""
     nullable: bool
     key: int | None
     operators: Operators | None
@@ -113,7 +113,8 @@ class PgTable:
         return f"{self.schema_name}.{self.table_name}"
 
     def shows(self, version: TableSchema) -> bool:
-        return {(number(c), c.name, c.type, c.mask) for c in version.columns} == self.schema.form
+        columns = frozenset((number(c), c.name, c.type, c.mask) for c in version.columns)
+        return (columns, version.where) == self.schema.form
 
     @property
     def key_columns(self) -> tuple[CatalogColumn, ...]:

@@ -70,19 +70,6 @@ def test_what_stops_the_table_is_no(kind: str, more: dict[str, object], reason: 
     assert "options[].columns" in found.suggestion
 
 
-def test_a_type_that_the_options_ask_for_is_refused_unless_it_is_text_or_its_own() -> None:
-    def asked(kind: str, wanted: str) -> MysqlTable:
-        return table(kind, TableOptions.model_validate({"match": "d.t", "as": {"v": wanted}}))
-
-    refused = asked("decimal(65,30)", "double")
-    assert refused.stop is not None and refused.stop.name == "ReadRefused"
-    assert "column 'v' of d.t has double in options[].as, which is for columns of PostgreSQL" in refused.stop.message
-    described = describe(refused, TableSize())
-    assert described.stopped and described.columns[1].support == "NO"
-    for kind, wanted in (("datetime", "text"), ("decimal(20,4)", "decimal(20,4)"), ("double", "double")):
-        assert asked(kind, wanted).stop is None
-
-
 def test_a_generated_column_that_the_log_leaves_out_is_no_and_stops_nothing() -> None:
     found, stopped = told("int", extra="STORED GENERATED", mariadb=1)
     assert not stopped and found.support == "NO" and "generated" in found.reason and found.suggestion
@@ -106,3 +93,17 @@ def test_a_column_that_is_to_be_copied_as_text_is_told_as_such() -> None:
     assert session.unfollowed(before, before) is None
     changed = session.unfollowed(before, table("date"))
     assert changed is not None and "changed its type from datetime to date" in changed.message
+
+
+def test_another_row_filter_is_told_and_one_that_cannot_be_used_stops_the_table() -> None:
+    session = MysqlSession(cast(Any, None), cast(Any, None))
+    before, filtered = table("varchar"), table("varchar", TableOptions(match="d.t", where="v = 'eu'"))
+    assert filtered.stop is None and filtered.schema.where == "\"v\" = 'eu'"
+    for one, other in ((before, filtered), (filtered, before)):
+        stop = session.unfollowed(one, other)
+        assert stop is not None and stop.message.startswith("options[].where of d.t is ")
+        assert not other.shows(one.schema)
+    assert session.unfollowed(filtered, filtered) is None
+    for kind, where in (("json", "v = '{}'"), ("varchar", "w = 'eu'"), ("int", "v LIKE '1%'")):
+        refused = table(kind, TableOptions(match="d.t", where=where)).stop
+        assert refused is not None and f"(where: {where})" in refused.message

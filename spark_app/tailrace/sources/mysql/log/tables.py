@@ -14,6 +14,7 @@ from tailrace.changelog.logged import LoggedSchema, TableLog
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, TableStop
+from tailrace.sources import row_filters
 from tailrace.sources.masks import described, require_own
 from tailrace.sources.mysql.log.decode import Evolved, Forms
 from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
@@ -221,6 +222,9 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
     the columns that rows have by now; others are added by a statement that is still to come in the log."""
     if now.stop is not None:
         raise now.stop
+    if now.schema.where != schema.where:
+        what = row_filters.changed(schema, now.schema)
+        raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
     there = {c.id: c for c in now.schema.columns}
     for column in schema.columns:
         _check(schema.name, column, there.get(column.id))

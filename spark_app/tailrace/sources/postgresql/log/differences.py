@@ -14,6 +14,7 @@ from tailrace.changelog.records import Parts, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.sources.masks import described
 from tailrace.sources.postgresql.model import number
+from tailrace.sources.row_filters import WHERE_CHANGED, shown
 from tailrace.sources.stops import STOP_FIX
 
 
@@ -52,6 +53,7 @@ DIFFERENCES: tuple[DifferenceRule, ...] = (
     DifferenceRule(
         "copied as", "changed", _S, "column {column!r} of {table} is to be copied as {now}, not as {before}"
     ),
+    DifferenceRule("row filter", "changed", _S, WHERE_CHANGED),
     DifferenceRule("key", "changed", _S, "the key of {table} changed at column {column!r}"),
     DifferenceRule("key", "removed", _S, "the key of {table} changed at column {column!r}"),
     DifferenceRule("key", "added", _S, "the key of {table} now contains the column {column!r}"),
@@ -130,6 +132,7 @@ def schema_parts(schema: TableSchema) -> Parts:
         "column": {str(number(c)): c.name for c in schema.columns},
         "type": {str(number(c)): c.source_type for c in schema.columns},
         "copied as": {str(number(c)): described(c.type, c.mask) for c in schema.columns},
+        "row filter": {"": shown(schema.where)},
         "key": {str(number(c)): str(c.key) for c in schema.columns if c.key is not None},
     }
 

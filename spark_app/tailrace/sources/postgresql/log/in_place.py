@@ -11,11 +11,11 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 from collections.abc import Collection, Mapping, Sequence
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.sources.as_types import asked
 from tailrace.sources.masks import mask_of
 from tailrace.sources.postgresql.catalog import copied
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.model import PgTable, number, retyped
+from tailrace.sources.row_filters import filter_columns
 
 
 def has_all(names: Mapping[int, str], attributes: int | None, now: PgTable) -> bool:
@@ -45,15 +45,16 @@ def as_in_catalog(
 
 def with_types(schema: TableSchema, now: PgTable, types: Mapping[int, str]) -> TableSchema | None:
     """The version with the types that its columns have by now: `types`, by number, in the log or the catalog. None:
-    one of the key has another, or the catalog knows no more how one in the log is copied. A value of the old type is
-    no value of the new one, so a column with another logical type is another column; what it had, its rows are read
-    again for. (Whether rows of the same logical type have been rewritten, the table's file says.)"""
+    one of the key or of the row filter has another, or the catalog knows no more how one in the log is copied. A value
+    of the old type is no value of the new one, so a column with another logical type is another column; what it had,
+    its rows are read again for. (Whether rows of the same logical type have been rewritten, the table's file says.)"""
     there, columns = {c.id: c for c in now.schema.columns}, list[Column]()
+    held = {c.name for c in schema.key_columns} | filter_columns(schema)
     for column in schema.columns:
         found, sent = there.get(number(column)), types.get(number(column), column.source_type)
         if sent == column.source_type:
             columns.append(column)
-        elif found is None or found.source_type != sent or column.key is not None or found.mask != column.mask:
+        elif column.name in held or found is None or found.source_type != sent or found.mask != column.mask:
             return None
         else:
             columns.append(retyped(column, found.model_copy(update={"name": column.name})))
@@ -98,6 +99,7 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
     the key is concerned, or the options, which know columns by their names: what is copied, and how, would be another
     thing than they say. A mask is never lost by a rename."""
     known, options = {number(column): column for column in schema.columns}, now.options
+    as_text = () if options is None else options.as_text
     for attnum, name in sent.items():
         column = known.get(attnum)
         if column is None:
@@ -105,7 +107,7 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
                 return None
         elif column.key is None and (
             not copied(name, options)
-            or asked(options, column.name) != asked(options, name)
+            or (column.name in as_text) != (name in as_text)
             or column.mask != mask_of(options, name)
         ):
             return None
@@ -113,8 +115,10 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
 
 
 def _moved(schema: TableSchema, names: Mapping[int, str]) -> TableSchema | None:
-    """The next version, with those of the columns that have a name here, under it; None: a key column has another."""
-    if any(column.key is not None and names.get(number(column)) != column.name for column in schema.columns):
+    """The next version, with those of the columns that have a name here, under it; None: a column of the key or of the
+    row filter has another."""
+    held = {c.name for c in schema.key_columns} | filter_columns(schema)
+    if any(column.name in held and names.get(number(column)) != column.name for column in schema.columns):
         return None
     columns = (c.model_copy(update={"name": names[number(c)]}) for c in schema.columns if number(c) in names)
     return schema.model_copy(update={"version": schema.version + 1, "columns": tuple(columns)})

@@ -16,7 +16,17 @@ from tailrace.sources.postgresql.log.differences import (
 )
 
 DOCUMENT = Path(__file__).parents[5] / "docs" / "postgresql.md"
-OF_ONE_ITEM = {"name", "membership", "publication", "key order", "row security", "attributes", "copied as", "type"}
+OF_ONE_ITEM = {
+    "name",
+    "membership",
+    "publication",
+    "key order",
+    "row security",
+    "attributes",
+    "copied as",
+    "type",
+    "row filter",
+}
 """Their item is always there, as long as the table or the column is."""
 
 

@@ -1,0 +1,84 @@
+"""Row filters of the manifest (`options[].where`): what is the same for every product."""
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from tailrace import conditions
+from tailrace.changelog.records import TableSchema
+from tailrace.conditions import Condition, ConditionRefused
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import ReadRefused
+
+WHERE_CHANGED = "options[].where of {table} is {now}, and its copy has been made with {before}"
+
+
+def shown(where: str | None) -> str:
+    return "unset" if where is None else f"`{where}`"
+
+
+def changed(before: TableSchema, now: TableSchema) -> str:
+    return WHERE_CHANGED.format(table=before.name, now=shown(now.where), before=shown(before.where))
+
+
+def filtered(
+    schema: TableSchema,
+    options: TableOptions | None,
+    *,
+    texts: Collection[str],
+    padded: Mapping[str, int] | None = None,
+    uuids: Collection[str] = (),
+) -> tuple[TableSchema, ReadRefused | None]:
+    """The table with its filter, or why that cannot be. `texts`: columns that are text in the source, too. `padded`:
+    those of them whose values are filled up with blanks, and to which length; `uuids`: those that hold uuids."""
+    if options is None or options.where is None:
+        return schema, None
+    try:
+        written = conditions.parsed(options.where)
+        _require_plain(schema, options, written, texts)
+        condition = conditions.bound(options.where, schema.columns)
+        _require_length(condition, padded or {})
+        _require_uuids(condition, uuids)
+    except ConditionRefused as refused:
+        what = f"options[].where of {schema.name} cannot be used: {refused} (where: {options.where})"
+        return schema, ReadRefused(schema.name, what, refused.fix)
+    return schema.model_copy(update={"where": conditions.canonical(condition)}), None
+
+
+def _require_plain(schema: TableSchema, options: TableOptions, condition: Condition, texts: Collection[str]) -> None:
+    """What the source has and what is copied are compared equally."""
+    columns = {column.name: column for column in schema.columns}
+    for name in filter(columns.__contains__, conditions.columns_of(condition)):
+        if columns[name].mask is not None:
+            raise ConditionRefused(f"column {name!r} is masked", "Choose rows by a column that is not masked.")
+        if columns[name].type == "string" and (name in options.as_text or name not in texts):
+            kind = columns[name].source_type
+            raise ConditionRefused(
+                f"column {name!r} is {kind}, which is copied as text", "Choose rows by a column of another type."
+            )
+
+
+def _require_length(condition: Condition, padded: Mapping[str, int]) -> None:
+    for name, value in conditions.values_of(condition):
+        length = padded.get(name)
+        if length is not None and isinstance(value, str) and len(value) != length:
+            what = f"column {name!r} has {length} characters, blanks included, and {value!r} has {len(value)}"
+            raise ConditionRefused(what, f"Fill the text up with blanks to {length} characters.")
+
+
+def _require_uuids(condition: Condition, uuids: Collection[str]) -> None:
+    """As the log and chunks have them: the source takes other texts for the same uuid, and here they are compared."""
+    for name, value in conditions.values_of(condition):
+        if name not in uuids:
+            continue
+        try:
+            form = str(UUID(str(value)))
+        except ValueError:
+            form = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+        if value != form:
+            what = f"{value!r} is not how column {name!r} has a uuid"
+            raise ConditionRefused(what, f"Write it in lower case, with hyphens alone: '{form}'.")
+
+
+def filter_columns(schema: TableSchema) -> set[str]:
+    """Columns that decide which rows are copied."""
+    return set() if schema.where is None else set(conditions.columns_of(conditions.parsed(schema.where)))

@@ -1,0 +1,86 @@
+"""Row filters of the manifest: the text in the change log, and what is refused by table and column."""
+
+import json
+
+import pytest
+
+from tailrace.changelog.records import Column, TableAdded, TableSchema
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import ReadRefused
+from tailrace.sources.row_filters import changed, filter_columns, filtered
+
+ID = Column(name="id", id=1, source_type="int", type="int32", key=0)
+REGION = Column(name="region", id=2, source_type="text", type="string")
+CODE = Column(name="code", id=3, source_type="character(4)", type="string")
+PRICE = Column(name="price", id=4, source_type="numeric", type="string")
+MAIL = Column(name="mail", id=5, source_type="text", type="string", mask="Redact")
+TENANT = Column(name="tenant", id=6, source_type="uuid", type="string")
+SCHEMA = TableSchema(
+    table_id=1, schema_name="s", table_name="t", version=0, columns=(ID, REGION, CODE, PRICE, MAIL, TENANT)
+)  # fmt: skip
+UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+
+
+def options(where: str | None, **more: object) -> TableOptions:
+    return TableOptions.model_validate({"match": "s.t", "where": where, **more})
+
+
+def asked(where: str, **more: object) -> tuple[TableSchema, ReadRefused | None]:
+    texts = ["region", "code", "mail", "tenant"]
+    return filtered(SCHEMA, options(where, **more), texts=texts, padded={"code": 4}, uuids=["tenant"])
+
+
+def test_the_change_log_has_the_canonical_text_and_nothing_where_there_is_none() -> None:
+    schema, refused = asked("region='eu' AND 5 < id")
+    assert refused is None and schema.where == '"region" = \'eu\' AND "id" > 5'
+    assert filter_columns(schema) == {"id", "region"}
+    text = TableAdded(table=schema, edge="1").model_dump_json()
+    assert TableAdded.model_validate_json(text).table == schema
+    assert filtered(SCHEMA, None, texts=()) == filtered(SCHEMA, options(None), texts=()) == (SCHEMA, None)
+    assert "where" not in json.loads(TableAdded(table=SCHEMA, edge="1").model_dump_json())["table"]
+    assert filter_columns(SCHEMA) == set()
+
+
+def test_a_filter_is_part_of_what_rows_look_like() -> None:
+    schema, _ = asked("id > 5")
+    assert schema.form != SCHEMA.form and schema.form == asked("5 < id")[0].form
+    assert changed(SCHEMA, schema) == 'options[].where of s.t is `"id" > 5`, and its copy has been made with unset'
+
+
+def test_a_uuid_is_compared_with_the_text_that_the_target_has_of_it() -> None:
+    schema, refused = asked(f"tenant IN ('{UUID}')")
+    assert refused is None and schema.where == f"\"tenant\" IN ('{UUID}')"
+
+
+@pytest.mark.parametrize(
+    ("where", "more", "what", "fix"),
+    [
+        (f"tenant = '{UUID.upper()}'", {}, f"'{UUID.upper()}' is not how column 'tenant' has a uuid", f"'{UUID}'"),
+        (f"tenant IN ('{{{UUID}}}')", {}, f"'{{{UUID}}}' is not how column 'tenant' has a uuid", f"'{UUID}'"),
+        ("tenant <> 'x'", {}, "'x' is not how column 'tenant' has a uuid", "in lower case"),
+        ("region LIKE 'e%'", {}, "region LIKE 'e%' is more than a row filter can be", "Write comparisons"),
+        ("land = 'eu'", {}, "there is no copied column 'land'", "double quotes"),
+        ("mail = 'x'", {}, "column 'mail' is masked", "that is not masked"),
+        ("mail IS NULL", {}, "column 'mail' is masked", "that is not masked"),
+        ("price = '1.0'", {}, "column 'price' is numeric, which is copied as text", "of another type"),
+        (
+            "region = 'eu'",
+            {"asText": ["region"]},
+            "column 'region' is text, which is copied as text",
+            "of another type",
+        ),
+        ("id = 'one'", {}, "'one' does not fit column 'id', which is int32", "a whole number"),
+        (
+            "code IN ('ab  ', 'ab')",
+            {},
+            "column 'code' has 4 characters, blanks included, and 'ab' has 2",
+            "4 characters",
+        ),
+    ],
+)
+def test_a_filter_that_cannot_be_used_names_table_text_and_fix(
+    where: str, more: dict[str, object], what: str, fix: str
+) -> None:
+    schema, refused = asked(where, **more)
+    assert schema.where is None and refused is not None
+    assert refused.message == f"options[].where of s.t cannot be used: {what} (where: {where})" and fix in refused.fix
