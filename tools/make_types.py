@@ -24,9 +24,39 @@ HEADER = """\
 
 What the values of a column become in the target. A value is identical, bit for bit, whether it comes from the log or
 from a chunk. One that the target's type cannot hold exactly stops its table with `ValueUnsupported`. Then, or to have
-it so from the start, copy the column as its exact text (`string`): `options: [{match: shop.events, asText: [column]}]`;
-or let such values become NULL, except in keys: `options: [{match: shop.events, onUnsupported: SetNull}]`.
+it so from the start, copy the column as its exact text (`string`),
+`options: [{match: shop.events, as: {column: text}}]`; or let such values become NULL, except in keys:
+`options: [{match: shop.events, onUnsupported: SetNull}]`.
 A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `string`, too: the mask of that text.
+"""
+AS = """\
+## As another type
+
+`options[].as` gives columns another type, by name: `as: {price: "decimal(38,10)", rate: double, notes: text}`.
+
+| `as` | of | becomes | |
+|---|---|---|---|
+"""
+AS_KINDS = (
+    ("text", "all types", "string", "exact text; `asText: [column]` is the same"),
+    (
+        "decimal(p,s)",
+        f"PostgreSQL's {', '.join(f'`{kind}`' for kind in sorted(postgresql.NUMBERS))}",
+        "decimal(p,s)",
+        "exact, zeros at the end of the fraction aside; holds no NaN, no infinity, no digits beyond p and s",
+    ),
+    (
+        "double",
+        "the same",
+        "float64",
+        "the nearest double, as PostgreSQL's own cast rounds, so **not always exact**; NaN and infinities as they are;"
+        " holds no number that this cast refuses (beyond 1.8e308, or so small that it would become 0)",
+    ),
+)
+AS_NOTE = """
+A column of the key keeps its own type or becomes `text`. A type that a column cannot have stops its table with
+`ReadRefused` before anything is read; `tailrace doctor` shows it. A changed type takes a resync, or with
+`onSchemaChange: Evolve` the table starts over by itself.
 """
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
@@ -132,6 +162,11 @@ def source_table(title: str, lines: Iterable[Line], logical: Callable[[str], str
     return "\n".join([f"## {title}\n", "| source type | becomes | |", "|---|---|---|", *rows]) + "\n"
 
 
+def as_table() -> str:
+    rows = (f"| `{name}` | {of} | `{becomes}` | {remark} |\n" for name, of, becomes, remark in AS_KINDS)
+    return "".join([AS, *rows, AS_NOTE])
+
+
 def target_table() -> str:
     rows = []
     for logical in LOGICAL:
@@ -154,7 +189,7 @@ def text() -> str:
         source_table("PostgreSQL", POSTGRESQL, of_postgresql, postgresql.LIMITS),
         source_table("MySQL and MariaDB", MYSQL, of_mysql, mysql.LIMITS),
     )
-    return "\n".join([HEADER, sources[0], notes[0], sources[1], notes[1], target_table()])
+    return "\n".join([HEADER, sources[0], notes[0], sources[1], notes[1], as_table(), target_table()])
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import SplitColumn, split
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.unfit import sets_null
 
 
 def config_of(server: PostgresServer, username: str = "postgres") -> PgConfig:
@@ -75,7 +76,7 @@ class LogReader:
 
     def inserted(self) -> pa.Table:
         arrays = [
-            decode(column.values, c.logical, self.table.name, c.name)
+            decode(column.values, c.logical, self.table.name, c.name, sets_null=sets_null(self.table.options))
             for column, c in zip(self.tuples(b"I"), self.table.columns, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=arrow_schema(self.table))

@@ -214,7 +214,8 @@ RIGHT = (
         "everything", suspend=True, restartNonce=7, deletionPolicy="Delete", image="registry/spark:1",
         imagePullPolicy="Always", imagePullSecrets=["pull"], serviceAccountName="lake-writer",
         tables={"include": ["public.*", "sales.orders"], "exclude": ["public.tmp_*"]},
-        options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"], "mask": [
+        options=[{"match": "public.a", "columns": ["id", "Größe"], "asText": ["price"],
+            "as": {"Maß": "decimal(38,10)", "rate": "double", "doc": "text"}, "mask": [
             {"column": "Größe", "method": "Hash"}, {"column": "zip", "method": "Truncate", "length": 2}],
             "onUnsupported": "SetNull"}],
         maskKey={"secretName": "mask-key"},

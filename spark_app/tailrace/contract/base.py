@@ -22,6 +22,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
+_COPIED_AS = r"^(text|double|decimal\(([1-9]|[12][0-9]|3[0-8]),([0-9]|[12][0-9]|3[0-8])\))$"
 
 
 def api_versions() -> str:
@@ -46,6 +47,7 @@ FORMS = {
     _TABLE: "write schema.table",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
     _MEMORY: "write a size such as 512Mi or 2Gi",
+    _COPIED_AS: 'write text, double or decimal(p,s), 0 ≤ s ≤ p ≤ 38; within braces in quotes: "decimal(38,10)"',
     _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…",
 }
 """What to write where a pattern does not match; for messages."""
@@ -62,6 +64,8 @@ MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
 Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]
 """`file:///path`, `s3://bucket/prefix`, `gs://…`, `az://…`."""
+CopiedAs = Annotated[str, StringConstraints(pattern=_COPIED_AS, max_length=14)]
+"""`text`, `double`, `decimal(38,10)`."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The same documents go to `kubectl apply` and to `tailrace run -f`. camelCase out
 are errors. CRDs are generated from these models (`tools/make_crds.py`): a field's text is its description there.
 """
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -14,6 +15,7 @@ from tailrace.contract.base import (
     VERSION,
     ApiVersion,
     ColumnName,
+    CopiedAs,
     Duration,
     Identifier,
     Model,
@@ -140,8 +142,13 @@ class TableOptions(Model):
     """Pattern `schema.table` as in `tables`."""
     columns: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] | None = None
     """Keep only these columns (the key is always kept); unset: all."""
+    as_: Annotated[dict[str, CopiedAs], Field(max_length=1600)] = Field(default_factory=dict, alias="as")
+    """Columns to copy as another type, by name. `text`: their exact text, whatever their type. `decimal(p,s)`: exact;
+    `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of PostgreSQL's `numeric` and
+    integers, except in keys. A value outside of the type is one that it cannot hold (`onUnsupported`). A masked column
+    is `string` all the same. Once a table is captured, a change of this takes a resync."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
-    """Columns to copy as their exact text, whatever their type."""
+    """The same as `as` with `text` for each of these columns."""
     on_unsupported: OnUnsupported = "Fail"
     """What a value does that its column's type cannot hold exactly, such as a date `infinity`. `Fail`: it stops the
     table. `SetNull`: it becomes NULL in the target, and is counted in the table's status; a key cannot be NULL, so
@@ -168,6 +175,17 @@ class TableOptions(Model):
         twice = sorted({name for name in masked if masked.count(name) > 1})
         if twice:
             raise ValueError(f"mask: {', '.join(twice)} is listed twice")
+        both = sorted(set(self.as_text) & self.as_.keys())
+        if both:
+            raise ValueError(f"asText: {', '.join(both)} is in as, too: remove it from one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _scaled(self) -> "TableOptions":
+        for column, kind in self.as_.items():
+            digits = [int(number) for number in re.findall(r"\d+", kind)]
+            if digits and digits[1] > digits[0]:
+                raise ValueError(f"as: {column}: {kind} has more digits after the point than at all")
         return self
 
 

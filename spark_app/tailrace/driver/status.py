@@ -168,7 +168,7 @@ def _stopped(log: TableLog) -> Fault | None:
     return None if stop is None else Fault(name=stop.error, message=stop.message, fix=stop.fix, where=stop.where)
 
 
-_AGAIN = f"Then take a snapshot of the table; should it be stopped by then (as asText does), {RESYNC}."
+_AGAIN = f"Then take a snapshot of the table; should it be stopped by then (as options[].as does), {RESYNC}."
 """A snapshot keeps the rows readable that the target has. A table that is stopped takes none."""
 
 

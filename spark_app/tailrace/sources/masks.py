@@ -49,7 +49,7 @@ def named(options: TableOptions | None) -> set[str]:
     """Columns that the options name, which a table must have."""
     if options is None:
         return set()
-    return {*(options.columns or ()), *options.as_text, *(m.column for m in options.mask)}
+    return {*(options.columns or ()), *options.as_, *options.as_text, *(m.column for m in options.mask)}
 
 
 def misnamed(table: str, options: TableOptions | None, columns: Collection[str]) -> ReadRefused | None:
@@ -57,7 +57,7 @@ def misnamed(table: str, options: TableOptions | None, columns: Collection[str])
     missing = sorted(named(options) - set(columns))
     if not missing:
         return None
-    what = f"options[].columns, asText or mask name columns that {table} does not have: {missing}"
+    what = f"options[].columns, as, asText or mask name columns that {table} does not have: {missing}"
     return ReadRefused(table, what, "Correct the column names.")
 
 

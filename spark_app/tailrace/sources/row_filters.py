@@ -8,6 +8,7 @@ from tailrace.changelog.records import TableSchema
 from tailrace.conditions import Condition, ConditionRefused
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
+from tailrace.sources import as_types
 
 WHERE_CHANGED = "options[].where of {table} is {now}, and its copy has been made with {before}"
 
@@ -50,10 +51,11 @@ def _require_plain(schema: TableSchema, options: TableOptions, condition: Condit
     for name in filter(columns.__contains__, conditions.columns_of(condition)):
         if columns[name].mask is not None:
             raise ConditionRefused(f"column {name!r} is masked", "Choose rows by a column that is not masked.")
-        if columns[name].type == "string" and (name in options.as_text or name not in texts):
-            kind = columns[name].source_type
+        asked = as_types.asked(options, name) is not None
+        if asked or (columns[name].type == "string" and name not in texts):
+            kind, becomes = columns[name].source_type, as_types.named(columns[name].type)
             raise ConditionRefused(
-                f"column {name!r} is {kind}, which is copied as text", "Choose rows by a column of another type."
+                f"column {name!r} is {kind}, which is copied as {becomes}", "Choose rows by a column of another type."
             )
 
 

@@ -44,7 +44,7 @@ def without_unfit(values: pa.Array, fits: Callable[[pa.Array], bool]) -> pa.Arra
 
 def way_out(table: str, column: str, key: bool) -> str:
     """The fix for a value that its type cannot hold, though its text could be copied."""
-    as_text = f"Copy the column as text: spec.options: [{{match: {table}, asText: [{column}]}}]"
+    as_text = f"Copy the column as text: spec.options: [{{match: {table}, as: {{{column}: text}}}}]"
     if key:
         return f"{as_text}, {CHANGED}; then {RESYNC}. A key cannot become NULL."
     return f"{as_text}, or let such values become NULL, with {SET_NULL} there; {CHANGED}; then {RESYNC}."
@@ -57,7 +57,7 @@ def or_null(table: str, key: bool) -> str:
     return f" Or let such values become NULL: spec.options: [{{match: {table}, {SET_NULL}}}], {CHANGED}; then {RESYNC}."
 
 
-AS_TEXT = "Where such values occur, copy the column as text: options[].asText"
+AS_TEXT = "Where such values occur, copy the column as text (options[].as)"
 RARE = "Correct such values in the source"
 """Where the text of a value does not help."""
 

@@ -66,7 +66,7 @@ def test_without_it_log_and_chunk_stop_the_table_with_the_same_words(server: Mys
         server.script(*(f"INSERT INTO d.t{i} VALUES (1, '2024-02-29'), (2, '{w}')" for i, (_, w) in enumerate(wrong)))
         run.catch_up()
         for i in range(len(wrong)):
-            with pytest.raises(ValueUnsupported, match=r"asText: \[v\]") as by_chunks:
+            with pytest.raises(ValueUnsupported, match=r"as: \{v: text\}") as by_chunks:
                 by_chunk(server, f"d.t{i}")
             stopped = run.table(f"d.t{i}").stopped
             assert stopped is not None and stopped.error == "ValueUnsupported"

@@ -184,7 +184,7 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
         "tags": "PARTIAL",
         "twice": "NO",
     }
-    assert "options[].asText" in found["at"][1]
+    assert "options[].as" in found["at"][1]
     narrow = describe(some, TableSize(), checks_text=False)
     assert {c.column: c.support for c in narrow.columns} == {
         "id": "YES",

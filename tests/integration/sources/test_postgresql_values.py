@@ -1,6 +1,9 @@
 """A value comes out equal, bit for bit, by the log and by a chunk, on the oldest and the newest PostgreSQL."""
 
+import secrets
 from collections.abc import Iterator
+from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -204,13 +207,65 @@ def test_a_value_that_the_target_cannot_hold_is_named_and_can_be_copied_as_text(
     with connect(config) as connection:
         connection.execute(f"CREATE TABLE public.t (id int PRIMARY KEY, v {type})")
         connection.execute("INSERT INTO public.t VALUES (1, NULL), (2, %s), (3, NULL)", [value])
-        with pytest.raises(ValueUnsupported, match=r"column 'v' of public\.t has the value .*asText: \[v\]") as caught:
+        with pytest.raises(
+            ValueUnsupported, match=r"column 'v' of public\.t has the value .*as: \{v: text\}"
+        ) as caught:
             chunk_of(config, table_of(connection, "public.t"), ALL)
         assert caught.value.table == "public.t" and value[:6] in caught.value.message
         told = describe(table_of(connection, "public.t"), TableSize(), checks_text=True).columns[1]
-        assert told.support == "PARTIAL" and told.reason.startswith("holds no") and "asText" in told.suggestion
+        assert told.support == "PARTIAL" and told.reason.startswith("holds no") and "options[].as" in told.suggestion
         as_text = table_of(connection, "public.t", TableOptions(match="public.t", as_text=("v",)))
         assert chunk_of(config, as_text, ALL)["v"].to_pylist() == [None, value, None]
+
+
+CAST = """
+CREATE FUNCTION public.double(v numeric) RETURNS float8 LANGUAGE plpgsql AS $$
+BEGIN RETURN v::float8; EXCEPTION WHEN numeric_value_out_of_range THEN RETURN NULL; END $$
+"""
+
+
+def random_numeric(random: Random) -> str:
+    digits = "".join(random.choices("0123456789", k=random.choice([1, 5, 17, 20, 38, 39, 60, 320])))
+    point = random.choice([0, 0, len(digits) // 2, len(digits), len(digits) + random.choice([3, 300, 340])])
+    padded = digits.rjust(point + 1, "0")
+    number = f"{padded[: len(padded) - point]}.{padded[len(padded) - point :]}{'0' * random.choice([0, 3, 40])}"
+    return random.choice(["", "-"]) + number.rstrip(".")
+
+
+def test_a_numeric_becomes_the_double_and_the_decimal_of_the_servers_own_cast(postgres: PostgresServer) -> None:
+    seed = secrets.randbelow(2**32)
+    print(f"seed {seed}")
+    random = Random(seed)
+    given = ["NaN", "9007199254740993", "9007199254740993." + "0" * 700 + "1", "4" + "0" * 37, "1e-324", "1e400"]
+    given += [random_numeric(random) for _ in range(300)]
+    config = config_of(postgres)
+    wanted = {"d": "double", "e": "decimal(38,1)", "s": "decimal(20,4)", "i": "double", "j": "decimal(5,0)"}
+    options = TableOptions.model_validate({"match": "public.t", "as": wanted, "onUnsupported": "SetNull"})
+    with connect(config) as connection:
+        connection.execute(CAST)
+        kinds = "d numeric, e numeric, s numeric, i bigint, j int"
+        connection.execute(f"CREATE TABLE public.t (id int PRIMARY KEY, {kinds})")
+        table = table_of(connection, "public.t", options)
+        log = LogReader(connection, table)
+        for i, text in enumerate(given):
+            integers = random.randrange(-(2**63), 2**63), random.choice([99_999, 100_000, -7])
+            statement = "INSERT INTO public.t VALUES (%s, %s, %s, %s, %s, %s)"
+            connection.execute(statement, [i, text, text, text, *integers])
+        logged, read = log.inserted(), chunk_of(config, table, ALL)
+        exact = (
+            "CASE WHEN {0} <> 'NaN' AND abs({0}) < 1e{1} AND {0} = round({0}, {2}) THEN {0}::numeric(38,{2})::text END"
+        )
+        casts = ", ".join(("public.double(d)", exact.format("e", 37, 1), exact.format("s", 16, 4), "i::float8"))
+        small = "CASE WHEN abs(j) < 100000 THEN j::text END"
+        by_cast = connection.execute(f"SELECT {casts}, {small} FROM public.t ORDER BY id").fetchall()
+    assert [c.name for c in table.columns if not same(logged[c.name], read[c.name])] == []
+    by_text = [repr(v) if isinstance(v, float) else None if v is None else format(v, "f") for v in values_of(read)]
+    assert by_text == [repr(v) if isinstance(v, float) else v for row in by_cast for v in row]
+    assert all(read[name].null_count not in (0, len(given)) for name in "des")
+
+
+def values_of(read: pa.Table) -> list[Any]:
+    return [row[name] for row in read.to_pylist() for name in "desij"]
 
 
 def test_a_toast_value_that_the_log_did_not_carry_is_marked_and_not_taken_for_null(postgres: PostgresServer) -> None:

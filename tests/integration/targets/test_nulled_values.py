@@ -1,5 +1,6 @@
 """A value that its type cannot hold, by a chunk and by the log, in real tables of both formats: NULL for readers that
-are not ours, though the source's column is NOT NULL; the table stays healthy, and its status says how many."""
+are not ours, though the source's column is NOT NULL; the table stays healthy, and its status says how many. Numbers
+that the options give another type are such numbers there."""
 
 from pathlib import Path
 
@@ -26,13 +27,18 @@ def test_a_value_in_a_chunk_and_one_in_the_log_become_null_and_are_counted(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
     with postgres.connect() as connection:
-        connection.execute("CREATE TABLE public.t (id int PRIMARY KEY, until date NOT NULL, n numeric(9,2) NOT NULL)")
-        connection.execute("INSERT INTO public.t VALUES (1, 'infinity', 1), (2, '2020-02-02', 2)")
+        connection.execute(
+            "CREATE TABLE public.t"
+            " (id int PRIMARY KEY, until date NOT NULL, n numeric(9,2) NOT NULL, d numeric, f numeric)"
+        )
+        connection.execute(
+            "INSERT INTO public.t VALUES (1, 'infinity', 1, 1.2345, 0.1), (2, '2020-02-02', 2, 1.5, 1e400)"
+        )
     source = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "database": "postgres"}
     document = document_of(
         source=source | {"username": "postgres"},
         tables={"include": ["public.t"]},
-        options=[{"match": "*.*", "onUnsupported": "SetNull"}],
+        options=[{"match": "*.*", "onUnsupported": "SetNull", "as": {"d": "decimal(38,3)", "f": "double"}}],
         target={"type": format, "location": (tmp_path / "lake").as_uri()},
         storage={"location": (tmp_path / "log").as_uri()},
     )
@@ -44,15 +50,18 @@ def test_a_value_in_a_chunk_and_one_in_the_log_become_null_and_are_counted(
             end = session.log_end()
         copy.settle(Position(end))
         assert copy.driver.faults() == {}
-        found = READERS[format](tmp_path / "lake" / "public" / "t").select(["id", "until", "n"]).sort_by("id")
+        found = READERS[format](tmp_path / "lake" / "public" / "t").select(["id", "until", "n", "d", "f"]).sort_by("id")
         return [tuple(map(str, row.values())) for row in found.to_pylist()]
 
     with copy.running():
-        assert rows() == [("1", "None", "1.00"), ("2", "2020-02-02", "2.00")]
+        first, second = ("1", "None", "1.00", "None", "0.1"), ("2", "2020-02-02", "2.00", "1.500", "None")
+        assert rows() == [first, second]
         with postgres.connect() as connection:
-            connection.execute("INSERT INTO public.t VALUES (3, '2021-03-03', 'NaN')")
+            number = "9" * 35 + ".123" + "0" * 40
+            connection.execute(f"INSERT INTO public.t VALUES (3, '2021-03-03', 'NaN', {number}, 'NaN')")
             connection.execute("UPDATE public.t SET until = '2019-01-01' WHERE id = 1")
-        assert rows() == [("1", "2019-01-01", "1.00"), ("2", "2020-02-02", "2.00"), ("3", "2021-03-03", "None")]
+        third = ("3", "2021-03-03", "None", "9" * 35 + ".123", "nan")
+        assert rows() == [("1", "2019-01-01", *first[2:]), second, third]
         (table,) = copy.driver.control.status().tables
         assert table.state == "REPLICATING"
-        assert [(one.column, one.values) for one in table.nulled] == [("n", 1), ("until", 1)]
+        assert [(one.column, one.values) for one in table.nulled] == [("d", 2), ("f", 1), ("n", 1), ("until", 1)]

@@ -122,11 +122,11 @@ def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:
 
 def test_a_table_that_capture_stopped_tells_capture_s_error() -> None:
     stop = TableStopped(
-        table_id=7, seq=Seq(1), error="ValueUnsupported", message="numeric NaN", fix="use asText", where="capture"
+        table_id=7, seq=Seq(1), error="ValueUnsupported", message="numeric NaN", fix="use as", where="capture"
     )
     status = assemble(moment(log(table(7, stopped=stop))))
     assert status.tables[0].state == "STOPPED"
-    fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use asText", where="capture")
+    fault = Fault(name="ValueUnsupported", message="numeric NaN", fix="use as", where="capture")
     assert status.tables[0].fault == fault
 
 

@@ -66,7 +66,9 @@ def test_a_secret_is_a_folder_and_its_key_is_named_in_messages(tmp_path: Path, m
 def test_a_masked_column_that_the_table_lacks_is_named() -> None:
     assert masks.misnamed("s.t", OPTIONS, ["id", "plain", "mail", "name", "zip"]) is None
     stop = masks.misnamed("s.t", OPTIONS, ["id", "plain", "Mail", "name"])
-    assert stop is not None and "asText or mask name columns that s.t does not have: ['mail', 'zip']" in stop.message
+    assert (
+        stop is not None and "as, asText or mask name columns that s.t does not have: ['mail', 'zip']" in stop.message
+    )
 
 
 def test_a_key_cannot_be_masked() -> None:

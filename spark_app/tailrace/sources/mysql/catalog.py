@@ -12,7 +12,7 @@ import pymysql
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import masks, row_filters
+from tailrace.sources import as_types, masks, row_filters
 from tailrace.sources.mysql import charsets, faults, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
 from tailrace.sources.mysql.merges import note_merges
@@ -188,7 +188,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
     )
     name, native = row["column_name"], types.logical(kind)
     mask = masks.mask_of(options, name)
-    as_text = mask is not None or (options is not None and name in options.as_text)
+    asked = as_types.asked(options, name) if mask is None else "string"
     kept = options is None or options.columns is None or name in options.columns
     nulls = sets_null(options)
     # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
@@ -196,7 +196,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
     return MysqlColumn(
         name=name,
         type=kind,
-        form=Form("string" if as_text or native is None else native, kind.fraction, nulls and name not in key),
+        form=Form(asked or native or "string", kind.fraction, nulls and name not in key),
         native=native,
         nullable=row["is_nullable"] == "YES",
         key=key.index(name) if name in key else None,
@@ -213,6 +213,9 @@ def unsupported(column: MysqlColumn) -> tuple[str, str] | None:
     if column.type.charset not in (None, *charsets.KNOWN):
         what = f"the character set {column.type.charset}, which is not supported"
         return what, "Convert the column to utf8mb4, or leave it out with options[].columns."
+    if column.form.logical not in ("string", column.native):
+        what = f"{as_types.named(column.form.logical)} in options[].as, which is for columns of PostgreSQL only"
+        return what, as_types.way_out(column.name)
     return None
 
 

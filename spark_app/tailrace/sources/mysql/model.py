@@ -30,7 +30,7 @@ class MysqlColumn:
     form: Form
     """How its values are written."""
     native: str | None
-    """Logical type without `asText`; None: the type is unknown."""
+    """Logical type without `as`; None: the type is unknown."""
     nullable: bool
     key: int | None
     """Position in the row's key, from 0; None: not part of it."""

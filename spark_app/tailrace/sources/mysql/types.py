@@ -87,7 +87,7 @@ class Form:
     """How a column's values are written."""
 
     logical: str
-    """Logical type in the log and the target; `string` also where the user asked for text (`asText`)."""
+    """Logical type in the log and the target; `string` also where the user asked for text (`as`)."""
     fraction: int = 0
     """Digits of a second's fraction in text."""
     sets_null: bool = False

@@ -14,12 +14,12 @@ from psycopg.rows import DictRow, dict_row
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import masks, row_filters
+from tailrace.sources import as_types, masks, row_filters
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
-from tailrace.sources.postgresql.support import is_text
+from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
 
@@ -204,6 +204,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         schema=schema,
         stop=_stop(name, row, found, options)
         or masks.of_key(schema)
+        or _unfit_type(name, columns)
         or unfit
         or _unfit_leaf(schema, below)
         or reserved(schema),
@@ -234,7 +235,7 @@ def _record(column: CatalogColumn) -> Column:
 
 def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
     mask = masks.mask_of(options, row["attname"])
-    as_text = mask is not None or (options is not None and row["attname"] in options.as_text)
+    asked = as_types.asked(options, row["attname"]) if mask is None else "string"
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
@@ -243,7 +244,7 @@ def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
         base_type=(row["base_schema"], row["base_name"]),
         domain=row["domain"],
         output=(row["out_schema"], row["out_name"]),
-        logical="string" if as_text else native,
+        logical=asked or native,
         native=native,
         nullable=not row["attnotnull"],
         key=row["position"],
@@ -274,6 +275,10 @@ def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOpt
     if not key or any(c["generated"] for c in key):
         return NoKey(name, _no_key(name, row["relreplident"], bool(key)), _key_fix(quoted, row["relreplident"]))
     return masks.misnamed(name, options, {c["attname"] for c in columns})
+
+
+def _unfit_type(table: str, columns: Iterable[CatalogColumn]) -> TableStop | None:
+    return next(filter(None, (unfit_type(table, column) for column in columns)), None)
 
 
 def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:

@@ -38,7 +38,7 @@ class CatalogColumn:
     logical: str
     """Logical type in the log and the target."""
     native: str
-    """Logical type without `asText`: tells a doctor what the option changes."""
+    """Logical type without `as`: tells a doctor what the option changes."""
     nullable: bool
     key: int | None
     operators: Operators | None

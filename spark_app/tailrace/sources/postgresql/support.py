@@ -3,6 +3,8 @@
 Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
 """
 
+from tailrace.errors import TableStop
+from tailrace.sources import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
@@ -13,18 +15,21 @@ _GENERATED = ("generated columns are not in the log", "Compute them in the targe
 
 def describe(table: PgTable, size: TableSize, checks_text: bool) -> TableSupport:
     """`checks_text`: the database's encoding is a real one, so that each text is valid in it."""
-    copied = tuple(_column(c, sets_null(table.options), checks_text) for c in table.columns)
+    copied = tuple(_column(c, table.name, sets_null(table.options), checks_text) for c in table.columns)
     computed = tuple(ColumnSupport(name, None, None, "NO", *_GENERATED) for name in table.generated)
     left_out = sorted(set(table.names.values()) - {c.name for c in table.columns})
     excluded = tuple(ColumnSupport(name, None, None, "NO", "left out by options[].columns") for name in left_out)
     return TableSupport(table.schema, copied + computed + excluded, size, table.stop is not None)
 
 
-def _column(column: CatalogColumn, nulls: bool, checks_text: bool) -> ColumnSupport:
+def _column(column: CatalogColumn, table: str, nulls: bool, checks_text: bool) -> ColumnSupport:
     known = column.name, column.source_type, column.logical
     if column.mask is not None:
         return ColumnSupport(*known, "YES", f"masked: {column.mask}")
-    limit = types.LIMITS.get(column.logical.partition("(")[0])
+    refused = unfit_type(table, column)
+    if refused is not None:
+        return ColumnSupport(column.name, column.source_type, None, "NO", refused.message, refused.fix)
+    limit = _limit(column)
     if limit:
         return ColumnSupport(*known, "PARTIAL", *limited(limit, column.key is not None, nulls))
     if column.logical != "string":
@@ -34,6 +39,22 @@ def _column(column: CatalogColumn, nulls: bool, checks_text: bool) -> ColumnSupp
         return ColumnSupport(*known, "PARTIAL" if reason else "YES", reason)
     unchecked, suggestion = limited(types.NOT_UTF8, column.key is not None, nulls, RARE)
     return ColumnSupport(*known, "PARTIAL", "; ".join(filter(None, (reason, unchecked))), suggestion)
+
+
+def unfit_type(table: str, column: CatalogColumn) -> TableStop | None:
+    """`options[].as` asks for what the column's type does not allow."""
+    number = column.base_type[0] == "pg_catalog" and column.base_type[1] in types.NUMBERS
+    if as_types.allowed(column.logical, column.native, number, column.key is not None):
+        return None
+    why = ", and it is part of the key" if number else ""
+    return as_types.refused(table, column.name, column.source_type, column.logical, why)
+
+
+def _limit(column: CatalogColumn) -> str:
+    """What its logical type cannot hold, or does not hold exactly."""
+    if column.logical not in (column.native, "string"):
+        return as_types.limit(column.logical, column.native)
+    return types.LIMITS.get(column.logical.partition("(")[0], "")
 
 
 def is_text(column: CatalogColumn) -> bool:

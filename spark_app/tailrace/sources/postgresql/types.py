@@ -15,6 +15,8 @@ LOGICAL = {
     "timestamptz": "timestamptz",
 }
 """Of the types in pg_catalog. `numeric` goes by its digits; all others are the text of their output function."""
+NUMBERS = frozenset(("int2", "int4", "int8", "numeric"))
+"""Types that `options[].as` can make a decimal or a double."""
 TEXT = frozenset(("text", "varchar", "bpchar", "name", "uuid", "citext"))
 """Types that are text, as enums are. What else is not in `LOGICAL` becomes text, as its output function says it."""
 AS_TEXT = "exact text of the server's output function"

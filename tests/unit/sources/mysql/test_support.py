@@ -70,6 +70,19 @@ def test_what_stops_the_table_is_no(kind: str, more: dict[str, object], reason: 
     assert "options[].columns" in found.suggestion
 
 
+def test_a_type_that_the_options_ask_for_is_refused_unless_it_is_text_or_its_own() -> None:
+    def asked(kind: str, wanted: str) -> MysqlTable:
+        return table(kind, TableOptions.model_validate({"match": "d.t", "as": {"v": wanted}}))
+
+    refused = asked("decimal(65,30)", "double")
+    assert refused.stop is not None and refused.stop.name == "ReadRefused"
+    assert "column 'v' of d.t has double in options[].as, which is for columns of PostgreSQL" in refused.stop.message
+    described = describe(refused, TableSize())
+    assert described.stopped and described.columns[1].support == "NO"
+    for kind, wanted in (("datetime", "text"), ("decimal(20,4)", "decimal(20,4)"), ("double", "double")):
+        assert asked(kind, wanted).stop is None
+
+
 def test_a_generated_column_that_the_log_leaves_out_is_no_and_stops_nothing() -> None:
     found, stopped = told("int", extra="STORED GENERATED", mariadb=1)
     assert not stopped and found.support == "NO" and "generated" in found.reason and found.suggestion

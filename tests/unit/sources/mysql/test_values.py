@@ -105,7 +105,7 @@ def test_unsigned_numbers_keep_all_their_bits() -> None:
 
 def test_what_does_not_fit_names_the_column_and_the_way_out() -> None:
     with (
-        pytest.raises(ValueUnsupported, match=r"'c' of a\.t.*asText: \[c\]"),
+        pytest.raises(ValueUnsupported, match=r"'c' of a\.t.*as: \{c: text\}"),
         values.fitted("a.t", "c", Form("date"), key=False),
     ):
         values.dates(clock((0, 0, 0, 0, 0, 0, 0)), None, Form("date"))

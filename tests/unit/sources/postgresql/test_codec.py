@@ -60,6 +60,10 @@ UNFIT = pytest.mark.parametrize(
         ("decimal(5,2)", "1000.00"),
         ("decimal(5,2)", "1.005"),
         ("decimal(5,2)", "NaN"),
+        ("decimal(5,2)", "-Infinity"),
+        ("decimal(38,0)", "9" * 39),
+        ("decimal(38,1)", "4" + "0" * 37),  # Arrow's cast (26) makes 5971763307906153653662539256823178854.4 of it
+        ("float64", "1e-400"),
         ("binary", "\\x0"),
         ("binary", "abcd"),
         ("binary", "\\xzz"),
@@ -80,7 +84,7 @@ def test_what_does_not_fit_is_found_among_others_and_named(type: str, text: str)
         decoded(type, fine, None, *[fine] * 5, text, fine)
     assert caught.value.table == "public.t"
     assert repr(text) in caught.value.message and "'c'" in caught.value.message
-    assert "asText: [c]" in caught.value.fix
+    assert "as: {c: text}" in caught.value.fix
 
 
 def a_fine(type: str) -> str:
@@ -142,4 +146,63 @@ def test_a_value_that_needs_text_names_the_repair_that_works() -> None:
     """The table is stopped by then: no snapshot, and no new target, brings it back."""
     with pytest.raises(ValueUnsupported) as caught:
         decode(pa.array([b"infinity"], pa.large_binary()), "date", "s.t", "d")
-    assert "{match: s.t, asText: [d]}" in caught.value.fix and RESYNC in caught.value.fix
+    assert "{match: s.t, as: {d: text}}" in caught.value.fix and RESYNC in caught.value.fix
+
+
+DIGITS = st.text("0123456789", max_size=60)
+
+
+@st.composite
+def numerics(draw: st.DrawFn) -> str:
+    """As PostgreSQL writes them: no zeros in front, zeros at the end as they were given."""
+    whole = draw(st.one_of(st.just(""), DIGITS, st.builds(lambda d, n: d + "0" * n, DIGITS, st.integers(0, 350))))
+    zeros = draw(st.sampled_from([0, 0, 0, 5, 30, 300, 330]))
+    fraction = "0" * zeros + draw(DIGITS) + "0" * draw(st.sampled_from([0, 0, 2, 40]))
+    number = whole.lstrip("0") or "0"
+    number += f".{fraction}" if fraction else ""
+    return f"-{number}" if draw(st.booleans()) and number.strip("0.") else number
+
+
+ANY_NUMERIC = st.one_of(numerics(), st.sampled_from(["NaN", "Infinity", "-Infinity", "4" + "0" * 37, "9" * 38]))
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.none(), ANY_NUMERIC), max_size=20), st.integers(1, 38), st.data())
+def test_a_numeric_becomes_the_very_same_decimal_or_null(
+    texts: list[str | None], precision: int, data: st.DataObject
+) -> None:
+    scale = data.draw(st.integers(0, precision))
+    raw = pa.array([None if t is None else t.encode() for t in texts], pa.large_binary())
+    found = decode(raw, f"decimal({precision},{scale})", "public.t", "c", sets_null=True).to_pylist()
+
+    def expected(text: str | None) -> decimal.Decimal | None:
+        value = decimal.Decimal("NaN" if text is None else text)
+        if not value.is_finite():
+            return None
+        _, digits, exponent = value.as_tuple()
+        assert isinstance(exponent, int)
+        unscaled = int("".join(map(str, digits))) * 10 ** (exponent + scale + 1000)
+        fits = unscaled % 10**1000 == 0 and unscaled < 10 ** (precision + 1000)
+        return value if fits else None
+
+    assert found == [expected(t) for t in texts]
+
+
+@settings(deadline=None)
+@given(st.lists(ANY_NUMERIC, min_size=1, max_size=20))
+def test_a_numeric_becomes_the_nearest_double_or_null_beyond_their_range(texts: list[str]) -> None:
+    """Python reads a text as the nearest double, too."""
+    found = decode(pa.array([t.encode() for t in texts], pa.large_binary()), "float64", "t", "c", sets_null=True)
+    for text, value in zip(texts, found.to_pylist(), strict=True):
+        expected = float(text)
+        named = text.endswith(("Infinity", "NaN"))
+        beyond = not named and (math.isinf(expected) or (expected == 0 and text.strip("-0.") != ""))
+        assert value is None if beyond else repr(value) == repr(expected), text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("9007199254740993", 2.0**53), ("9007199254740995", 2.0**53 + 4), ("0." + "0" * 323 + "5", 5e-324)],
+)
+def test_a_number_halfway_between_two_doubles_becomes_the_even_one(text: str, value: float) -> None:
+    assert decoded("float64", text).to_pylist() == [value]

@@ -11,6 +11,7 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 from collections.abc import Collection, Mapping, Sequence
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.sources.as_types import asked
 from tailrace.sources.masks import mask_of
 from tailrace.sources.postgresql.catalog import copied
 from tailrace.sources.postgresql.log.differences import first_stop
@@ -99,7 +100,6 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
     the key is concerned, or the options, which know columns by their names: what is copied, and how, would be another
     thing than they say. A mask is never lost by a rename."""
     known, options = {number(column): column for column in schema.columns}, now.options
-    as_text = () if options is None else options.as_text
     for attnum, name in sent.items():
         column = known.get(attnum)
         if column is None:
@@ -107,7 +107,7 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
                 return None
         elif column.key is None and (
             not copied(name, options)
-            or (column.name in as_text) != (name in as_text)
+            or asked(options, column.name) != asked(options, name)
             or column.mask != mask_of(options, name)
         ):
             return None

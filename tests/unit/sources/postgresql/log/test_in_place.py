@@ -258,12 +258,16 @@ def test_a_column_that_is_copied_otherwise_is_not_followed() -> None:
 
 @pytest.mark.parametrize(
     ("options", "sent"),
-    [({"columns": ["a"]}, ["id", "b", "a"]), ({"as_text": ["a"]}, ["id", "b", "a"])],
+    [
+        ({"columns": ["a"]}, ["id", "b", "a"]),
+        ({"as_text": ["a"]}, ["id", "b", "a"]),
+        ({"as": {"a": "double"}}, ["id", "b", "a"]),
+    ],
 )
 def test_a_name_that_the_options_give_to_another_column_is_not_followed(
     options: dict[str, Any], sent: list[str]
 ) -> None:
-    now = catalog({1: "id", 2: "b", 3: "a"}, options=TableOptions(match="public.t", **options))
+    now = catalog({1: "id", 2: "b", 3: "a"}, options=TableOptions.model_validate({"match": "public.t", **options}))
     tables = captured(now)
     with pytest.raises(SchemaChangeUnsupported):
         tables.form_of(pgoutput.relation(pg.relation(1, sent, ["id"])), 7, described=True)

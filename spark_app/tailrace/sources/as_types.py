@@ -1,0 +1,62 @@
+"""Types of the manifest (`options[].as`; `asText` is its short form for text): what is the same for every product.
+
+Asked by the catalogs. What a value becomes in such a type is decided by the codec of the product, as for all types.
+"""
+
+from tailrace.contract.resources import TableOptions
+from tailrace.errors import ReadRefused
+from tailrace.types import decimal_parts
+
+_LOGICAL = {"text": "string", "double": "float64"}
+_DIGITS = {"int32": (10, 0), "int64": (19, 0)}
+
+
+def asked(options: TableOptions | None, column: str) -> str | None:
+    """The logical type that the options give a column; None: that of its type in the source."""
+    if options is None:
+        return None
+    if column in options.as_text:
+        return "string"
+    found = options.as_.get(column)
+    return None if found is None else _LOGICAL.get(found, found)
+
+
+def named(logical: str) -> str:
+    """As users write it."""
+    return next((name for name, found in _LOGICAL.items() if found == logical), logical)
+
+
+def allowed(logical: str, native: str | None, number: bool, key: bool) -> bool:
+    """Whether a column can be copied as `logical`. `native`: what its type becomes by itself. `number`: it has an exact
+    number as its text. A key in another type would be found under other values than those of the source."""
+    return logical in ("string", native) or (number and not key)
+
+
+def refused(table: str, column: str, source_type: str, logical: str, why: str) -> ReadRefused:
+    """Of a column that is not `allowed`."""
+    what = f"options[].as: column {column!r} of {table} cannot be copied as {named(logical)}"
+    return ReadRefused(table, f"{what}: its type is {source_type}{why}", way_out(column))
+
+
+def way_out(column: str) -> str:
+    return f"Remove {column} from as, or write {column}: text."
+
+
+def limit(logical: str, native: str) -> str:
+    """What a number's column loses in the type that the options give it; empty: nothing that `native` has."""
+    parts = decimal_parts(logical)
+    if parts is None:
+        small = "" if native in ("int32", "int64") else "; holds no number beyond the range of doubles"
+        return "" if native == "int32" else f"rounded to the nearest double{small}"
+    whole, fraction = _digits(native)
+    if whole <= parts[0] - parts[1] and fraction <= parts[1]:
+        return "holds no NaN" if native.startswith("decimal") else ""
+    digits = f"{parts[0] - parts[1]} digits before and {parts[1]} after the point"
+    return f"holds no NaN, no infinity and no more than {digits}"
+
+
+def _digits(native: str) -> tuple[float, float]:
+    """At most so many before and after the point."""
+    parts = decimal_parts(native)
+    unlimited = float("inf"), float("inf")
+    return _DIGITS.get(native, unlimited) if parts is None else (parts[0] - parts[1], parts[1])
