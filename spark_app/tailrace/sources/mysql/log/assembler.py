@@ -117,6 +117,16 @@ class Assembler:
         if self._open is None:
             self.reached.arrive()
 
+    def feed_to_end(self, batch: EventBatch) -> int:
+        """`feed` with those that come before the open transaction's end, and with its end: how many they are."""
+        fed = 0
+        for event in batch.each(0, len(batch)) if self.inside else ():
+            self.feed(event)
+            fed += 1
+            if not self.inside:
+                break
+        return fed
+
     def feed_many(self, batch: EventBatch) -> None:
         """The same as `feed` with each, for less."""
         at = 0
@@ -152,7 +162,9 @@ class Assembler:
 
     def _take(self, run: plain.Run) -> int:
         """How many transactions the block has room for: they are in it then, and finished."""
-        forms = [self._known(form) for form in run.forms()]
+        sent = run.forms()
+        known = {form: self._known(form) for form in dict.fromkeys(sent)}
+        forms = [known[form] for form in sent]
         captured = np.fromiter((wanted for _, wanted in forms), np.bool_, len(forms))
         filling = run.filling(captured)
         fit = int(np.searchsorted(filling, self._filling.room))

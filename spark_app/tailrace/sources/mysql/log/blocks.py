@@ -3,10 +3,12 @@
 Filled by `assembler.Assembler`, decoded as one by `decode.Decoder`. Marks say where each transaction begins.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
+from operator import attrgetter
 from typing import NamedTuple
 
 EVENT_OVERHEAD = 100
@@ -59,13 +61,12 @@ class EventBlock:
 
     def split(self, at: int) -> tuple["EventBlock", "EventBlock"]:
         """Before and from event `at`, which is where a transaction begins or nothing follows."""
-        if at == len(self.events) and all(m.at < at for m in self.marks):
+        first = bisect_left(self.marks, at, key=attrgetter("at"))
+        if at == len(self.events) and first == len(self.marks):
             return self, EventBlock()
-        head = EventBlock(self.events[:at], [m for m in self.marks if m.at < at])
-        tail = EventBlock(self.events[at:], [m._replace(at=m.at - at) for m in self.marks if m.at >= at])
-        for part in (head, tail):
-            part.size = sum(len(e.body) + EVENT_OVERHEAD for e in part.events)
-        return head, tail
+        tail = EventBlock(self.events[at:], [mark._replace(at=mark.at - at) for mark in self.marks[first:]])
+        tail.size = sum(len(e.body) + EVENT_OVERHEAD for e in tail.events)
+        return EventBlock(self.events[:at], self.marks[:first], self.size - tail.size), tail
 
     def drop_from(self, at: int) -> None:
         """Events from `at` on never happened."""

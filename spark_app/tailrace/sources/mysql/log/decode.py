@@ -5,7 +5,10 @@ have a place among the rows (TRUNCATE, schema change, table stopped), and each t
 tables that are not captured, or stopped, take no sequence.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -115,20 +118,16 @@ class Decoder:
         lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
         ends = np.cumsum(lengths)
         now = _Pass(Buffer.of(bodies), ends - lengths, ends)
-        groups: dict[tuple[bytes, int], list[int]] = {}
-        for index, event in enumerate(block.events):
-            groups.setdefault((event.form, event.kind), []).append(index)
         resolved: dict[bytes, RowForm | None] = {}
-        for form, kind in sorted(groups, key=lambda key: groups[key][0]):
-            indexes = groups[form, kind]
+        for kind, form, places in _groups(block):
+            first = int(places[0])
             if kind == TRUNCATE:
-                now.truncates += [(index, self._forms.number(form)) for index in indexes]
+                now.truncates += [(index, self._forms.number(form)) for index in places.tolist()]
                 continue
             if form not in resolved:
-                resolved[form] = self._resolve(now, form, indexes[0])
+                resolved[form] = self._resolve(now, form, first)
             found = resolved[form]
-            if found is not None and not self._refused(now, found, kind, indexes[0]):
-                places = np.array(indexes, np.int64)
+            if found is not None and not self._refused(now, found, kind, first):
                 now.spans.append(Span(found, kind, places, now.starts[places], now.ends[places]))
         return now
 
@@ -219,6 +218,17 @@ def _first_failing(buffer: Buffer, span: Span) -> int:
     return int(span.event[good])
 
 
+def _groups(block: EventBlock) -> Iterator[tuple[int, bytes, Places]]:
+    """Kind, form and events, in the order of their first event."""
+    keys = [event[:2] for event in block.events]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    number_of = np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+    order = np.argsort(number_of, kind="stable")
+    ends = np.cumsum(np.bincount(number_of, minlength=len(numbers))).tolist()
+    for (kind, form), first, behind in zip(numbers, [0, *ends], ends, strict=False):
+        yield kind, form, order[first:behind]
+
+
 def _mark_of(block: EventBlock) -> Places:
     """Of each event, the place of its transaction's mark."""
     marks = np.array([m.at for m in block.marks], np.int64)
@@ -259,7 +269,9 @@ def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:
 
 def _starts(marks: list[Mark], seqs: list[int]) -> list[TransactionStart]:
     """Of each transaction, and behind it the second id of an XA COMMIT."""
-    starts = [TransactionStart(mark.prefix, mark.number, seq) for mark, seq in zip(marks, seqs, strict=True)]
+    prefixes, numbers = (map(itemgetter(place), marks) for place in (1, 2))
+    # Without a call of Python's for each.
+    starts = list(map(partial(tuple.__new__, TransactionStart), zip(prefixes, numbers, seqs, strict=True)))
     second = [(i, mark.xa) for i, mark in enumerate(marks) if mark.xa is not None]
     for i, number in reversed(second):
         starts.insert(i + 1, TransactionStart(XA, number, seqs[i]))

@@ -47,11 +47,20 @@ class EventBatch:
     def __len__(self) -> int:
         return len(self.kind)
 
+    def behind(self, first: int) -> "EventBatch":
+        """Without the events before this one."""
+        if not first:
+            return self
+        return EventBatch(self.buffer, *(column[first:] for column in self._columns))
+
     def each(self, first: int, behind: int) -> Iterator[Event]:
-        columns = (self.kind, self.timestamp, self.server, self.size, self.end, self.at, self.to)
         data, part = self.buffer.data, slice(first, behind)
-        for kind, timestamp, server, size, end, at, to in zip(*(c[part].tolist() for c in columns), strict=True):
+        for kind, timestamp, server, size, end, at, to in zip(*(c[part].tolist() for c in self._columns), strict=True):
             yield kind, timestamp, server, size, end, data[at:to]
+
+    @property
+    def _columns(self) -> tuple[Places, ...]:
+        return self.kind, self.timestamp, self.server, self.size, self.end, self.at, self.to
 
 
 def packets(data: bytes) -> list[int]:

@@ -27,7 +27,7 @@ from tailrace.sources.mysql.log.collations import charsets
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
-from tailrace.sources.mysql.log.framing import Event
+from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.reached import StartingPoint
@@ -123,13 +123,19 @@ class MysqlStream:
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:
         if self._owes_look:
-            return self._connected.read(self._feed_until_look, most_bytes, most_seconds)
+            return self._connected.read(self._feed_until_look, most_bytes, most_seconds, self._feed_many_until_look)
         return self._connected.read(self._assembler.feed, most_bytes, most_seconds, self._assembler.feed_many)
 
     def _feed_until_look(self, event: Event) -> None:
         self._assembler.feed(event)
         if self._owes_look and not self._assembler.inside:
             self.look()
+
+    def _feed_many_until_look(self, batch: EventBatch) -> None:
+        fed = self._assembler.feed_to_end(batch)
+        if self._owes_look and not self._assembler.inside:
+            self.look()
+        self._assembler.feed_many(batch.behind(fed))
 
     def wants(self, form: bytes) -> bool:
         """A table that a statement of the open transaction made anew begins behind the transaction."""

@@ -173,9 +173,15 @@ STARTS = [
 
 
 def outcome(
-    folder: Path, sent: list[bytes], cuts: list[int], many: bool, start: StartingPoint = STARTS[0]
+    folder: Path,
+    sent: list[bytes],
+    cuts: list[int],
+    many: bool,
+    *,
+    start: StartingPoint = STARTS[0],
+    to_end: bool = False,
 ) -> list[Any]:
-    """What the sink was told, and where the assembler stands in the end."""
+    """What the sink was told, and where the assembler stands in the end. `to_end`: open transactions one by one."""
     sink = Sink()
     mariadb = any(p[9] == Kind.MARIADB_GTID for p in sent)
     assembler = Assembler(sink, Executed("", mariadb), Held(folder), LIMIT, start)
@@ -184,7 +190,7 @@ def outcome(
         for part in parts(sent, cuts):
             found = whole(part)
             if many:
-                assembler.feed_many(found)
+                assembler.feed_many(found.behind(assembler.feed_to_end(found) if to_end else 0))
             else:
                 for event in found.each(0, len(found)):
                     assembler.feed(event)
@@ -208,6 +214,7 @@ def test_many_at_once_are_the_same_as_one_by_one(
     monkeypatch.setattr(plain, "FEWEST", 2)
     expected = outcome(tmp_path / "held", sent, cuts, many=False, start=start)
     assert outcome(tmp_path / "held", sent, cuts, many=True, start=start) == expected
+    assert outcome(tmp_path / "held", sent, cuts, many=True, start=start, to_end=True) == expected
 
 
 W, TWO = Kind.WRITE_ROWS, [table(1, b"c1"), table(2, b"c2")]
@@ -266,6 +273,22 @@ def test_they_are_also_where_only_their_first_events_say_where_they_end(
     monkeypatch.setattr(Assembler, "feed", counted)
     assert outcome(tmp_path / "held", sent, [], many=True) == expected
     assert fed.count(Kind.MARIADB_GTID) < 10, "the one that fills a block, each time"
+
+
+def test_only_the_open_transaction_is_fed_to_its_end(tmp_path: Path) -> None:
+    opened = [(Kind.GTID, bytes(17) + (5).to_bytes(8, "little") + bytes(24)), query("BEGIN"), table(1, b"c1")]
+    ended = [rows(Kind.WRITE_ROWS, 1, 4), rows(Kind.WRITE_ROWS, 1, 4), (Kind.XID, bytes(8))]
+    rotate = packet(Kind.ROTATE, (4).to_bytes(8, "little") + b"binlog.000003", 0)
+    sink = Sink()
+    assembler = sink.assembler = Assembler(sink, Executed("", mariadb=False), Held(tmp_path), LIMIT, STARTS[0])
+    assembler.feed_many(whole([rotate, *(packet(kind, body, 0) for kind, body in opened)]))
+    rest = whole([packet(kind, body, 0) for kind, body in [*ended, *opened, *ended]])
+    assert assembler.feed_to_end(rest) == 3 and not assembler.inside
+    assert assembler.feed_to_end(rest.behind(3)) == 0, "between transactions there is nothing to end"
+    assembler.feed_many(rest.behind(3))
+    assembler.cut()
+    (_, block, marks) = sink.told[-2]
+    assert [len(block), [mark.at for mark in marks]] == [4, [0, 2]]
 
 
 @given(logs().map(b"".join), st.integers(0, 2000))
