@@ -174,6 +174,22 @@ def test_a_limit_that_the_server_gives_every_session_does_not_shorten_a_chunk(se
         server.execute("SET GLOBAL sql_select_limit = 18446744073709551615")
 
 
+def test_a_time_limit_that_the_server_gives_every_session_ends_neither_a_chunk_nor_a_look_at_the_catalog(
+    server: MysqlServer,
+) -> None:
+    table = made(server, "id int PRIMARY KEY", *(f"({i})" for i in range(3)))
+    # MariaDB's holds for every statement, also for those of the test's own sessions: not too short for a busy machine.
+    name, limit = ("max_statement_time", 1) if server.mariadb else ("max_execution_time", 1)  # seconds, milliseconds
+    server.execute(f"SET GLOBAL {name} = {limit}")
+    try:
+        with closing(connect(config(server))) as connection:
+            assert catalog.table_by_name(connection, "d", "t", None) == table
+            assert execute(connection, f"SELECT @@SESSION.{name}") == [(0,)]
+        assert [row["id"] for row in read(server, table, where="SLEEP(0.5) = 0")[0]] == [0, 1, 2]
+    finally:
+        server.execute(f"SET GLOBAL {name} = 0")
+
+
 def test_text_longer_than_the_packets_that_the_server_accepts_now_is_whole(server: MysqlServer) -> None:
     table = made(
         server, "id int PRIMARY KEY, v longtext CHARACTER SET latin1", "(1, REPEAT('é', 3000000))", "(2, NULL)"

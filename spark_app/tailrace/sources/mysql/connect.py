@@ -54,10 +54,12 @@ SERVER_ID_PREFIX = "server_id "
 """Of a MariaDB's identity."""
 TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 """No statement of ours writes: the server makes sure."""
-_OWN_SETTINGS = {
-    "mysql": ("max_execution_time = 0 /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */",),
-    "mariadb": ("max_statement_time = 0",),
-}
+FIRST = (
+    "SET SESSION /*!50708 max_execution_time = 0 *//*M! max_statement_time = 0 */"
+    "/*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */"
+)
+"""Before it is known who answers, for a server's limit on time holds for that question, too. Each server reads what its
+comments' numbers mean for it: MySQL's from a version on, MariaDB's its own."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,7 @@ def _opened(config: MyConfig) -> Connection:
             read_timeout=ANSWER_SECONDS,
             write_timeout=ANSWER_SECONDS,
             autocommit=True,
+            init_command=FIRST,
             **_tls(config),
         )
     except (pymysql.MySQLError, OSError) as error:
@@ -183,8 +186,6 @@ def _settle(connection: Connection, config: MyConfig) -> None:
     execute(connection, "SET " + ", ".join(SETTINGS[1:]))
     execute(connection, "SET " + SETTINGS[0])
     execute(connection, TRANSACTIONS)
-    for setting in _OWN_SETTINGS[server.product]:
-        execute(connection, f"SET SESSION {setting}")
 
 
 def server_of(connection: Connection) -> Server:
