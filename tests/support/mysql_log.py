@@ -16,6 +16,7 @@ import pyarrow as pa
 from support.mysql import MysqlServer
 from support.origins import origin
 from tailrace.capture.recorder import Recorder
+from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Position
 from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ, open_segment
 from tailrace.changelog.state import TableLog
@@ -53,6 +54,22 @@ def by_chunk(server: MysqlServer, name: str, options: TableOptions | None = None
     batches: list[pa.RecordBatch] = []
     chunks.read_chunk(config_of(server), table, KeyRange(None, None), None, batches.append)
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def keys_in_chunks(server: MysqlServer, name: str, options: TableOptions | None = None) -> list[Key]:
+    """The last key of chunks of one row."""
+    schema, _, table_name = name.partition(".")
+    with closing(connect(config_of(server))) as connection:
+        table = catalog.table_by_name(connection, schema, table_name, options)
+        assert table is not None and table.stop is None
+        last = chunks.max_key(connection, table)
+        assert last is not None
+        found: list[Key] = []
+        while not found or found[-1] != last:
+            found.append(chunks.boundary(connection, table, found[-1] if found else None, 1, last) or last)
+            assert len(set(found)) == len(found), "a chunk ends where one before it does"
+        assert chunks.normal_keys(connection, table, found) == tuple(found)
+    return found
 
 
 def exactly(rows: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:

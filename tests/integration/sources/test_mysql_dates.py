@@ -2,19 +2,16 @@
 the table stops, by both with the same words."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mysql_packages import RELEASES
 from support.mysql import MysqlServer
-from support.mysql_log import LogRun, by_chunk, config_of, exactly
+from support.mysql_log import LogRun, by_chunk, exactly, keys_in_chunks
 from tailrace.changelog.keys import Key
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
-from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import connect
 
 COLUMNS = {
     "a": "date",
@@ -86,22 +83,8 @@ def test_in_a_key_they_are_text_and_the_chunks_hold_every_key_once(
         by_log = exactly(run.rows("d.t"))
     asked = TableOptions.model_validate(options)
     assert by_log == exactly(by_chunk(server, "d.t", asked))
-    assert keys_in_chunks(server, asked) == server_order(server)
+    assert keys_in_chunks(server, "d.t", asked) == server_order(server)
 
 
 def server_order(server: MysqlServer) -> list[Key]:
     return [(str(day),) for (day,) in server.execute("SELECT CAST(k AS char) FROM d.t ORDER BY k")]
-
-
-def keys_in_chunks(server: MysqlServer, options: TableOptions) -> list[Key]:
-    """The last key of chunks of one row."""
-    with closing(connect(config_of(server))) as connection:
-        table = catalog.table_by_name(connection, "d", "t", options)
-        assert table is not None and table.stop is None
-        last = chunks.max_key(connection, table)
-        assert last is not None
-        found: list[Key] = []
-        while not found or found[-1] != last:
-            found.append(chunks.boundary(connection, table, found[-1] if found else None, 1, last) or last)
-        assert chunks.normal_keys(connection, table, found) == tuple(found)
-    return found

@@ -126,7 +126,7 @@ def _bytes(walk: _Walk, valid: Valid, column: MysqlColumn) -> pa.Array:
         return values.integers(_bits(walk, starts, sizes, valid), column.form)
     found = _gathered(walk.data, starts, sizes, valid)
     if column.type.name == "decimal":
-        return values.decimals(found, column.form)
+        return values.decimals(values.unfilled(found) if column.type.zerofill else found, column.form)
     if column.native == "binary":
         return values.octets(found, column.form)
     return charsets.decoded(found, column.type.charset if charsets.raw(column.type) else None, column.form.sets_null)

@@ -13,7 +13,7 @@ from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources import as_types, masks, row_filters
-from tailrace.sources.mysql import charsets, faults, sql, types
+from tailrace.sources.mysql import charsets, faults, keys, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
 from tailrace.sources.mysql.merges import note_merges
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of, quoted
@@ -244,21 +244,16 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
     if row.get("merged"):
         what = f"{name} is a part of the MERGE table {row['merged']}: rows that are written there miss its log"
         return ReadRefused(name, what, f"Drop {row['merged']}, convert {name} to InnoDB, or exclude it.")
+    table = f"{quoted(row['table_schema'])}.{quoted(row['table_name'])}"
     if not any(c.key is not None for c in columns):
         what = f"{name} has no primary key and no unique index over NOT NULL columns"
-        table = f"{quoted(row['table_schema'])}.{quoted(row['table_name'])}"
         return NoKey(name, what, f"Run ALTER TABLE {table} ADD PRIMARY KEY (…).")
+    unreadable = [(c, fix) for c in columns for end, fix in types.UNREADABLE.items() if c.type.text.endswith(end)]
+    if unreadable:  # also where it is not copied: nothing that stands behind it in a row could be found
+        column, fix = unreadable[0]
+        what = f"column {column.name!r} of {name} is {column.type.text}, which cannot be read from the log"
+        return ReadRefused(name, what, f"{fix.format(table)}; or exclude {name}.")
     for column, found in ((c, unsupported(c)) for c in columns if c.copied):
         if found is not None:
             return ReadRefused(name, f"column {column.name!r} of {name} has {found[0]}", found[1])
-    ambiguous = [c for c in columns if c.key is not None and c.type.charset in charsets.AMBIGUOUS]
-    if ambiguous:
-        what = f"column {ambiguous[0].name!r} in the key of {name} has the character set {ambiguous[0].type.charset}"
-        why = "which has characters with two codes: different keys can become the same text"
-        return ReadRefused(name, f"{what}, {why}", "Convert the column to utf8mb4, or exclude the table.")
-    unknown_labels = [c for c in columns if c.key is not None and any("?" in label for label in c.type.labels)]
-    if unknown_labels:
-        what = f"column {unknown_labels[0].name!r} in the key of {name} has a label with `?` in it"
-        why = "which is what the server shows for characters beyond U+FFFF: its rows cannot be named by their keys"
-        return ReadRefused(name, f"{what}, {why}", "Rename the label, or exclude the table.")
-    return masks.misnamed(name, options, {c.name for c in columns})
+    return keys.refused(name, columns) or masks.misnamed(name, options, {c.name for c in columns})

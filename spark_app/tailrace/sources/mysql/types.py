@@ -31,15 +31,21 @@ GEOMETRY = frozenset(("geometry", *_SHAPES, "geomcollection", "geometrycollectio
 """Values: the SRID in four bytes, little endian, then WKB, as the server stores them."""
 _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector")) | GEOMETRY
 _LABELLED = ("enum", "set")
+UNREADABLE = {
+    "/* mariadb-5.3 */": "Run SET GLOBAL mysql56_temporal_format = ON, then ALTER TABLE {} FORCE",
+    "COMPRESSED*/": "Run ALTER TABLE {} MODIFY … with the column's type without COMPRESSED",
+}
+"""How a column's type ends of which MariaDB's log has a form of its own; and what helps."""
 NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
 """DATA_TYPEs that have a logical type."""
 _DATES = "holds no dates that do not exist (0000-00-00)"
 LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
 """What a logical type cannot hold."""
 _EXACT = "the server's exact text"
+_DIGITS = f"{_EXACT}, without the zeros of `ZEROFILL`"
 _SHAPE = "as stored: SRID (4 bytes, little endian), then WKB"
 OTHER_FORM = {
-    "decimal": _EXACT,
+    "decimal": _DIGITS,
     "time": "a length of time, beyond a day: `-838:59:59.000000`",
     "json": "the server's own text: MySQL sorts keys by length; in MariaDB the text as the application wrote it",
     "vector": "4 bytes per number, little endian",
@@ -75,6 +81,11 @@ class ColumnType:
         return self.name not in _LABELLED and " unsigned" in self.text
 
     @property
+    def zerofill(self) -> bool:
+        """Always unsigned."""
+        return self.unsigned and self.text.endswith(" zerofill")
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Of an enum or a set, in order; the first has the number 1, or bit 0."""
         if self.name not in _LABELLED:
@@ -95,7 +106,10 @@ class Form:
 
 
 def logical(type: ColumnType) -> str | None:
-    """The logical type that holds every value exactly, but dates that do not exist; None: the type is unknown."""
+    """The logical type that holds every value exactly, but dates that do not exist; None: the type is unknown, or the
+    server does not tell its values apart."""
+    if type.text == "year(2)":  # MariaDB's: 0 and 2000 are 00
+        return None
     if type.name == "decimal":
         fits = type.precision is not None and type.precision <= MAX_PRECISION
         return f"decimal({type.precision},{type.scale or 0})" if fits else "string"

@@ -99,6 +99,11 @@ def decimals(text: pa.Array, form: Form) -> pa.Array:
     return text.cast(pa.string()).cast(arrow_type(form.logical))
 
 
+def unfilled(text: pa.Array) -> pa.Array:
+    """The server's text of a decimal without the zeros of ZEROFILL, which the log does not have."""
+    return pc.replace_substring_regex(text.cast(pa.string()), r"^0+(\d)", r"\1")
+
+
 def octets(values: pa.Array, form: Form) -> pa.Array:
     """Bytes; as text, lower-case hexadecimal digits."""
     if form.logical == "binary":

@@ -19,7 +19,6 @@ from tailrace.sources.mysql.log.events import UnknownEvent
 from tailrace.sources.mysql.log.table_map import MapColumn
 from tailrace.sources.mysql.log.walk import SLACK, Bytes, Cells, Places
 from tailrace.sources.mysql.model import MysqlColumn
-from tailrace.types import arrow_type
 
 _INTEGERS: dict[int, tuple[str, str]] = {
     wire.TINY: ("<i1", "<u1"),
@@ -27,9 +26,10 @@ _INTEGERS: dict[int, tuple[str, str]] = {
     wire.LONG: ("<i4", "<u4"),
     wire.LONGLONG: ("<i8", "<u8"),
 }
-_NINE = 1_000_000_000
 _DATE_BASE = 1 << 39
 _TIME_BASE = 1 << 23
+_SMALL = 18
+"""Digits of a decimal whose number without the point is one of 64 bits."""
 
 
 class Buffer:
@@ -92,8 +92,9 @@ def _typed(buffer: Buffer, sent: MapColumn, known: MysqlColumn, cells: Cells) ->
             numbers = buffer.numbers(cells.at, "<f4" if kind == wire.FLOAT else "<f8")
             return values.floats(_array(numbers, cells), form)
         case wire.NEWDECIMAL:
-            found = _decimals(buffer, sent, cells)
-            return found if found.type == arrow_type(form.logical) else values.decimals(found, form)
+            if form.logical != "string" and sent.meta // 256 <= _SMALL:
+                return _small_decimals(buffer, sent, cells)
+            return values.decimals(_decimal_texts(buffer, sent, cells), form)
         case wire.DATE_OLD:
             return values.dates(_date(buffer, cells), cells.valid, form)
         case wire.DATETIME2:
@@ -158,7 +159,11 @@ def _enum(number: int, labels: tuple[str, ...]) -> str:
 def _set(bits: int, labels: tuple[str, ...]) -> str:
     if bits >> len(labels):
         raise UnknownEvent("the server sent a set value that its column does not have")
-    return ",".join(label for i, label in enumerate(labels) if bits >> i & 1)
+    text = ""
+    for i, label in enumerate(labels):
+        if bits >> i & 1:
+            text = f"{text},{label}" if text else label  # as the server: no comma behind an empty label that is first
+    return text
 
 
 def _padded(raw: pa.Array, known: MysqlColumn) -> pa.Array:
@@ -225,31 +230,40 @@ def _time(
     return negative, packed >> 12 & 1023, (packed >> 6 & 63, packed & 63, micros)
 
 
-def _decimals(buffer: Buffer, sent: MapColumn, cells: Cells) -> pa.Array:
-    """Arrow decimals where the lake has such, else the server's text."""
+def _small_decimals(buffer: Buffer, sent: MapColumn, cells: Cells) -> pa.Array:
+    """Arrow's, without a way through text."""
     precision, scale = divmod(sent.meta, 256)
-    groups = _digit_groups(buffer, cells.at, precision, scale)
-    too_large = np.any([group >= 10**digits for digits, group in groups], axis=0)
-    if (too_large if cells.valid is None else too_large & cells.valid).any():
-        raise UnknownEvent("the server sent a decimal with more digits than its column has")
-    negative = buffer.bytes[cells.at] < 0x80
-    if precision <= 18:
-        unscaled = np.zeros(len(cells.at), np.int64)
-        for digits, group in groups:
-            unscaled = unscaled * 10**digits + group
-        unscaled = np.where(negative, -unscaled, unscaled)
-        wide = np.stack([unscaled, unscaled >> 63], axis=1)
-        buffers = [_bitmap(cells), pa.py_buffer(np.ascontiguousarray(wide))]
-        return pa.Array.from_buffers(pa.decimal128(precision, scale), len(unscaled), buffers)
-    texts = _decimal_texts(groups, negative, scale)
+    unscaled = np.zeros(len(cells.at), np.int64)
+    for digits, group in _digit_groups(buffer, sent, cells):
+        unscaled = unscaled * 10**digits + group
+    unscaled = np.where(_negative(buffer, cells), -unscaled, unscaled)
+    wide = np.stack([unscaled, unscaled >> 63], axis=1)
+    buffers = [_bitmap(cells), pa.py_buffer(np.ascontiguousarray(wide))]
+    return pa.Array.from_buffers(pa.decimal128(precision, scale), len(unscaled), buffers)
+
+
+def _decimal_texts(buffer: Buffer, sent: MapColumn, cells: Cells) -> pa.Array:
+    """As the server writes them. Arrow would write a small one with an exponent."""
+    spelled = [np.char.zfill(group.astype(str), digits) for digits, group in _digit_groups(buffer, sent, cells)]
+    joined = spelled[0]
+    for part in spelled[1:]:
+        joined = np.char.add(joined, part)
+    rows = zip(_negative(buffer, cells).tolist(), joined.tolist(), strict=True)
+    texts = [("-" if minus else "") + _pointed(digits, sent.meta % 256) for minus, digits in rows]
     return pa.array(texts, pa.string(), mask=None if cells.valid is None else ~cells.valid)
 
 
-def _digit_groups(buffer: Buffer, at: Places, precision: int, scale: int) -> list[tuple[int, values.Ints]]:
+def _negative(buffer: Buffer, cells: Cells) -> NDArray[np.bool_]:
+    negative: NDArray[np.bool_] = buffer.bytes[cells.at] < 0x80
+    return negative
+
+
+def _digit_groups(buffer: Buffer, sent: MapColumn, cells: Cells) -> list[tuple[int, values.Ints]]:
     """(digits, number) of each group of up to nine, the highest first. The first bit is the sign, inverted; in
     negative numbers all others are, too."""
-    whole, groups, first = precision - scale, list[tuple[int, values.Ints]](), True
-    inverted = np.where(buffer.bytes[at] < 0x80, 0xFFFFFFFF, 0).astype(np.int64)
+    precision, scale = divmod(sent.meta, 256)
+    whole, groups, first, at = precision - scale, list[tuple[int, values.Ints]](), True, cells.at
+    inverted = np.where(_negative(buffer, cells), 0xFFFFFFFF, 0).astype(np.int64)
     for digits in [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]:
         if not digits:
             continue
@@ -259,16 +273,10 @@ def _digit_groups(buffer: Buffer, at: Places, precision: int, scale: int) -> lis
             raw ^= 0x80 << 8 * (size - 1)
         groups.append((digits, raw ^ (inverted & ((1 << 8 * size) - 1))))
         at, first = at + size, False
+    too_large = np.any([group >= 10**digits for digits, group in groups], axis=0)
+    if (too_large if cells.valid is None else too_large & cells.valid).any():
+        raise UnknownEvent("the server sent a decimal with more digits than its column has")
     return groups
-
-
-def _decimal_texts(groups: list[tuple[int, values.Ints]], negative: NDArray[np.bool_], scale: int) -> list[str]:
-    spelled = [np.char.zfill(group.astype(str), digits) for digits, group in groups]
-    joined = spelled[0]
-    for part in spelled[1:]:
-        joined = np.char.add(joined, part)
-    rows = zip(negative.tolist(), joined.tolist(), strict=True)
-    return [("-" if minus else "") + _pointed(digits, scale) for minus, digits in rows]
 
 
 def _pointed(digits: str, scale: int) -> str:

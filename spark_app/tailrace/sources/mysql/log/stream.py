@@ -32,7 +32,7 @@ from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.reached import StartingPoint
 from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, Name, added_columns, effects
-from tailrace.sources.mysql.log.table_map import head_of
+from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.log.witness import FIRST, ended, files
@@ -57,8 +57,10 @@ class MysqlStream:
         self._server_id = server_id
         self._sink = wiring.sink
         self._options = replicator.spec.options
-        self._mariadb = server_of(connection).product != "mysql"
-        self._tables = Tables(self._lookup, charsets(connection), self._mariadb, self._options)
+        server = server_of(connection)
+        self._mariadb = server.product != "mysql"
+        early = not self._mariadb and server.version < YEARS_HAVE_A_SIGN
+        self._tables = Tables(self._lookup, charsets(connection), self._mariadb, self._options, early)
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)

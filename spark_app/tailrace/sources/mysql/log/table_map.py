@@ -18,7 +18,10 @@ VECTOR, JSON, NEWDECIMAL, ENUM, SET, BLOB, STRING, GEOMETRY = 242, 245, 246, 247
 _NO_META = frozenset((TINY, SHORT, LONG, LONGLONG, INT24, DATE_OLD, YEAR, TIMESTAMP_OLD, TIME_OLD, DATETIME_OLD))
 _ONE_BYTE = frozenset((FLOAT, DOUBLE, BLOB, BLOB_COMPRESSED, VECTOR, JSON, GEOMETRY, TIMESTAMP2, DATETIME2, TIME2))
 _SIGNED = frozenset((TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL, YEAR))
-"""Types that have a bit in the list of signs."""
+"""Types that have a bit in the list of signs; in early versions of MySQL years have none."""
+YEARS_HAVE_A_SIGN = (8, 0, 29)
+"""From this version of MySQL on at the latest; in 8.0.15 they had none."""
+Signs = tuple[bool, ...]
 _CHARACTER = frozenset((VARCHAR, STRING, BLOB))
 """Types that have a collation; in MariaDB shapes have one, too."""
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
@@ -38,8 +41,8 @@ class TableMap:
     schema_name: str
     table_name: str
     columns: tuple[MapColumn, ...]
-    unsigned: tuple[bool, ...] | None
-    """Of each column; None: the event does not say."""
+    signs: tuple[Signs | None, ...]
+    """Whether each column is unsigned: one of them is right. None: the event does not say."""
     names: tuple[str, ...] | None
     """None: `binlog_row_metadata` is MINIMAL."""
     collations: tuple[int | None, ...]
@@ -52,8 +55,8 @@ class TableMap:
         return f"{self.schema_name}.{self.table_name}"
 
 
-def table_map(form: bytes, mariadb: bool = False) -> TableMap:
-    """`form`: the event's body from its ninth byte on."""
+def table_map(form: bytes, mariadb: bool = False, early: bool = False) -> TableMap:
+    """`form`: the event's body from its ninth byte on. `early`: of a MySQL before YEARS_HAVE_A_SIGN."""
     with whole("TABLE_MAP"):
         schema, at = piece(form, 1, form[0])
         table, at = piece(form, at + 2, form[at + 1])
@@ -64,12 +67,13 @@ def table_map(form: bytes, mariadb: bool = False) -> TableMap:
         columns = _columns(kinds, meta)
         at += (count + 7) // 8
         fields = _fields(form, at)
-        signs = _signs(columns, fields.get(_SIGNS))
+        signed = (_SIGNED, _SIGNED - {YEAR}) if early else (_SIGNED,)
+        signs = [_signs(columns, fields.get(_SIGNS), kinds) for kinds in signed]
         return TableMap(
             schema.decode(),
             table.decode(),
             columns,
-            signs,
+            tuple(dict.fromkeys(signs)),
             _names(fields.get(_NAMES)),
             _collations(columns, fields, _CHARACTER | {GEOMETRY} if mariadb else _CHARACTER),
             _labels(columns, fields),
@@ -122,12 +126,12 @@ def _fields(form: bytes, at: int) -> dict[int, bytes]:
     return fields
 
 
-def _signs(columns: tuple[MapColumn, ...], bits: bytes | None) -> tuple[bool, ...] | None:
+def _signs(columns: tuple[MapColumn, ...], bits: bytes | None, signed: frozenset[int]) -> Signs | None:
     """One bit per column of a type that can have a sign, the first the highest."""
     if bits is None:
         return None
     signs = iter([bool(bits[i // 8] << (i & 7) & 0x80) for i in range(len(bits) * 8)])
-    return tuple(next(signs, False) if c.kind in _SIGNED else False for c in columns)
+    return tuple(next(signs, False) if c.kind in signed else False for c in columns)
 
 
 def _names(raw: bytes | None) -> tuple[str, ...] | None:

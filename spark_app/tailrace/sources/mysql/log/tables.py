@@ -65,11 +65,16 @@ class Tables(Forms):
     """All tables of the journal that are captured or stopped."""
 
     def __init__(
-        self, lookup: Lookup, charsets: Mapping[int, str], mariadb: bool, options: Sequence[TableOptions] = ()
+        self,
+        lookup: Lookup,
+        charsets: Mapping[int, str],
+        mariadb: bool,
+        options: Sequence[TableOptions] = (),
+        early: bool = False,
     ) -> None:
-        """`charsets`: by the number of a collation."""
+        """`charsets`: by the number of a collation. `early`: as in `table_map`."""
         self._options = options
-        self._mariadb = mariadb
+        self._mariadb, self._early = mariadb, early
         self._lookup = lookup
         self._charsets = charsets
         self._forms: dict[bytes, RowForm] = {}
@@ -131,7 +136,7 @@ class Tables(Forms):
             return None
         try:
             require_own(known.schema)
-            resolved = self._resolve(known, table_map(form, self._mariadb))
+            resolved = self._resolve(known, table_map(form, self._mariadb, self._early))
         except TableStop:
             known.stopped = True
             raise
@@ -192,12 +197,14 @@ def _form(schema: TableSchema, table: MysqlTable, sent: TableMap, charsets: Mapp
     names = sent.names or ()
     places, columns = {name: i for i, name in enumerate(names)}, {c.name: c for c in table.columns}
     chosen: list[MysqlColumn] = []
+    signs = list(sent.signs)
     for column in schema.columns:
         known = columns.get(column.name)
         if known is None or column.name not in places or (known.form.logical, known.mask) != (column.type, column.mask):
             return None
         place = places[column.name]
-        if not fits(known.type, sent.columns[place], None if sent.unsigned is None else sent.unsigned[place]):
+        signs = [s for s in signs if fits(known.type, sent.columns[place], None if s is None else s[place])]
+        if not signs:
             return None
         labels = sent.labels[place]
         if not same_text(known.type, sent.collations[place], labels, charsets):

@@ -65,7 +65,7 @@ def values(part: rows.Part) -> list[Row]:
 
 def test_a_table_map_names_types_and_character_sets() -> None:
     columns = (MapColumn(LONG, 0), MapColumn(VARCHAR, 36))
-    assert table_map(MAP) == TableMap("d", "t", columns, (False, False), ("id", "v"), (None, 45), ((), ()))
+    assert table_map(MAP) == TableMap("d", "t", columns, ((False, False),), ("id", "v"), (None, 45), ((), ()))
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4))
@@ -200,3 +200,11 @@ def test_mariadb_counts_geometry_among_the_columns_with_a_collation() -> None:
     form = head + kinds + b"\x04\x28\x00\x04\x02" + b"\x07"
     assert table_map(form + b"\x03\x03\x08\x3f\x2d", mariadb=True).collations == (8, 63, 45)
     assert table_map(form + b"\x03\x02\x08\x2d").collations == (8, None, 45)
+
+
+def test_a_year_has_no_sign_in_early_versions_of_mysql() -> None:
+    kinds = bytes([13, 3, 3])  # a year, int unsigned, int
+    form = b"\x02\x01d\x00\x01t\x00\x03" + kinds + b"\x00\x00" + b"\x01\x01"
+    assert table_map(form + b"\x80", early=True).signs == ((True, False, False), (False, True, False))
+    assert table_map(form + b"\x80").signs == ((True, False, False),)
+    assert table_map(form[:-2], early=True).signs == (None,)
