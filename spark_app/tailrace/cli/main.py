@@ -41,6 +41,7 @@ ONCE = "exit when everything the source held at start is applied (exit code 1 if
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
 RELOAD = "have the running process work by the changed manifest: tables, options, snapshot, apply, retry, retention"
+MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 DIFF = "what a changed manifest would do: restart the driver, read tables again, or be refused"
 
 RESYNC = (
@@ -175,7 +176,7 @@ def _verb(
     verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
 ) -> argparse.ArgumentParser:
     sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help="manifest (YAML)")
+    sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help=MANIFEST)
     sub.add_argument("--name", help="name of the Replicator, if the files hold several")
     sub.add_argument("--run-dir", type=Path, help="run directory (default: ~/.local/state/tailrace/<name>)")
     sub.add_argument("--log-format", choices=logs.FORMS, default="text", help="form of the log on standard error")

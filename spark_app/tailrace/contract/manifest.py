@@ -8,6 +8,7 @@ that somebody put into the wrong place: not of unknown fields, of credentials, o
 
 import difflib
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.errors import InvalidManifest
 
 _KINDS: dict[str, type[BaseModel]] = {"Replicator": Replicator, "SnapshotRequest": SnapshotRequest}
+STANDARD_INPUT = "-"
+"""In place of a file's name."""
 _SHOWN = 80
 """Longest value quoted in a message: a mistaken paste must not flood the terminal."""
 _NO_MAPPING = "input should be a mapping of fields"
@@ -81,9 +84,13 @@ class _Loader(yaml.SafeLoader):
 
 
 def load(path: Path) -> Manifest:
-    """Read the file; raises `InvalidManifest`."""
+    """Read the file, or standard input where it is called `-`; raises `InvalidManifest`."""
+    if str(path) == STANDARD_INPUT:
+        path, read = Path("standard input"), sys.stdin.buffer.read
+    else:
+        read = path.read_bytes
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read().decode()
     except OSError as error:
         raise InvalidManifest(f"cannot read {path}: {error.strerror}", "Give a readable YAML file with -f.") from error
     except UnicodeDecodeError as error:

@@ -373,8 +373,19 @@ def test_the_plugin_reads_the_log_and_asks_the_driver(shop: Shop, tmp_path: Path
     tables = plugin("tables", "shop", "--all").splitlines()
     assert len(tables) == 3 and all("REPLICATING" in line for line in tables[1:])
     assert plugin("doctor", "shop").splitlines()[-1] == "ready"
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(json.dumps(_narrowed(shop)))
+    said = plugin("diff", "shop", "-f", str(changed))
+    assert "table public.entries: is no longer captured" in said and "no restart needed" in said
     assert len(plugin("logs", "shop", "--tail", "2").splitlines()) == 2
     assert "shop  Running" in plugin("status", "shop")
+
+
+def _narrowed(shop: Shop) -> dict[str, Any]:
+    """The Replicator with one of its two tables."""
+    found: dict[str, Any] = json.loads(shop.kubectl("get", "replicator", "shop", "-o", "json"))
+    found["spec"]["tables"] = {"include": ["public.accounts"]}
+    return found
 
 
 def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:

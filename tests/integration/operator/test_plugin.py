@@ -1,6 +1,7 @@
 """`kubectl tailrace` with a real API server and a real operator; the driver's HTTP side is the data plane's server."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -95,6 +96,8 @@ def test_names_and_values_that_are_wrong_are_named(place: Team, plugin: Plugin) 
     said = plugin("status", "--context", "nowhere", code=1)
     assert 'context "nowhere" does not exist' in said and "Fix: Correct --context" in said
     assert "no driver of first runs" in plugin("doctor", "first", code=1)
+    assert "no driver of first runs" in plugin("diff", "first", "-f", os.devnull, code=1)
+    assert "cannot read nothing.yaml: No such file" in plugin("diff", "first", "-f", "nothing.yaml", code=2)
     assert "the position of first is not lost: it is Pending" in plugin("recover", "first", code=2)
     assert "there is no SnapshotRequest 'x' (found: none)" in plugin("pause", "snapshot", "x", code=2)
 

@@ -1,3 +1,5 @@
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ def test_several_documents_of_one_file_are_told_apart_by_kind() -> None:
     assert manifest.replicator().metadata.name == "shop"
     assert [r.metadata.name for r in manifest.requests_of("shop")] == ["again"]
     assert manifest.requests_of("other") == ()
+
+
+def test_a_manifest_comes_from_standard_input_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
+    assert load(Path("-")).replicator().metadata.name == "shop"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    with pytest.raises(InvalidManifest, match="standard input is not a text in UTF-8"):
+        load(Path("-"))
 
 
 def test_documents_of_other_apis_are_passed_over_wherever_they_stand() -> None:

@@ -64,10 +64,12 @@ class Cluster:
     def patch(self, resource: str, name: str, change: Document) -> Document:
         return self._json("patch", resource, name, "--type=merge", "-p", json.dumps(change))
 
-    def in_driver(self, replicator: str, *command: str) -> int:
+    def in_driver(self, replicator: str, *command: str, stdin: bytes | None = None) -> int:
         """Runs it there, with this process's output. Returns its exit code."""
+        attached = [] if stdin is None else ["-i"]
         with _kubectl_named():
-            return subprocess.run(self._command(*self._exec(replicator, command)), check=False).returncode
+            full = self._command(*self._exec(replicator, command, *attached))
+            return subprocess.run(full, input=stdin, check=False).returncode
 
     def from_driver(self, replicator: str, *command: str) -> str:
         """What it prints there."""
@@ -89,8 +91,8 @@ class Cluster:
             finally:
                 process.kill()
 
-    def _exec(self, replicator: str, command: Sequence[str]) -> list[str]:
-        return ["exec", f"{replicator}-driver-0", "-c", CONTAINER, "--", *command]
+    def _exec(self, replicator: str, command: Sequence[str], *options: str) -> list[str]:
+        return ["exec", *options, f"{replicator}-driver-0", "-c", CONTAINER, "--", *command]
 
     def _command(self, *arguments: str) -> list[str]:
         place = ["--context", self.context] if self.context is not None else []

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tailrace.cli import request_options
@@ -230,6 +231,23 @@ def doctor(options: argparse.Namespace) -> int:
     _check_driver(cluster.find(REPLICATORS, options.replicator))
     as_json = ("--json",) if options.json else ()
     return cluster.in_driver(options.replicator, *_in_pod("doctor"), *as_json)
+
+
+def diff(options: argparse.Namespace) -> int:
+    """In the pod: the driver's own manifest, the Secrets and the way to the source are there."""
+    changed = b"\n---\n".join(_content(path) for path in options.file)
+    cluster = cluster_of(options)
+    _check_driver(cluster.find(REPLICATORS, options.replicator))
+    command = ("tailrace", "diff", "-f", "-", "--name", options.replicator)
+    as_json = ("--json",) if options.json else ()
+    return cluster.in_driver(options.replicator, *command, *as_json, stdin=changed)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise InvalidManifest(f"cannot read {path}: {error.strerror or error}", "Correct --file.") from error
 
 
 def recover(options: argparse.Namespace) -> int:

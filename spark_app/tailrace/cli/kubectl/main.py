@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tailrace import __version__
 from tailrace.cli import request_options
@@ -21,10 +22,12 @@ EXAMPLES = """examples:
   kubectl tailrace snapshot shop --tables 'public.orders' --where "region = 'eu'" --wait
   kubectl tailrace pause snapshot orders-again   chunks being read are finished, no new one begins
   kubectl tailrace doctor shop                   check source and target from where the driver runs
+  kubectl tailrace diff shop -f new.yaml         what a changed manifest would do, without doing it
   kubectl tailrace recover shop                  after PositionLost: read every table again
 
-exit codes: 0 done, 2 usage, or a name or value that is wrong, 1 anything else; doctor: those of `tailrace doctor`
+exit codes: 0 done, 2 usage, or a name or value that is wrong, 1 anything else; doctor and diff: those of `tailrace`
 """
+MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 PAUSED = {
     "replicator": "everything: the driver is shut down (spec.suspend)",
     "apply": "writing to the target; changes are still captured (spec.apply.suspend)",
@@ -90,6 +93,10 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "doctor", "check source and target from where the driver runs", "doctor")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
+    sub = _verb(verbs, "diff", "what a changed manifest would restart, read again or refuse; changes nothing", "diff")
+    sub.add_argument("replicator", metavar="REPLICATOR")
+    sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help=MANIFEST)
+    sub.add_argument("--json", action="store_true", help="print it as one JSON document")
     sub = _verb(verbs, "recover", "after PositionLost: read every table again (spec.recover)", "recover")
     sub.add_argument("replicator", metavar="REPLICATOR")
     return top
