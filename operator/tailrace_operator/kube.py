@@ -33,6 +33,7 @@ _PREFIXES = {
     "SnapshotRequest": (f"apis/{GROUP}/{VERSION}", "snapshotrequests"),
     "StatefulSet": ("apis/apps/v1", "statefulsets"),
     "Job": ("apis/batch/v1", "jobs"),
+    "CronJob": ("apis/batch/v1", "cronjobs"),
     "RoleBinding": ("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),

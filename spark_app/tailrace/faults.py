@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from tailrace import foreign, privacy
-from tailrace.contract.driver import DropReport, LastWords
+from tailrace.contract.driver import DropReport, LastWords, RetainedLog
 from tailrace.contract.status import Fault
 from tailrace.errors import MAKE_ROOM, LogTrimmed, Stop, StorageFull, TableStop, TailraceError, Where, where_of
 
@@ -48,7 +48,12 @@ def leave_report(report: DropReport) -> None:
     _leave(drop=report)
 
 
-def _leave(**said: Fault | DropReport) -> None:
+def leave_retained(found: RetainedLog) -> None:
+    """As the container's last words: what the source keeps, which the operator asked for while no driver runs."""
+    _leave(retained=found)
+
+
+def _leave(**said: Fault | DropReport | RetainedLog) -> None:
     place = os.environ.get(TERMINATION_VARIABLE)
     if not place:
         return

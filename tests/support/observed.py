@@ -133,3 +133,9 @@ def with_driver(observed: ObservedReplicator, **status: Any) -> ObservedReplicat
     """The operator has seen this driver before."""
     driver = DriverSummary(pod="shop-driver-0", pod_uid="p-uid")
     return replace(observed, status=ReplicatorStatus(driver=driver, **status))
+
+
+def of_cron_job(document: dict[str, Any]) -> dict[str, Any]:
+    """The template of its pods."""
+    found: dict[str, Any] = document["spec"]["jobTemplate"]["spec"]["template"]
+    return found

@@ -221,6 +221,9 @@ class ScriptedSubscription:
 
     def check_free(self, noted: Origin | None) -> None: ...
 
+    def retained_bytes(self, origin: Origin) -> int | None:
+        return None
+
     def remove(self, proof: Callable[[], api.RemovalProof]) -> Iterator[api.RemovalStep]:
         now = proof()
         if now.kept is not None:

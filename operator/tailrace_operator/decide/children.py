@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace_operator.decide import executors, lost_nodes, summary
-from tailrace_operator.decide.driver_history import DriverHistory
+from tailrace_operator.decide import executors, lost_nodes, source_log, summary
+from tailrace_operator.decide.driver_history import DriverHistory, replicas
 from tailrace_operator.decide.model import (
     Action,
     ApplyChild,
@@ -18,7 +18,7 @@ from tailrace_operator.decide.model import (
     MakeSecret,
 )
 from tailrace_operator.observe.model import Child, ObservedPod, ObservedReplicator
-from tailrace_operator.resources import driver, hashing, identity, names, network, settings
+from tailrace_operator.resources import driver, hashing, identity, log_check, names, network, settings
 
 ENDED = ("Succeeded", "Failed")
 
@@ -31,6 +31,7 @@ def actions(
         *_set_up(observed, desired, history, limits),
         *_changed_spec(observed, desired, history),
         *_lost(observed),
+        *_log_check(observed, desired, history, limits),
         *_reap(observed, history),
         *_strays(observed),
     )
@@ -96,11 +97,6 @@ def _changed_spec(observed: ObservedReplicator, desired: Desired, history: Drive
         yield ChangeSpec(desired.generation, settings.for_driver(desired.spec))
 
 
-def replicas(desired: Desired, history: DriverHistory) -> int:
-    halted = history.halt is not None and history.halt.retried_at is None
-    return 0 if halted or desired.suspended else 1
-
-
 def _applied(observed: ObservedReplicator, document: Mapping[str, Any]) -> Iterator[Action]:
     content = hashing.content_hash(document)
     child = observed.children.get(f"{document['kind']}/{document['metadata']['name']}")
@@ -125,6 +121,19 @@ def _lost(observed: ObservedReplicator) -> Iterator[Action]:
         due = lost_nodes.forced_at(pod)
         if due is not None and observed.now >= due:
             yield Delete("Pod", pod.name, pod.uid, force=True)
+
+
+def _log_check(
+    observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits
+) -> Iterator[Action]:
+    """There while no driver is meant to run, and then only."""
+    there = observed.children.get(f"CronJob/{names.log_check(observed.meta.name)}")
+    if desired.spec is not None and source_log.asks(observed, desired, replicas(desired, history)):
+        yield from _applied(
+            observed, log_check.cron_job(observed.meta.name, desired.spec, desired.image, defaults=limits.pods)
+        )
+    elif there is not None:
+        yield Delete(there.kind, there.name, there.uid)
 
 
 def _reap(observed: ObservedReplicator, history: DriverHistory) -> Iterator[Action]:

@@ -106,10 +106,13 @@ def _lag(status: Status, limits: Limits) -> Iterable[Claim]:
 
 
 def _retained(status: Status, limits: Limits) -> Iterable[Claim]:
-    kept = status.capture.retained_bytes
-    if kept is None:
-        return
+    if status.capture.retained_bytes is not None:
+        yield retained(status.capture.retained_bytes, limits)
+
+
+def retained(kept: int, limits: Limits, besides: str = ";") -> Claim:
+    """Whether so many bytes of log are too many. `besides`: what is also the matter."""
     risk = kept > limits.retained_bytes
-    text = f"the source keeps {kept >> 20} MiB of log for this Replicator; its disk may fill." if risk else ""
+    text = f"the source keeps {kept >> 20} MiB of log for this Replicator{besides} its disk may fill." if risk else ""
     reason = Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW
-    yield Claim("SourceLogAtRisk", _truth(risk), reason, text)
+    return Claim("SourceLogAtRisk", _truth(risk), reason, text)

@@ -55,6 +55,12 @@ class DriverHistory:
     """The container ended since the last look."""
 
 
+def replicas(desired: Desired, history: DriverHistory) -> int:
+    """How many drivers should run."""
+    halted = history.halt is not None and history.halt.retried_at is None
+    return 0 if halted or desired.suspended else 1
+
+
 def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> DriverHistory:
     before = observed.status
     pod = current(observed.pods)

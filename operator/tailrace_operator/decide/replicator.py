@@ -108,7 +108,7 @@ def _status(
     made = [*readiness.claims(), *_switches(observed, desired), *rollout.claims(desired, limits)]
     made += executors.claims(pods, desired, history, told)
     made += claims.claims(told, before.conditions, limits) if told is not None else ()
-    untold = (*claims.carried(before.conditions), *source_log.unobserved(observed, desired, history))
+    untold = (*claims.carried(before.conditions), *source_log.without_driver(observed, desired, history, limits))
     made += [claim for claim in untold if claim.type not in {c.type for c in made}]
     ready = desired.spec is not None and desired.template_hash is not None
     update: dict[str, object] = {
@@ -185,8 +185,8 @@ def _progress(observed: ObservedReplicator, history: DriverHistory) -> dict[str,
 
 
 def _silent(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
-    kept = {"retained_at": source_log.since(observed, capture)} if capture.retained_bytes is not None else {}
-    return capture.model_copy(update={"lag_seconds": None, "rows_per_second": 0.0, "lag_bytes": None, **kept})
+    unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0, "lag_bytes": None}
+    return source_log.observed_last(observed, capture).model_copy(update=unknown)
 
 
 def _events(

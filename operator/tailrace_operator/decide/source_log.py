@@ -1,34 +1,62 @@
-"""What can be said of the log that a source keeps while no driver tells: since when nobody has looked. Pure.
+"""What can be said of the log that a source keeps while no driver tells. Pure.
 
-Only a driver can ask the source. While none answers, its last number is old, and the log goes on growing.
+While no driver is meant to run, a CronJob asks the source (`resources.log_check`). Until it has, and while a driver
+that is meant to run does not answer, the last number is old, and the log goes on growing.
 """
 
 from collections.abc import Iterable
 
-from tailrace_operator.decide.children import replicas
-from tailrace_operator.decide.driver_history import DriverHistory, has_run
-from tailrace_operator.decide.model import Desired
+from tailrace_operator.decide import claims
+from tailrace_operator.decide.driver_history import DriverHistory, has_run, replicas
+from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.observe.model import ObservedReplicator
+from tailrace_operator.resources import log_check
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason
+from tailrace_operator.status.conditions import Claim, Reason, sentence
 from tailrace_operator.status.models import CaptureSummary
 
 PATIENCE = 600.0
 """Seconds without an answer of a driver that is meant to run: a restart or a node that is replaced takes less."""
 
 
-def unobserved(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Iterable[Claim]:
+FRESH = 3 * log_check.MINUTES * 60.0
+"""Seconds for which a check's number counts: the next may be late, or fail once."""
+
+
+def asks(observed: ObservedReplicator, desired: Desired, wanted: int) -> bool:
+    """Whether the CronJob should be there. `wanted`: how many drivers should run."""
+    keeps = desired.spec is not None and desired.spec.source.keeps_log
+    return keeps and wanted == 0 and has_run(observed)
+
+
+def without_driver(
+    observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits
+) -> Iterable[Claim]:
     """While no driver is meant to run, or none has answered for a while, of a source that keeps log for it."""
     if desired.spec is None or not desired.spec.source.keeps_log or not has_run(observed) or answers(observed):
         return
-    capture = observed.status.capture
+    capture, wanted = observed.status.capture, replicas(desired, history)
     seen = times.seconds(capture.retained_at) if capture is not None else None
-    if replicas(desired, history) and (seen is None or observed.now - seen < PATIENCE):
+    if wanted and (seen is None or observed.now - seen < PATIENCE):
+        return
+    check = observed.log_check
+    if not wanted and check is not None and not check.error and observed.now - check.at < FRESH:
+        yield claims.retained(check.bytes or 0, limits, " and no driver runs;")
         return
     text = "no driver runs that could say how much log the source keeps for this Replicator; its disk may fill"
     if capture is not None and capture.retained_bytes is not None and seen is not None:
         text += f" ({capture.retained_bytes >> 20} MiB at {times.text(seen)})"
-    yield Claim("SourceLogAtRisk", "Unknown", Reason.NOT_OBSERVED, f"{text}.")
+    if check is not None and check.error:
+        text += f". It was asked at {times.text(check.at)}, in vain: {check.error}"
+    yield Claim("SourceLogAtRisk", "Unknown", Reason.NOT_OBSERVED, sentence(text))
+
+
+def observed_last(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
+    """With the newest number that is known, and its time."""
+    check, at = observed.log_check, since(observed, capture)
+    if check is not None and not check.error and check.at >= (times.seconds(at) or 0.0):
+        return capture.model_copy(update={"retained_bytes": check.bytes, "retained_at": times.text(check.at)})
+    return capture.model_copy(update={"retained_at": at}) if capture.retained_bytes is not None else capture
 
 
 def answers(observed: ObservedReplicator) -> bool:

@@ -39,7 +39,7 @@ class Gauges(Collector):
             family = GaugeMetricFamily(f"tailrace_replicator_{name}", text, labels=LABELS)
             for labels, status in statuses:
                 value = _at(status, path)
-                if name == "retained_bytes" and _at(status, ("capture", "retainedAt")) is not None:
+                if name == "retained_bytes" and _not_observed(status):
                     value = None  # of another time
                 if value is not None:
                     family.add_metric(labels, float(value))
@@ -75,6 +75,14 @@ def _conditions(resource: str, statuses: list[tuple[list[str], Any]]) -> GaugeMe
             value = 1.0 if condition["status"] == "True" else 0.0
             family.add_metric([*labels, condition["type"], condition["reason"]], value)
     return family
+
+
+def _not_observed(status: Any) -> bool:
+    """How much log the source keeps: neither a driver nor a check has told of late."""
+    if _at(status, ("capture", "retainedAt")) is None:
+        return False
+    told = ("RetainedLogHigh", "RetainedLogLow")
+    return not any(c["type"] == "SourceLogAtRisk" and c["reason"] in told for c in status.get("conditions", ()))
 
 
 def _at(status: Any, path: tuple[str, ...]) -> Any:

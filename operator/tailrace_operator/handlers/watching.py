@@ -20,7 +20,17 @@ from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
 from tailrace_operator.resources.names import SELECTOR
 
 PLURALS = {"Replicator": "replicators", "SnapshotRequest": "snapshotrequests"}
-OWNED = ("ConfigMap", "ServiceAccount", "RoleBinding", "Service", "NetworkPolicy", "StatefulSet", "Pod", "Job")
+OWNED = (
+    "ConfigMap",
+    "ServiceAccount",
+    "RoleBinding",
+    "Service",
+    "NetworkPolicy",
+    "StatefulSet",
+    "Pod",
+    "Job",
+    "CronJob",
+)
 
 
 def registry(index: Index) -> kopf.OperatorRegistry:

@@ -18,6 +18,7 @@ from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import (
     Child,
+    LogCheck,
     Meta,
     ObjectKey,
     ObservedDriver,
@@ -70,6 +71,7 @@ class Gatherer:
             pods=pods["driver"],
             executors=pods["executor"],
             cleaners=pods["drop"],
+            log_check=self._log_check(key),
             driver=await self._ask(key, main),
             told_at=self._drivers.told_at(key.namespace, key.name),
             requests=tuple(r["metadata"]["uid"] for r in requests),
@@ -86,7 +88,7 @@ class Gatherer:
     def _pods(self, key: ObjectKey) -> dict[str, tuple[ObservedPod, ...]]:
         found: dict[str, list[ObservedPod]] = {"driver": [], "executor": [], "drop": []}
         for (kind, _), document in self._index.owned(key.namespace, key.name).items():
-            component = document["metadata"]["labels"].get(names.COMPONENT_LABEL)
+            component = parse.component(document)
             if kind == "Pod" and component in found:
                 found[component].append(parse.pod(document))
         return {component: tuple(sorted(pods, key=lambda p: p.name)) for component, pods in found.items()}
@@ -95,6 +97,12 @@ class Gatherer:
         owned = self._index.owned(key.namespace, key.name)
         found = [parse.report(document) for (kind, _), document in owned.items() if kind == "Pod"]
         return tuple(r for r in (*found, self._index.report(key.namespace, key.name)) if r is not None)
+
+    def _log_check(self, key: ObjectKey) -> LogCheck | None:
+        owned = self._index.owned(key.namespace, key.name)
+        ours = [d for (kind, _), d in owned.items() if kind == "Pod" and parse.component(d) == names.LOG_CHECK]
+        found = (parse.log_check(document) for document in ours)
+        return max((check for check in found if check is not None), key=lambda check: check.at, default=None)
 
     def _refused_pods(self, key: ObjectKey, owned: Mapping[tuple[str, str], Document]) -> dict[str, str]:
         refused, now = self._index.refused(key.namespace, key.name), self._clock()

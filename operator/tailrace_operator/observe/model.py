@@ -139,6 +139,17 @@ class ObservedDrop:
 
 
 @dataclass(frozen=True)
+class LogCheck:
+    """What came of asking the source how much log it keeps, without a driver."""
+
+    at: float
+    bytes: int | None
+    """None: it keeps none, or did not say."""
+    error: str = ""
+    """Why it is not known; empty: it is."""
+
+
+@dataclass(frozen=True)
 class Refusal:
     """An object cannot be made: the API server does not take it, or somebody else has one of its name."""
 
@@ -178,6 +189,8 @@ class ObservedReplicator:
     executors: tuple[ObservedPod, ...] = ()
     cleaners: tuple[ObservedPod, ...] = ()
     """Pods of the clean-up Job."""
+    log_check: LogCheck | None = None
+    """The newest; None: there is none."""
     driver: ObservedDriver = ObservedDriver()
     told_at: float | None = None
     """When a driver of it last answered this operator."""

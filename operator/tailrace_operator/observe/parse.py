@@ -13,6 +13,7 @@ from tailrace_operator.observe.model import (
     REQUESTED_AT,
     Child,
     Ended,
+    LogCheck,
     Meta,
     ObservedPod,
     ObservedResync,
@@ -41,6 +42,11 @@ def meta(document: Document) -> Meta:
         requested_at=head.get("annotations", {}).get(REQUESTED_AT, "")[:128] or None,
         paused=head.get("annotations", {}).get(PAUSED) == "true",
     )
+
+
+def component(document: Document) -> str:
+    """Which part of a Replicator an object of ours is."""
+    return str(document["metadata"].get("labels", {}).get(names.COMPONENT_LABEL, ""))
 
 
 def resync(document: Document) -> ObservedResync | None:
@@ -147,6 +153,20 @@ def report(document: Document) -> DropReport | None:
     return None
 
 
+def log_check(document: Document) -> LogCheck | None:
+    """Of a pod that asked the source how much log it keeps; None: it has not ended."""
+    terminated = _container(document.get("status", {}).get("containerStatuses", ())).get("state", {}).get("terminated")
+    ended = _ended(terminated)
+    if ended is None:
+        return None
+    words = _last_words(terminated)
+    found = words.retained if words is not None else None
+    if found is not None:
+        return LogCheck(found.at, found.bytes)
+    why = f"{ended.fault.name}: {ended.fault.message}" if ended.fault is not None else f"exit code {ended.code}"
+    return LogCheck(ended.at, None, why)
+
+
 def refused_pod(event: Document) -> RefusedPod:
     """The reason alone: what stands before it says which controller tried to make which pod."""
     text = str(event.get("message", ""))
@@ -183,4 +203,6 @@ def _image(stateful_set: Document) -> str:
 def version(kind: str, document: Document) -> str:
     """What changes when somebody changes what we applied; status writes of controllers do not count."""
     head = document["metadata"]
-    return str(head["generation"]) if kind in ("StatefulSet", "Job") else str(head.get("resourceVersion", ""))
+    return (
+        str(head["generation"]) if kind in ("StatefulSet", "Job", "CronJob") else str(head.get("resourceVersion", ""))
+    )

@@ -8,6 +8,8 @@ MANAGER = "tailrace-operator"
 """Field manager, and value of the label managed-by."""
 REPLICATOR_LABEL = f"{GROUP}/replicator"
 COMPONENT_LABEL = "app.kubernetes.io/component"
+LOG_CHECK = "log-check"
+"""Component of what asks the source how much log it keeps."""
 CONTENT_HASH = f"{GROUP}/content-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
 SELECTOR = f"app.kubernetes.io/managed-by={MANAGER},{REPLICATOR_LABEL}"
@@ -51,6 +53,12 @@ def secrets(name: str) -> dict[str, str]:
 def drop(name: str) -> str:
     """The Job that cleans up source and data of a deleted Replicator."""
     return f"{name}-drop"
+
+
+def log_check(name: str) -> str:
+    """The CronJob that asks how much log the source keeps while no driver runs. Names of CronJobs have 52 characters
+    at most."""
+    return f"{name}-check"
 
 
 def replicator_of(kind: str, name: str) -> str | None:

@@ -73,7 +73,8 @@ class CaptureSummary(Model):
     retained_bytes: Count | None = None
     """Bytes of log that the source keeps for this Replicator; as of `retainedAt`, if that is present."""
     retained_at: Time | None = None
-    """When `retainedBytes` was observed; present while no driver answers. The source may keep more by now."""
+    """When `retainedBytes` was observed; present while no driver answers. Where none is meant to run, the source is
+    asked every 15 minutes. It may keep more by now."""
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Row changes captured per second."""
     waiting_for: Text | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from tailrace import faults, privacy
 from tailrace.cli import request_options
 from tailrace.cli.client import DriverClient
-from tailrace.contract.driver import SnapshotBody, SpecBody
+from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.units import seconds
@@ -287,6 +287,20 @@ def _leave(options: argparse.Namespace, policy: DeletionPolicy) -> int:
     finally:
         folder.release()
     faults.leave_report(dropping.report_of(replicator, steps, complete=True))
+    return 0
+
+
+def retained(options: argparse.Namespace) -> int:
+    from tailrace.cli.retained import retained_bytes  # brings the database client
+
+    replicator = manifest_of(options).replicator(options.name)
+    found = RetainedLog(bytes=retained_bytes(replicator, secrets_folder()), at=time.time())
+    faults.leave_retained(found)
+    if options.json:
+        print(json.dumps({"retainedBytes": found.bytes}))
+        return 0
+    size = "no log" if found.bytes is None else f"{found.bytes >> 20:,} MiB of log"
+    print(f"the source keeps {size} for {replicator.metadata.name}")
     return 0
 
 

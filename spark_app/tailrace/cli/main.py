@@ -1,5 +1,5 @@
 """The command line: `tailrace run | status | reload | diff | snapshot | resync | pause | resume | stop | doctor |
-drop | release`.
+retained | drop | release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -162,6 +162,9 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
     sub.set_defaults(act=_command("doctor"))
+    sub = _verb(verbs, "retained", "how much log the source keeps for the Replicator, whether its driver runs or not")
+    sub.add_argument("--json", action="store_true", help="print it as one JSON document")
+    sub.set_defaults(act=_command("retained"))
     sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data, its data too")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)

@@ -124,13 +124,23 @@ class DropReport(Model):
         return self.model_copy(update={"kept": kept, "dropped": dropped, "more": more})
 
 
+class RetainedLog(Model):
+    """How much log a source keeps for a Replicator, as `tailrace retained` found it."""
+
+    bytes: int | None
+    """None: it keeps none."""
+    at: float
+    """When it was asked: seconds since 1970."""
+
+
 class LastWords(Model):
-    """A container's termination message: what ended it, and what it dropped before."""
+    """A container's termination message: what ended it, and what it dropped or found before."""
 
     kind: Literal["last-words"] = "last-words"
     fault: Fault | None = None
     """None: no error ended it."""
     drop: DropReport | None = None
+    retained: RetainedLog | None = None
 
     def to_message(self) -> str:
         """As JSON, short enough for a termination message: of a fault's texts the beginning, of a report the first

@@ -330,6 +330,9 @@ class Subscription(Protocol):
     def check_free(self, noted: Origin | None) -> None:
         """What `prepare` would refuse because somebody else has it."""
 
+    def retained_bytes(self, origin: Origin) -> int | None:
+        """Log that the source keeps for this change log now, whether capture runs or not; None: none."""
+
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         """Drop what is proven to be made by this change log in this very source; the log's reader first, for a log that
         is read by nobody fills the source's disk. The proof is asked for again right before each thing is dropped:

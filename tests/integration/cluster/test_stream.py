@@ -406,10 +406,21 @@ def test_suspend_stops_the_pods_and_resume_catches_up(shop: Shop) -> None:
     shop.wait("no driver", 180, lambda: shop.pod("shop-driver-0") is None and not shop.executors())
     shop.wait_condition("replicator", "shop", "Suspended", 60)
     shop.wait_ready(seconds=60)
+    # What the source keeps meanwhile is asked by a job; its next time may be a quarter of an hour away.
+    shop.wait("the job that asks", 60, lambda: "shop-check" in shop.kubectl("get", "cronjobs"))
+    shop.kubectl("create", "job", "asked-now", "--from=cronjob/shop-check")
+    shop.wait("the answer", 120, lambda: reason(shop, "SourceLogAtRisk") == "RetainedLogLow")
+    assert shop.status()["capture"]["retainedBytes"] > 0
     shop.patch("replicator", "shop", '{"suspend": false}')
     shop.wait_condition("replicator", "shop", "Suspended", 60, status="False")
     shop.wait_ready()
     shop.assert_equal()
+    shop.wait("no job that asks", 60, lambda: "shop-check" not in shop.kubectl("get", "cronjobs"))
+
+
+def reason(shop: Shop, condition: str) -> str:
+    found = {c["type"]: c["reason"] for c in shop.status().get("conditions", ())}
+    return found.get(condition, "")
 
 
 def test_the_operator_saw_nothing_that_it_did_not_expect(shop: Shop) -> None:

@@ -20,9 +20,10 @@ import make_manifests
 from make_manifests import CHART, INSTALL, rendered
 from support.helm import helm, only
 from support.kube import KubeApi
+from support.observed import of_cron_job
 from support.resources import POD, replicator, request
 from tailrace.contract.resources import Replicator
-from tailrace_operator.resources import driver, drop, identity, settings
+from tailrace_operator.resources import driver, drop, identity, log_check, settings
 
 Json = dict[str, Any]
 
@@ -56,6 +57,7 @@ def pods() -> dict[str, Json]:
         "driver": driver.pod_spec("shop", spec, "spark"),
         "executor": executor,
         "drop": drop.job("shop", spec, "spark", seconds=60)["spec"]["template"]["spec"],
+        "check": of_cron_job(log_check.cron_job("shop", spec, "spark"))["spec"],
     }
 
 
@@ -73,7 +75,7 @@ def admit(api: KubeApi, namespace: str, spec: Json) -> str:
     return api.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(document), check=False)
 
 
-@pytest.mark.parametrize("kind", ["operator", "test", "driver", "executor", "drop"])
+@pytest.mark.parametrize("kind", ["operator", "test", "driver", "executor", "drop", "check"])
 def test_every_pod_is_admitted_under_restricted_pod_security(api: KubeApi, restricted: str, kind: str) -> None:
     assert admit(api, restricted, pods()[kind]) == "pod/one created (server dry run)\n"
 

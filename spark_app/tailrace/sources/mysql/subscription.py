@@ -91,6 +91,9 @@ class MysqlSubscription:
     def check_free(self, noted: Origin | None) -> None:
         """Nothing is made in the source that somebody else could have."""
 
+    def retained_bytes(self, origin: Origin) -> None:
+        """The server expires its log by itself, whoever has read it."""
+
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         return iter(())
 

@@ -294,13 +294,23 @@ def emit(connection: Connection, content: str, transactional: bool) -> None:
         )
 
 
+_RETAINED = (
+    "SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8"
+    " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
+)
+
+
+def retained_bytes(connection: Connection, slot: str) -> int | None:
+    """Log that the server keeps for the slot; None: there is no such slot, or the log is lost to it."""
+    with source_errors("asking how much log the slot keeps"):
+        row = connection.execute(_RETAINED, (slot,)).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
+
+
 def distance(connection: Connection, slot: str, position: Position) -> Distance:
     with source_errors("asking for the source's position"):
         row = connection.execute(
-            "SELECT pg_catalog.pg_current_wal_insert_lsn()::text,"
-            " (SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8"
-            "    FROM pg_catalog.pg_replication_slots WHERE slot_name = %s)",
-            (slot,),
+            f"SELECT pg_catalog.pg_current_wal_insert_lsn()::text, ({_RETAINED})", (slot,)
         ).fetchone()
     assert row is not None
     end = lsn_value(row[0])

@@ -110,6 +110,9 @@ class PgSubscription:
         names = Names.of(self._replicator, noted.log_id if noted is not None else "")
         admission.check_free(self._replicator, self._root, names, noted, self._connection)
 
+    def retained_bytes(self, origin: Origin) -> int | None:
+        return slots.retained_bytes(self._connection, Names.of_log(self._replicator, origin).slot)
+
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         server = slots.identify(self._connection)
 

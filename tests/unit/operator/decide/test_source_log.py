@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from support.observed import LIMITS, NOW, SPEC, condition, observed, pod, reported, running, template
 from tailrace.contract.status import CaptureStatus
+from tailrace_operator.decide.model import ApplyChild, Delete
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.model import ObservedReplicator
+from tailrace_operator.observe.model import Child, LogCheck, ObservedReplicator
 from tailrace_operator.status import times
 from tailrace_operator.status.load import dump
 from tailrace_operator.status.models import Halt, ReplicatorStatus
@@ -50,6 +51,42 @@ def test_nobody_knows_it_while_no_driver_is_meant_to_run(change: dict[str, Any])
     assert (later.status.capture.retained_bytes, later.status.capture.retained_at) == (5 << 20, times.text(NOW - 8))
     said = condition(later, "SourceLogAtRisk")
     assert said is not None and f"(5 MiB at {times.text(NOW - 8)})" in said.message
+
+
+@pytest.mark.parametrize(("kept", "truth"), [(12 << 20, "False"), (20 << 30, "True"), (None, "False")])
+def test_while_no_driver_is_meant_to_run_a_check_tells_it(kept: int | None, truth: str) -> None:
+    check = LogCheck(NOW + 900, kept)
+    decision = decide(away(spec=SUSPENDED, log_check=check, now=NOW + 960), LIMITS)
+    said = condition(decision, "SourceLogAtRisk")
+    assert said is not None and said.status == truth
+    assert ("and no driver runs; its disk may fill" in said.message) == (truth == "True")
+    capture = decision.status.capture
+    assert capture is not None
+    assert (capture.retained_bytes, capture.retained_at) == (kept, times.text(NOW + 900))
+    late = decide(away(spec=SUSPENDED, log_check=check, status=decision.status, now=NOW + 900 + 2701), LIMITS)
+    unknown = condition(late, "SourceLogAtRisk")
+    assert unknown is not None and unknown.reason == "NotObserved", "checks have ended, too"
+
+
+def test_a_check_in_vain_says_why_and_changes_no_number() -> None:
+    check = LogCheck(NOW + 900, None, "SourceUnreachable: no route to db:5432")
+    decision = decide(away(spec=SUSPENDED, log_check=check, now=NOW + 960), LIMITS)
+    said = condition(decision, "SourceLogAtRisk")
+    assert said is not None and said.reason == "NotObserved" and "no route to db:5432" in said.message
+    assert decision.status.capture is not None and decision.status.capture.retained_bytes == 5 << 20
+
+
+def test_the_check_is_there_while_no_driver_is_meant_to_run_and_then_only() -> None:
+    def applied(found: ObservedReplicator) -> list[str]:
+        return [a.document["kind"] for a in decide(found, LIMITS).actions if isinstance(a, ApplyChild)]
+
+    assert "CronJob" in applied(away(spec=SUSPENDED))
+    assert "CronJob" in applied(away(status=ran().model_copy(update={"halt": HALT})))
+    assert "CronJob" not in applied(away())
+    assert "CronJob" not in applied(observed(spec=SUSPENDED)), "it never ran, so the source keeps nothing"
+    there = Child("CronJob", "shop-check", "c1", "1", "hash")
+    resumed = decide(away(children={"CronJob/shop-check": there}), LIMITS)
+    assert Delete("CronJob", "shop-check", "c1") in resumed.actions
 
 
 def test_an_operator_that_never_heard_the_driver_takes_no_younger_time_than_is_known() -> None:
@@ -93,5 +130,10 @@ def test_an_old_number_is_no_metric() -> None:
     for version, status, value in (("1", ran(), 5 << 20), ("2", decide(away(spec=SUSPENDED), LIMITS).status, None)):
         index.put("Replicator", {"metadata": {**head, "resourceVersion": version}, "status": dump(status)})
         assert registry.get_sample_value("tailrace_replicator_retained_bytes", labels) == value
+    check = LogCheck(NOW + 900, 7 << 20)
+    told = decide(away(spec=SUSPENDED, log_check=check, now=NOW + 960), LIMITS).status
+    index.put("Replicator", {"metadata": {**head, "resourceVersion": "3"}, "status": dump(told)})
+    assert registry.get_sample_value("tailrace_replicator_retained_bytes", labels) == 7 << 20
+    index.put("Replicator", {"metadata": {**head, "resourceVersion": "4"}, "status": dump(status)})
     unknown = {**labels, "type": "SourceLogAtRisk", "reason": "NotObserved"}
     assert registry.get_sample_value("tailrace_replicator_condition", unknown) == 0.0, "what the alert looks for"

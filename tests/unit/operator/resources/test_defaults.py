@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from support.observed import LIMITS as PLAIN
-from support.observed import SPEC, applied, observed
+from support.observed import SPEC, applied, observed, of_cron_job
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.decide.replicator import decide
-from tailrace_operator.resources import driver, drop, hashing, settings
+from tailrace_operator.resources import driver, drop, hashing, log_check, settings
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 SPOT, GPU = {"key": "spot", "operator": "Exists"}, {"key": "gpu", "operator": "Exists"}
@@ -34,10 +34,11 @@ def templates(defaults: PodDefaults) -> dict[str, dict[str, Any]]:
         "driver": made["spec"]["template"],
         "executor": settings.executor_template("shop", CHOSEN, defaults),
         "drop": drop.job("shop", CHOSEN, "image", seconds=9, defaults=defaults)["spec"]["template"],
+        "check": of_cron_job(log_check.cron_job("shop", CHOSEN, "image", defaults=defaults)),
     }
 
 
-@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop", "check"])
 def test_each_pod_has_them_under_the_replicators_own(kind: str) -> None:
     spec = templates(DEFAULTS)[kind]["spec"]
     assert spec["nodeSelector"] == {"disk": "ssd", "zone": "b"}
@@ -53,7 +54,7 @@ def test_labels_and_annotations_of_the_replicator_and_the_operator_win(kind: str
     assert head["annotations"]["scrape"] == "no"
 
 
-@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop", "check"])
 def test_the_user_is_fixed_unless_the_cluster_assigns_it(kind: str) -> None:
     fixed, assigned = (templates(d)[kind]["spec"]["securityContext"] for d in (NO_DEFAULTS, DEFAULTS))
     users = {"runAsUser": 185, "runAsGroup": 185, "fsGroup": 185}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from support.observed import SPEC
+from support.observed import SPEC, of_cron_job
 from tailrace.contract import manifest
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace_operator.resources import driver, drop, hashing, names, references, settings
+from tailrace_operator.resources import driver, drop, hashing, log_check, names, references, settings
 
 POD = {
     "labels": {"team": "data"},
@@ -37,10 +37,11 @@ def pods(chosen: ReplicatorSpec) -> dict[str, dict[str, Any]]:
         "driver": driver.pod_spec("shop", chosen, "image"),
         "executor": settings.executor_template("shop", chosen)["spec"],
         "drop": drop.job("shop", chosen, "image", seconds=9)["spec"]["template"]["spec"],
+        "check": of_cron_job(log_check.cron_job("shop", chosen, "image"))["spec"],
     }
 
 
-@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop", "check"])
 def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None:
     found = pods(spec(maskKey={"secretName": "mask"}))[kind]
     security, container = found["securityContext"], found["containers"][0]
@@ -58,7 +59,7 @@ def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None
     assert found["enableServiceLinks"] is False
 
 
-@pytest.mark.parametrize("kind", ["driver", "executor", "drop"])
+@pytest.mark.parametrize("kind", ["driver", "executor", "drop", "check"])
 def test_no_pod_can_fill_the_disk_of_its_node(kind: str) -> None:
     def limits(chosen: ReplicatorSpec) -> set[str]:
         return {v["emptyDir"].get("sizeLimit", "none") for v in pods(chosen)[kind]["volumes"] if "emptyDir" in v}

@@ -1,0 +1,86 @@
+"""The CronJob that asks the source how much log it keeps for a Replicator whose driver does not run. Pure.
+
+The operator has no database client; this runs the data plane's image with the Secrets that the driver has, and without
+Spark. Why a CronJob: docs/decisions/0034.
+"""
+
+import hashlib
+from typing import Any
+
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace_operator.resources import names, pods
+from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
+
+MINUTES = 15
+"""Between two questions."""
+MOST_SECONDS = 300
+"""For one of them, the image's pull included."""
+RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
+"""Measured: 142 MiB, most of it libraries."""
+
+
+def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
+    spec = defaults.under(own)
+    labels = names.labels(name, names.LOG_CHECK)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": names.log_check(name), "labels": labels},
+        "spec": {
+            "schedule": schedule(name),
+            "concurrencyPolicy": "Replace",
+            "startingDeadlineSeconds": MINUTES * 60,
+            "successfulJobsHistoryLimit": 1,
+            "failedJobsHistoryLimit": 1,
+            "jobTemplate": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "backoffLimit": 0,
+                    "activeDeadlineSeconds": MOST_SECONDS,
+                    "template": {"metadata": {"labels": labels}, "spec": _pod(name, spec, image, defaults)},
+                },
+            },
+        },
+    }
+
+
+def schedule(name: str) -> str:
+    """Each Replicator at minutes of its own: many may be suspended at once."""
+    first = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % MINUTES
+    return f"{','.join(str(minute) for minute in range(first, 60, MINUTES))} * * * *"
+
+
+def _pod(name: str, spec: ReplicatorSpec, image: str, defaults: PodDefaults) -> dict[str, Any]:
+    volumes, mounts = pods.volumes(spec, spec.driver)
+    volumes.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
+    mounts.append({"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True})
+    own = [
+        {"name": "HOME", "value": pods.RUN_DIR},
+        {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
+        pods.LAST_WORDS,
+    ]
+    container = {
+        "name": names.CONTAINER,
+        "image": image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": [
+            *("tailrace", "retained", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}"),
+            *("--log-format", "json"),
+        ],
+        "env": pods.environment(spec.driver, own),
+        "resources": RESOURCES,
+        "securityContext": pods.container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": spec.service_account_name or names.driver(name),
+        "automountServiceAccountToken": spec.service_account_name is not None,
+        "enableServiceLinks": False,
+        "securityContext": pods.pod_security(defaults.fixed_user),
+        **pods.image_fields(spec),
+        **pods.scheduling(spec.driver, name),
+        "containers": [container],
+        "volumes": volumes,
+    }
