@@ -25,6 +25,8 @@ from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import FINAL, SnapshotRequestStatus
 
 Document = Mapping[str, Any]
+_WORKLOADS = ("StatefulSet", "Job", "CronJob")
+"""Controllers write their status all the time."""
 MAX_LINE = 300
 """Characters of a line of the log that are kept."""
 
@@ -203,6 +205,4 @@ def _image(stateful_set: Document) -> str:
 def version(kind: str, document: Document) -> str:
     """What changes when somebody changes what we applied; status writes of controllers do not count."""
     head = document["metadata"]
-    return (
-        str(head["generation"]) if kind in ("StatefulSet", "Job", "CronJob") else str(head.get("resourceVersion", ""))
-    )
+    return str(head["generation"] if kind in _WORKLOADS else head.get("resourceVersion", ""))

@@ -23,7 +23,7 @@ def retained_bytes(replicator: Replicator, secrets: Path | None) -> int | None:
     if origin is None:
         raise SourceRefused(
             f"there is no change log at {storage.root} yet, so the source keeps no log for it",
-            "Start the Replicator, or correct storage.location.",
+            "Start the Replicator first.",
         )
     check_product(replicator, origin)
     source = sources.open(replicator.spec.source, "tailrace retained", secrets)

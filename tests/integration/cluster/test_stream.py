@@ -419,7 +419,7 @@ def test_suspend_stops_the_pods_and_resume_catches_up(shop: Shop) -> None:
 
 
 def reason(shop: Shop, condition: str) -> str:
-    found = {c["type"]: c["reason"] for c in shop.status().get("conditions", ())}
+    found: dict[str, str] = {c["type"]: c["reason"] for c in shop.status().get("conditions", ())}
     return found.get(condition, "")
 
 
