@@ -62,12 +62,12 @@ def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
         time.sleep(1)
         return not differences(server, deployment)
 
-    run.until(level, 200, "source = target")
+    run.until(level, 400, "source = target")
     assert run.stop() == 0, run.tail()
     assert not differences(server, deployment)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("server", "format"), one_of(*CASES, of="mysql_seams"), indirect=["server"])
 def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothing(
     server: MysqlServer, deployment: Deployment
@@ -77,7 +77,7 @@ def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothin
         plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
         plan += ["capture.after-origin=kill", *(f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK))]
         run = deployment.start(seams=",".join(plan))
-        run.until(lambda: len(list(deployment.marks.iterdir())) == len(plan), 200, f"all of {plan} to be reached")
+        run.until(lambda: len(list(deployment.marks.iterdir())) == len(plan), 400, f"all of {plan} to be reached")
         run.kill()
         killed = deployment.start(seams=f"{DRIVER}=kill@3")
         assert killed.wait(240) != 0, f"{DRIVER} was never reached\n{killed.tail()}"

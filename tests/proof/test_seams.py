@@ -25,7 +25,7 @@ WHERE = {"proof.composite": "(at >= '2020-01-01 00:00:00+00:00' OR v IS NULL) AN
 """By the key, and by columns that change."""
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(prove: Begin) -> None:
     proof = prove("delta", seed=1, options=[{"match": table, "where": where} for table, where in WHERE.items()])
     writers = proof.writers(seed=1)
@@ -33,7 +33,7 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
     plan += [f"{seam}=kill" for seam in START]
     plan += [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
     run = proof.deployment.start(seams=",".join(plan))
-    run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 200, f"all of {plan} to be reached")
+    run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 400, f"all of {plan} to be reached")
     time.sleep(3)
     assert run.process.poll() is None, f"the driver ended with capture or a worker\n{run.tail()}"
     writers.stop()

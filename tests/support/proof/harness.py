@@ -99,7 +99,7 @@ class Proof:
             time.sleep(1)
             return not self.differences(*names)
 
-        run.until(level, 200, "source = target")
+        run.until(level, 400, "source = target")
         assert run.stop() == 0, run.tail()
         self.assert_equal(*more)
 
