@@ -5,7 +5,7 @@ What is not known is not claimed, but for the initial snapshots: completed ones 
 
 from collections.abc import Iterable, Sequence
 
-from tailrace.contract.status import Status, TableStatus
+from tailrace.contract.status import Assessment, Status, TableStatus
 from tailrace.errors import error_line
 from tailrace_operator.decide.model import Limits
 from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, lag
@@ -13,6 +13,7 @@ from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded
 from tailrace_operator.status.models import Condition
 
+ASSESSED = "Assessed"
 INITIAL = "InitialSnapshotCompleted"
 SNAPSHOT_FAILED = "SnapshotFailed"
 """The driver's name for a table whose last snapshot of all its rows failed."""
@@ -25,19 +26,35 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
         yield _healthy(status)
     if status.tables_total:
         yield _initial(status, before)
+    if status.assessment is not None:
+        yield _assessed(status.assessment)
     yield from _lag(status, limits)
     yield from _retained(status, limits)
 
 
 def carried(before: Sequence[Condition]) -> Iterable[Claim]:
-    """What stays true while no driver tells."""
+    """What stays true while no driver tells, or none that was the first."""
     for known in before:
-        if known.type == INITIAL:
-            yield Claim(INITIAL, known.status, Reason(known.reason), known.message)
+        if known.type in (INITIAL, ASSESSED):
+            yield Claim(known.type, known.status, Reason(known.reason), known.message)
 
 
 def _truth(value: bool) -> Truth:
     return "True" if value else "False"
+
+
+def _assessed(found: Assessment) -> Claim:
+    """What the first start found: True however much is not copied, for it was told and the others are."""
+    reading = f"the first snapshot reads some {found.rows:,} rows, in about {times.span(found.seconds)}"
+    text = f"before the first start: {found.copied} of {found.tables} tables can be copied; {reading}"
+    reason = Reason.ALL_EXACT
+    if found.inexact_columns:
+        reason = Reason.COLUMNS_NOT_EXACT
+        text += f"; {found.inexact_columns} columns are not copied exactly: `kubectl tailrace doctor` lists them"
+    if found.copied < found.tables:
+        reason = Reason.TABLES_NOT_COPIED
+        text += f"; not copied: {bounded('; '.join(found.refused), MAX_WHY)}"
+    return Claim(ASSESSED, "True", reason, text)
 
 
 def _healthy(status: Status) -> Claim:

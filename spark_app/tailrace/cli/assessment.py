@@ -1,50 +1,19 @@
 """What `tailrace doctor` says about the tables: one line each, and the columns that are not copied exactly.
 
-Takes the report of `cli.doctor`; `document` is its form for programs, described in docs/operations.md.
+Takes the report of `driver.doctor`; `document` is its form for programs, described in docs/operations.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tailrace.cli.doctor import Report
 from tailrace.driver import display
+from tailrace.driver.assessment import BASIS, Reading, copied
+from tailrace.driver.doctor import Report
 from tailrace.logs import visible
 from tailrace.sources.findings import ColumnSupport, TableSupport
 
-ROWS = 270_000
-BYTES = 32 << 20
-"""Read in a second, of narrow and of wide rows: `snapshot` in docs/performance.md."""
-EACH = 0.25
-"""Seconds for a table, however small: "Many tables" in docs/performance.md."""
-BASIS = f"{ROWS:,} rows and {BYTES >> 20} MiB a second, {EACH} s for each table"
 _NAMED = 5
 """Columns in a line."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a snapshot of all tables that can be copied has to read: estimates."""
-
-    tables: int
-    unknown: int
-    """Tables of which the source has no number of rows, or no size."""
-    rows: int
-    bytes: int
-
-    @property
-    def seconds(self) -> float:
-        return self.tables * EACH + max(self.rows / ROWS, self.bytes / BYTES)
-
-    @staticmethod
-    def of(report: Report) -> "Reading":
-        sizes = [table.size for table in report.tables if copied(report, table)]
-        unknown = sum(size.rows is None or size.bytes is None for size in sizes)
-        return Reading(len(sizes), unknown, sum(s.rows or 0 for s in sizes), sum(s.bytes or 0 for s in sizes))
-
-
-def copied(report: Report, table: TableSupport) -> bool:
-    return not table.stopped and table.name not in report.failed
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -306,7 +306,7 @@ def retained(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     from tailrace.cli import assessment
-    from tailrace.cli.doctor import examine  # brings the database client, which `status` does without
+    from tailrace.driver.doctor import examine  # brings the database client, which `status` does without
 
     replicator = manifest_of(options).replicator(options.name)
     privacy.configure(replicator.spec.show_values)

@@ -130,6 +130,7 @@ def _model(document: object, origin: str) -> BaseModel:
         raise InvalidManifest(f"{origin}: kind is {_shown(kind)}", f"Use one of: {', '.join(_KINDS)}.")
     if not served(document.get("apiVersion")):
         raise InvalidManifest(f"{origin}: apiVersion is {_shown(document.get('apiVersion'))}", f"Use {api_versions()}.")
+    document.pop("status", None)  # of one that came out of a cluster: `kubectl apply` passes over it, too
     try:
         return _KINDS[kind].model_validate(document)
     except ValidationError as error:

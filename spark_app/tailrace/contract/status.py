@@ -119,6 +119,24 @@ class ApplyStatus(Model):
     suspended: bool = False
 
 
+class Assessment(Model):
+    """What was said of the tables before the first start."""
+
+    at: float
+    tables: int
+    """That the patterns select."""
+    copied: int
+    """Of them, those that can be copied."""
+    refused: Many[str] = ()
+    """Of the others the first, with the reason."""
+    inexact_columns: int = 0
+    """Of tables that are copied: columns that are copied in another form, or not at all."""
+    rows: int = 0
+    """That the first snapshot has to read, by the source's statistics."""
+    seconds: float = 0.0
+    """That it may take."""
+
+
 class Status(Model):
     name: str
     state: State
@@ -138,6 +156,8 @@ class Status(Model):
     tables_failing: int = 0
     tables: Many[TableStatus] = ()
     snapshots: Many[SnapshotStatus] = ()
+    assessment: Assessment | None = None
+    """Told by the driver that was started first, as long as it runs."""
     executors_wanted: int | None = None
     """How many executors the tasks fill that run or wait, however many there may be; at least 1 while large batches do
     without. None: an older driver, whose executors always run."""

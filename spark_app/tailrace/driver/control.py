@@ -16,7 +16,7 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
 from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
-from tailrace.contract.status import Fault, Status
+from tailrace.contract.status import Assessment, Fault, Status
 from tailrace.demand import DEMAND
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
@@ -66,6 +66,8 @@ class DriverControl:
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
         """Why capture ended, while it is being started again."""
+        self.assessment: Assessment | None = None
+        """Of a first start in a pod."""
         self.of_manifest: Mapping[str, SnapshotBody] = {}
         """Requests that came with the manifest, by the id of the snapshot."""
         self.request_fault: str | None = None
@@ -121,6 +123,7 @@ class DriverControl:
                 generation=self.live.generation if self.live is not None else None,
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,
+                assessment=self.assessment,
                 executors_wanted=self._executors_wanted or int(DEMAND.missing),
                 position_text=self.position_text,
             )

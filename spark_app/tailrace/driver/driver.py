@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace import privacy, sources
+from tailrace import faults, privacy, sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
@@ -25,7 +25,7 @@ from tailrace.changelog.state import LogState
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
-from tailrace.driver import display, launch, live_spec, tail
+from tailrace.driver import assessment, display, launch, live_spec, tail
 from tailrace.driver.applied_report import Reporter
 from tailrace.driver.beginning import Beginning
 from tailrace.driver.beside import Answer, PositionQuestion, Question
@@ -37,7 +37,6 @@ from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.shutdown import Ending
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
-from tailrace.faults import fault_of
 from tailrace.seams import seam
 from tailrace.sources import masks
 from tailrace.sources.api import Source
@@ -110,10 +109,13 @@ class Driver:
         capture = launch.capture_process(self._settings)
         view = display.Paced(display.choose(self._settings.json, self._settings.log_format), self._control.status)
         try:
+            if faults.in_a_pod():
+                given = self._settings.replicator, self._settings.secrets
+                self._control.assessment = assessment.before_first_start(*given, time.time())
             capture.start()
             code = self._work(capture, view)
         except TailraceError as error:
-            self._control.fault, self._control.stopped = fault_of(error, time.time()), isinstance(error, Stop)
+            self._control.fault, self._control.stopped = faults.fault_of(error, time.time()), isinstance(error, Stop)
             self._show_last(view)
             raise
         finally:

@@ -13,6 +13,7 @@ from tailrace.changelog.records import Position, ReadFailure, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
+    Assessment,
     CaptureStatus,
     Fault,
     NulledColumn,
@@ -51,6 +52,7 @@ class Moment:
     stopped: bool = False
     fault: Fault | None = None
     """What stops, or keeps failing, the whole."""
+    assessment: Assessment | None = None
     executors_wanted: int = 0
     """See `spark.executors_wanted`."""
     position_text: Callable[[Position], str] = str
@@ -90,6 +92,7 @@ def assemble(at: Moment) -> Status:
         tables_failing=len(failing),
         tables=tables,
         snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
+        assessment=at.assessment,
         executors_wanted=at.executors_wanted,
         fault=at.fault,
     )

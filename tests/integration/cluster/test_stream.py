@@ -57,6 +57,8 @@ def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(s
     shop.wait("the tables' states", 90, lambda: shop.status().get("tables", {}).get("replicating") == 2)
     assert shop.status()["state"] == "Running"
     assert shop.status()["tables"]["total"] == 2
+    said = {c["type"]: c["message"] for c in shop.status()["conditions"]}
+    assert "2 of 2 tables can be copied" in said["Assessed"], "by the driver that was the first"
     assert "stream" in shop.cluster.kubectl("get", "repl", "--all-namespaces")
     told = shop.kubectl("exec", "shop-driver-0", "--", "tailrace", "status", "-f", MANIFEST, "--json")
     assert json.loads(told)["state"] == "Running"

@@ -41,6 +41,13 @@ def test_a_manifest_comes_from_standard_input_as_well(monkeypatch: pytest.Monkey
         load(Path("-"))
 
 
+def test_the_status_of_what_came_out_of_a_cluster_is_passed_over() -> None:
+    manifest = parse(
+        GOOD.replace("metadata: {name: shop}", "metadata: {name: shop, managedFields: []}\nstatus: {x: 1}"), "x"
+    )
+    assert manifest.replicator().metadata.name == "shop"
+
+
 def test_documents_of_other_apis_are_passed_over_wherever_they_stand() -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: shop-db}\nstringData: {password: x}\n"
     policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: shop}\n"

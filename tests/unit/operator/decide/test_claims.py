@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.observed import LIMITS, NOW, SPEC, condition, reason, reported, running, template
-from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
+from tailrace.contract.status import ApplyStatus, Assessment, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import ObservedDriver, ObservedReplicator
 from tailrace_operator.status.models import ReplicatorStatus
@@ -51,6 +51,28 @@ def test_the_lag_is_unknown_while_every_table_is_stopped() -> None:
 def test_the_lag_is_unknown_while_capture_does_not_answer() -> None:
     decision = decide(running(tables(WELL, capture=CaptureStatus())), LIMITS)
     assert decision.status.lag is None and condition(decision, "Lagging") is None
+
+
+# ---- what was assessed before the first start ----
+
+
+@pytest.mark.parametrize(
+    ("change", "why", "part"),
+    [
+        ({}, "AllExact", "12 of 12 tables can be copied; the first snapshot reads some 2,000,000 rows, in about 3m"),
+        ({"inexact_columns": 3}, "ColumnsNotExact", "3 columns are not copied exactly"),
+        ({"copied": 11, "refused": ("public.b: no key",)}, "TablesNotCopied", "not copied: public.b: no key"),
+    ],
+)
+def test_the_assessment_is_told_and_stays_when_another_driver_no_longer_tells_it(
+    change: dict[str, Any], why: str, part: str
+) -> None:
+    plain = {"at": NOW, "tables": 12, "copied": 12, "rows": 2_000_000, "seconds": 180.0}
+    first = decide(running(tables(WELL, assessment=Assessment.model_validate({**plain, **change}))), LIMITS)
+    told = condition(first, "Assessed")
+    assert told is not None and (told.status, told.reason) == ("True", why) and part in told.message
+    later = decide(replace(running(tables(WELL)), status=first.status), LIMITS)
+    assert condition(later, "Assessed") == told
 
 
 # ---- one table among many ----

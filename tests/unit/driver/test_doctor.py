@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.cli.doctor import Line, Report, _failure, _java, _place
 from tailrace.contract.resources import StorageSpec, TargetSpec
+from tailrace.driver.doctor import Line, Report, _failure, _java, _place
 from tailrace.errors import AuthenticationFailed, Retry
 
 

@@ -1,0 +1,83 @@
+"""What can be said of a Replicator's tables before it starts: which are copied, which columns not exactly, and how much
+the first snapshot has to read. From `driver.doctor`'s report; told by `tailrace doctor`, and in Kubernetes by the
+driver at its first start.
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.changelog import first_start
+from tailrace.changelog.journal import JournalReader
+from tailrace.contract.resources import Replicator
+from tailrace.contract.status import Assessment
+from tailrace.driver.doctor import Report, examine
+from tailrace.errors import TailraceError
+from tailrace.sources.findings import TableSupport
+from tailrace.storage.store import Storage
+
+log = logging.getLogger(__name__)
+
+ROWS = 270_000
+BYTES = 32 << 20
+"""Read in a second, of narrow and of wide rows: `snapshot` in docs/performance.md."""
+EACH = 0.25
+"""Seconds for a table, however small: "Many tables" in docs/performance.md."""
+BASIS = f"{ROWS:,} rows and {BYTES >> 20} MiB a second, {EACH} s for each table"
+NAMED = 5
+"""Tables that are not copied, with the reason; `tailrace doctor` names all."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a snapshot of all tables that can be copied has to read: estimates."""
+
+    tables: int
+    unknown: int
+    """Tables of which the source has no number of rows, or no size."""
+    rows: int
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.tables * EACH + max(self.rows / ROWS, self.bytes / BYTES)
+
+    @staticmethod
+    def of(report: Report) -> "Reading":
+        sizes = [table.size for table in report.tables if copied(report, table)]
+        unknown = sum(size.rows is None or size.bytes is None for size in sizes)
+        return Reading(len(sizes), unknown, sum(s.rows or 0 for s in sizes), sum(s.bytes or 0 for s in sizes))
+
+
+def copied(report: Report, table: TableSupport) -> bool:
+    return not table.stopped and table.name not in report.failed
+
+
+def before_first_start(replicator: Replicator, secrets: Path | None, now: float) -> Assessment | None:
+    """Nothing is made in the source yet. None: it has started before, or cannot be assessed, which capture will say."""
+    try:
+        storage = Storage.open(replicator.spec.storage)
+        if JournalReader.open(storage).state.origin is not None or first_start.read(storage) is not None:
+            return None
+        found = summary(examine(replicator, secrets), now)
+    except TailraceError as error:
+        log.info("the tables were not assessed: %s", error)
+        return None
+    log.info("assessed: %s", found.model_dump_json())
+    return found if found.tables else None
+
+
+def summary(report: Report, now: float) -> Assessment:
+    reading = Reading.of(report)
+    names = {table.name for table in report.tables if not copied(report, table)}
+    why = [f"{line.subject}: {line.message}" for line in report.lines if line.level == "fail" and line.subject in names]
+    columns = (column for table in report.tables if table.name not in names for column in table.columns)
+    return Assessment(
+        at=now,
+        tables=len(report.tables),
+        copied=reading.tables,
+        refused=tuple(why[:NAMED]),
+        inexact_columns=sum(column.support != "YES" for column in columns),
+        rows=reading.rows,
+        seconds=round(reading.seconds, 1),
+    )
