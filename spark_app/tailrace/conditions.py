@@ -105,6 +105,7 @@ Condition = Comparison | Membership | IsNull | IsTrue | Not | Joined
 # ---- what is written ----
 
 
+@lru_cache(maxsize=1024)
 def parsed(text: str) -> Condition:
     """The condition as it is written; literals are texts, numbers and booleans. Raises `ConditionRefused`."""
     try:
