@@ -41,7 +41,7 @@ def without_driver(
         return
     check = observed.log_check
     if not wanted and check is not None and not check.error and observed.now - check.at < FRESH:
-        yield claims.retained(check.bytes or 0, limits, " and no driver runs;")
+        yield claims.retained(check.bytes or 0, limits, ", and no driver runs;")
         return
     text = "no driver runs that could say how much log the source keeps for this Replicator; its disk may fill"
     if capture is not None and capture.retained_bytes is not None and seen is not None:

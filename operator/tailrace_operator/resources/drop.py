@@ -21,49 +21,13 @@ def job(
     """`seconds`: it is given up after these. The one pod keeps trying: the pauses that a Job makes between pods double,
     and a few attempts would be all."""
     spec = defaults.under(own)
-    volumes, mounts = pods.volumes(spec, spec.driver)
-    volumes.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
-    mounts.append({"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True})
     commands: dict[DeletionPolicy, tuple[str, ...]] = {
         "Retain": ("drop",), "Delete": ("drop", "--data"), "Orphan": ("release",),
     }  # fmt: skip
-    command, *flags = commands[spec.deletion_policy]
-    container = {
-        "name": names.CONTAINER,
-        "image": image,
-        "imagePullPolicy": spec.image_pull_policy,
-        "args": [
-            *("tailrace", command, "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}", *flags),
-            *("--wait", f"{max(seconds - LAST_SECONDS, 0)}s"),
-            *("--log-format", "json"),
-        ],
-        "env": pods.environment(
-            spec.driver,
-            [
-                {"name": "HOME", "value": pods.RUN_DIR},
-                {"name": "XDG_STATE_HOME", "value": pods.RUN_DIR},
-                {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
-                pods.LAST_WORDS,
-            ],
-        ),
-        # As the driver's: an Iceberg catalog is spoken to through the same JVM.
-        "resources": pods.resources(spec.driver),
-        "securityContext": pods.container_security(),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts,
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "serviceAccountName": spec.service_account_name or names.driver(name),
-        # Credentials of the cloud may come by the account (workload identity), rights in the cluster are not needed.
-        "automountServiceAccountToken": spec.service_account_name is not None,
-        "enableServiceLinks": False,
-        "securityContext": pods.pod_security(defaults.fixed_user),
-        **pods.image_fields(spec),
-        **pods.scheduling(spec.driver, name),
-        "containers": [container],
-        "volumes": volumes,
-    }
+    command = (*commands[spec.deletion_policy], "--wait", f"{max(seconds - LAST_SECONDS, 0)}s")
+    # Memory as the driver's: an Iceberg catalog is spoken to through the same JVM.
+    needs = pods.resources(spec.driver)
+    pod = pods.task(name, spec, image, command, needs, fixed_user=defaults.fixed_user)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

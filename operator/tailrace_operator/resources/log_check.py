@@ -22,6 +22,7 @@ RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory":
 def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
     spec = defaults.under(own)
     labels = names.labels(name, names.LOG_CHECK)
+    pod = pods.task(name, spec, image, ("retained",), RESOURCES, fixed_user=defaults.fixed_user)
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -37,7 +38,7 @@ def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefault
                 "spec": {
                     "backoffLimit": 0,
                     "activeDeadlineSeconds": MOST_SECONDS,
-                    "template": {"metadata": {"labels": labels}, "spec": _pod(name, spec, image, defaults)},
+                    "template": {"metadata": {"labels": labels}, "spec": pod},
                 },
             },
         },
@@ -48,39 +49,3 @@ def schedule(name: str) -> str:
     """Each Replicator at minutes of its own: many may be suspended at once."""
     first = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % MINUTES
     return f"{','.join(str(minute) for minute in range(first, 60, MINUTES))} * * * *"
-
-
-def _pod(name: str, spec: ReplicatorSpec, image: str, defaults: PodDefaults) -> dict[str, Any]:
-    volumes, mounts = pods.volumes(spec, spec.driver)
-    volumes.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
-    mounts.append({"name": "tailrace-replicator", "mountPath": pods.MANIFESTS, "readOnly": True})
-    own = [
-        {"name": "HOME", "value": pods.RUN_DIR},
-        {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
-        pods.LAST_WORDS,
-    ]
-    container = {
-        "name": names.CONTAINER,
-        "image": image,
-        "imagePullPolicy": spec.image_pull_policy,
-        "args": [
-            *("tailrace", "retained", "-f", f"{pods.MANIFESTS}/{names.MANIFEST_KEY}"),
-            *("--log-format", "json"),
-        ],
-        "env": pods.environment(spec.driver, own),
-        "resources": RESOURCES,
-        "securityContext": pods.container_security(),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts,
-    }
-    return {
-        "restartPolicy": "Never",
-        "serviceAccountName": spec.service_account_name or names.driver(name),
-        "automountServiceAccountToken": spec.service_account_name is not None,
-        "enableServiceLinks": False,
-        "securityContext": pods.pod_security(defaults.fixed_user),
-        **pods.image_fields(spec),
-        **pods.scheduling(spec.driver, name),
-        "containers": [container],
-        "volumes": volumes,
-    }

@@ -19,7 +19,7 @@ SPARK_SECRET = f"/etc/tailrace/spark/{names.SPARK_KEY}"
 """Of driver and executors; the path is the same, as Spark has one setting for both."""
 RUN_DIR = "/var/lib/tailrace"
 LAST_WORDS = {"name": "TAILRACE_TERMINATION_MESSAGE", "value": "/dev/termination-log"}
-"""Where a container leaves the report of what it dropped."""
+"""Where a container leaves the report of what it dropped or found."""
 _UNITS = {"Mi": 1, "Gi": 1024}
 LEAST_OVERHEAD = 384
 """MiB, as Spark's own."""
@@ -112,6 +112,52 @@ def _mount(volume: Volume) -> dict[str, Any]:
     sub_path = {"subPath": volume.sub_path} if volume.sub_path else {}
     read_only = {"readOnly": True} if volume.read_only else {}
     return {"name": volume.name, "mountPath": volume.mount_path, **sub_path, **read_only}
+
+
+def task(
+    name: str,
+    spec: ReplicatorSpec,
+    image: str,
+    command: Sequence[str],
+    needs: dict[str, Any],
+    *,
+    fixed_user: bool,
+) -> dict[str, Any]:
+    """The spec of a pod that runs one command of the data plane, with what the driver has mounted, and ends. `command`:
+    what follows `tailrace`; `needs`: its resources. Credentials of the cloud may come by the service account (workload
+    identity), rights in the cluster are not needed."""
+    mounted, mounts = volumes(spec, spec.driver)
+    mounted.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
+    mounts.append({"name": "tailrace-replicator", "mountPath": MANIFESTS, "readOnly": True})
+    own = [
+        {"name": "HOME", "value": RUN_DIR},
+        {"name": "XDG_STATE_HOME", "value": RUN_DIR},
+        {"name": "TAILRACE_SECRETS", "value": SECRETS},
+        LAST_WORDS,
+    ]
+    verb, *options = command
+    container = {
+        "name": names.CONTAINER,
+        "image": image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": ["tailrace", verb, "-f", f"{MANIFESTS}/{names.MANIFEST_KEY}", *options, "--log-format", "json"],
+        "env": environment(spec.driver, own),
+        "resources": needs,
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": spec.service_account_name or names.driver(name),
+        "automountServiceAccountToken": spec.service_account_name is not None,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(fixed_user),
+        **image_fields(spec),
+        **scheduling(spec.driver, name),
+        "containers": [container],
+        "volumes": mounted,
+    }
 
 
 def environment(pod: Pod, own: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -128,7 +128,7 @@ class Assessment(Model):
     copied: int
     """Of them, those that can be copied."""
     refused: Many[str] = ()
-    """Of the others the first, with the reason."""
+    """Of the others the first, with reason and fix."""
     inexact_columns: int = 0
     """Of tables that are copied: columns that are copied in another form, or not at all."""
     rows: int = 0

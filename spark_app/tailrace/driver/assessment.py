@@ -7,12 +7,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailrace import privacy
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import Assessment
 from tailrace.driver.doctor import Report, examine
-from tailrace.errors import TailraceError
+from tailrace.errors import TailraceError, error_line
 from tailrace.sources.findings import TableSupport
 from tailrace.storage.store import Storage
 
@@ -63,14 +64,18 @@ def before_first_start(replicator: Replicator, secrets: Path | None, now: float)
     except TailraceError as error:
         log.info("the tables were not assessed: %s", error)
         return None
-    log.info("assessed: %s", found.model_dump_json())
+    except Exception as error:  # whatever it is, it must not keep a Replicator from its first start
+        log.warning("the tables were not assessed: %s", privacy.error_text(error))
+        return None
+    log.info("%d of %d tables can be copied", found.copied, found.tables)
     return found if found.tables else None
 
 
 def summary(report: Report, now: float) -> Assessment:
     reading = Reading.of(report)
     names = {table.name for table in report.tables if not copied(report, table)}
-    why = [f"{line.subject}: {line.message}" for line in report.lines if line.level == "fail" and line.subject in names]
+    refused = (line for line in report.lines if line.level == "fail" and line.subject in names)
+    why = [error_line(line.subject, line.message, line.fix) for line in refused]
     columns = (column for table in report.tables if table.name not in names for column in table.columns)
     return Assessment(
         at=now,

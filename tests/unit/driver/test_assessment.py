@@ -31,7 +31,7 @@ def test_the_summary_names_the_first_refused_tables_and_counts_the_columns_of_th
     report = Report((Line("warn", "tables", "x"), *lines), (table("a", partial("n"), generated), table("b"), *refused))
     found = assessment.summary(report, 9.0)
     assert (found.at, found.tables, found.copied, found.inexact_columns) == (9.0, 9, 2, 2)
-    assert found.refused == tuple(f"s.r{i}: it has no key" for i in range(assessment.NAMED))
+    assert found.refused == tuple(f"s.r{i}: it has no key. Fix: Add one." for i in range(assessment.NAMED))
 
 
 def test_what_has_started_once_is_not_assessed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +41,18 @@ def test_what_has_started_once_is_not_assessed_again(tmp_path: Path, monkeypatch
     assert found is not None and (found.tables, found.copied) == (1, 1)
     journal(tmp_path / "log", origin("log", "", "slot", "1"))
     assert assessment.before_first_start(replicator, None, 1.0) is None
+
+
+def test_a_fault_of_ours_keeps_no_replicator_from_its_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> Report:
+        raise KeyError("sizes")
+
+    monkeypatch.setattr(assessment, "examine", broken)
+    replicator = load(manifest(tmp_path, {"host": "nowhere"})).replicator()
+    assert assessment.before_first_start(replicator, None, 1.0) is None
+    assert "the tables were not assessed: KeyError" in caplog.text
 
 
 def test_a_source_that_cannot_be_asked_keeps_no_start_waiting(tmp_path: Path) -> None:
