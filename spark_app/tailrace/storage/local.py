@@ -29,14 +29,19 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Like `mkdir -p`, each new folder's name durable in its parent."""
+    """Like `mkdir -p`, each new folder's name durable in its parent. FileNotFoundError: another process removed a
+    folder, which was empty, meanwhile. Never the FileExistsError of `mkdir`, which would read like an object that
+    exists."""
     if folder.is_dir():
         return
     if folder.exists() and not folder.is_dir():
-        # Not the FileExistsError of `mkdir`, which would read like an object that exists.
         raise NotADirectoryError(f"{folder} is no folder")
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir()
+    except FileExistsError as error:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} was made by another process, which removed it again") from error
     sync_folder(folder.parent)
 
 

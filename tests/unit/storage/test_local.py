@@ -194,3 +194,20 @@ def test_keys_that_a_store_would_not_use_are_refused(tmp_path: Path) -> None:
     keys.write_text("accessKeyId=a\nsecretAccessKey=b\n")
     with pytest.raises(InvalidManifest, match="gs://lake/log"):
         resolve(s3_config(keys, location="gs://lake/log", endpoint=None), {})
+
+
+def test_a_folder_that_another_process_makes_and_removes_at_that_moment_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+    made: list[Path] = []
+
+    def taken(path: Path, mode: int = 0o777) -> None:
+        if path.name == "deep" and not made:
+            made.append(path)
+            raise FileExistsError(path)  # by now it is gone
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", taken)
+    local.write(tmp_path / "new/deep/file", b"content", exclusive=True)
+    assert made and (tmp_path / "new/deep/file").read_bytes() == b"content"
