@@ -203,6 +203,47 @@ def test_a_table_that_we_may_not_publish_stops_alone_until_we_may(capture: Captu
     assert [r["id"] for r in capture.rows("public.t")] == [1]
 
 
+GENERATED = "(id int PRIMARY KEY, v int, g int GENERATED ALWAYS AS (v * 2) {kind})"
+WHOLE_IDENTITIES = {
+    "stored_one": "CREATE TABLE {t} " + GENERATED.format(kind="STORED") + "; ALTER TABLE {t} REPLICA IDENTITY FULL",
+    "virtual_one": "CREATE TABLE {t} " + GENERATED.format(kind="VIRTUAL") + "; ALTER TABLE {t} REPLICA IDENTITY FULL",
+    "a_leaf": "CREATE TABLE {t} " + GENERATED.format(kind="STORED") + " PARTITION BY RANGE (id);"
+    " CREATE TABLE {t}_1 PARTITION OF {t} FOR VALUES FROM (0) TO (100); ALTER TABLE {t}_1 REPLICA IDENTITY FULL",
+}  # fmt: skip
+
+
+def goes_on(server: PostgresServer, table: str) -> None:
+    """The application's updates and deletes."""
+    server.execute(f"INSERT INTO {table} (id, v) VALUES (1, 1), (2, 2)")
+    server.execute(f"UPDATE {table} SET v = v + 1")
+    server.execute(f"DELETE FROM {table} WHERE id = 2")
+
+
+@pytest.mark.postgres(18)
+def test_a_table_that_the_server_would_not_let_be_updated_is_not_published(capture: CaptureRun) -> None:
+    """Since version 18, with REPLICA IDENTITY FULL and a generated column that the publication does not bring."""
+    server = capture.server
+    for name, made in WHOLE_IDENTITIES.items():
+        server.execute(made.format(t=name))
+    started(capture, "CREATE TABLE plain " + GENERATED.format(kind="STORED"))
+    stops = eventually(lambda: len(e := capture.events("table-stopped")) == 3 and e, "the others stop")
+    for name in (*WHOLE_IDENTITIES, "plain"):
+        goes_on(server, name)
+    for stop in stops:
+        assert stop["error"] == "ReadRefused" and "generated column 'g'" in stop["message"]
+        server.execute(stop["fix"].split("`")[1])
+    server.execute(
+        "CREATE TABLE later " + GENERATED.format(kind="STORED") + "; ALTER TABLE plain REPLICA IDENTITY FULL"
+    )
+    captured = {(name,) for name in (*WHOLE_IDENTITIES, "later")}
+    eventually(lambda: set(server.execute(PUBLISHED)) == captured, "what is mended comes in; what is spoiled leaves")
+    for name in (*WHOLE_IDENTITIES, "plain", "later"):
+        goes_on(server, name) if name == "later" else server.execute(f"UPDATE {name} SET v = 7")
+    capture.catch_up()
+    assert [stop["message"].split()[0] for stop in capture.events("table-stopped")][3:] == ['"public"."plain"']
+    assert [r["v"] for r in capture.rows("public.a_leaf")][-1] == 7
+
+
 def test_what_is_excluded_leaves_the_publication_and_can_lose_its_key(capture: CaptureRun) -> None:
     """Published without a key, it could not be updated at the source any more."""
     server = started(capture, TABLE + "; CREATE TABLE u (id int PRIMARY KEY, v int)")

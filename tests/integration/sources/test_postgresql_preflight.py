@@ -274,3 +274,24 @@ def test_sizes_are_of_all_partitions_and_come_without_a_lock_that_others_hold() 
         with connect(config_of(server)) as other, other.transaction():
             other.execute("LOCK TABLE public.fresh")
             assert [sizes(connection, tables)[t.oid].bytes for t in tables] == [None, None, None]
+
+
+@pytest.mark.postgres(18)
+def test_a_table_that_cannot_be_updated_once_it_is_published_is_named_before(postgres: PostgresServer) -> None:
+    """A publication that brings stored generated columns makes a difference; none helps with virtual ones."""
+    for name, kind in {"stored": "STORED", "virtual": "VIRTUAL"}.items():
+        postgres.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id) {kind})")
+        postgres.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+    with connect(config_of(postgres)) as admin:
+        found = failures(facts_of(admin, postgres))
+        assert set(found) == {("published", "public.stored"), ("published", "public.virtual")}
+        admin.execute("CREATE PUBLICATION p FOR ALL TABLES WITH (publish_generated_columns = stored)")
+        found = failures(facts_of(admin, postgres, publication="p", slot="none"))
+        assert ("published", "public.virtual") in found and ("published", "public.stored") not in found
+        admin.execute("DROP PUBLICATION p; CREATE PUBLICATION p FOR TABLE public.stored (id, g)")
+        found = failures(facts_of(admin, postgres, "public.stored", publication="p", slot="none"))
+        assert ("published", "public.stored") not in found
+        admin.execute("DROP PUBLICATION p; CREATE PUBLICATION p FOR TABLE public.stored")
+        found = failures(facts_of(admin, postgres, "public.stored", publication="p", slot="none"))
+        postgres.execute(statement_of(found["published", "public.stored"]).decode())
+        assert ("published", "public.stored") not in failures(facts_of(admin, postgres, "public.stored"))

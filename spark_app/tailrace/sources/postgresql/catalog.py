@@ -211,10 +211,18 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         generated=tuple(c["attname"] for c in found if c["generated"]),
         names={c["attnum"]: c["attname"] for c in found if not c["generated"]},
         stored={c["attnum"]: c["attname"] for c in found if c["stored"]},
+        whole_identity=_whole_identity(row, below),
         attributes=max(row["attributes"], *(c["attnum"] for c in found), 0),
         numbers=frozenset(c["attnum"] for c in found),
         options=options,
     )
+
+
+def _whole_identity(row: DictRow, below: Tree | None) -> str | None:
+    """Rows of a partitioned table are logged by the identity of their partition."""
+    if below is not None:
+        return next((name for shape, name in below.shapes.items() if shape.identity == "f"), None)
+    return sql.Identifier(row["nspname"], row["relname"]).as_string(None) if row["relreplident"] == "f" else None
 
 
 def copied(name: str, options: TableOptions | None) -> bool:

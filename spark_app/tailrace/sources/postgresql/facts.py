@@ -34,8 +34,8 @@ class PublicationFacts:
     """Of insert, update, delete, truncate."""
     tables: frozenset[int]
     """Oids, as published (with `via_root` the partitioned root) and as added."""
-    narrowed: Mapping[int, TableStop]
-    """By oid: the row filter or the column list that keeps changes back."""
+    unfit: Mapping[int, TableStop]
+    """By oid: the row filter or the column list that keeps changes back, or why the server refuses them."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _publication(connection: Connection, cursor: Any, name: str, tables: Sequenc
     if row is None:
         return None
     published = publication.look(connection, name)
-    narrowed = {t.oid: None if published is None else published.narrowed(t) for t in tables}
+    unfit = {t.oid: published.narrowed(t) or published.harmful(t) for t in tables} if published is not None else {}
     operations = {o for o in ("insert", "update", "delete", "truncate") if row[f"pub{o}"]}
     return PublicationFacts(
         owned=row["owned"],
@@ -165,7 +165,7 @@ def _publication(connection: Connection, cursor: Any, name: str, tables: Sequenc
         via_root=row["pubviaroot"],
         operations=frozenset(operations),
         tables=frozenset(row["tables"]),
-        narrowed={oid: stop for oid, stop in narrowed.items() if stop is not None},
+        unfit={oid: stop for oid, stop in unfit.items() if stop is not None},
     )
 
 

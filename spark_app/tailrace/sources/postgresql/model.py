@@ -96,6 +96,8 @@ class PgTable:
     """attnum -> name of every column that is not generated, copied or not."""
     stored: Mapping[int, str] = field(default_factory=dict)
     """The same of generated columns that are stored: since 18 a publication may bring them."""
+    whole_identity: str | None = None
+    """The table, or a partition of it, whose old rows are logged whole (REPLICA IDENTITY FULL), as SQL writes it."""
     attributes: int = 0
     """Columns that it has ever had, dropped ones included: the highest attnum given so far."""
     numbers: frozenset[int] = frozenset()

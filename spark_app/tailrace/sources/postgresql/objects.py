@@ -19,7 +19,7 @@ from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, s
 from tailrace.sources.postgresql.log.replication import lsn_value
 from tailrace.sources.postgresql.log.transactions import MARKER_PREFIX
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.postgresql.publication import grant
+from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harmful
 
 PLUGIN = "pgoutput"
 LOCK_WAIT, AUTOVACUUM_WAIT, LONGEST_WAIT = 100, 1300, 1.0
@@ -245,7 +245,9 @@ def unpublishable(connection: Connection, name: str, tables: Sequence[PgTable], 
             ([t.oid for t in tables],),
         ).fetchall()
     foreign = {oid: (role, superuser) for oid, role, superuser in rows}
-    return {t.oid: _not_ours(t, name, *foreign[t.oid]) for t in tables if t.oid in foreign}
+    stops = {t.oid: harmful(t) for t in tables} if connection.info.server_version >= GENERATED_SINCE else {}
+    stops |= {t.oid: _not_ours(t, name, *foreign[t.oid]) for t in tables if t.oid in foreign}
+    return {oid: stop for oid, stop in stops.items() if stop is not None}
 
 
 def left_out(table: PgTable, name: str) -> TableStop:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Iterator
 
 from psycopg import sql
 
+from tailrace.errors import TableStop
 from tailrace.sources.findings import Finding, Level, refuse
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.postgresql.publication import grant
+from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harmful
 
 OLDEST, NEWEST = 14, 18
 SMALL_KEEP = 1024
@@ -217,9 +218,15 @@ def published(facts: Facts) -> Iterator[Finding]:
         elif not inside and not t.owned:
             message = f"only the owner of {t.table.name} ({t.table.owner}) may add it to a publication"
             yield _fault(t, "published", message, grant(t.table.owner, facts.username, t.owner_is_superuser))
-        elif found is not None and t.table.oid in found.narrowed:
-            stop = found.narrowed[t.table.oid]
+        elif stop := _unfit(facts, t.table, inside):
             yield _fault(t, "published", stop.message, stop.fix)
+
+
+def _unfit(facts: Facts, table: PgTable, inside: bool) -> TableStop | None:
+    """Why a member, or a table that is to become one, does not belong into the publication."""
+    if inside:
+        return facts.publication.unfit.get(table.oid) if facts.publication is not None else None
+    return harmful(table) if facts.version >= GENERATED_SINCE else None
 
 
 def rights(facts: Facts) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ all tables are; whichever row of the catalog says so is part of the table's fing
 back has another one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -52,6 +52,19 @@ def quoted(name: str) -> str:
     return sql.Identifier(name).as_string(None)
 
 
+def harmful(table: PgTable, brought: Collection[str] = ()) -> TableStop | None:
+    """Why PostgreSQL, since version 18, would refuse updates and deletes of the table if it were published: the old
+    row would have to hold a generated column that the publication does not bring. `brought`: those that it does."""
+    lacking = [name for name in table.generated if name not in brought]
+    if table.whole_identity is None or not lacking:
+        return None
+    what = (
+        f"{table.whole_identity} has REPLICA IDENTITY FULL and the generated column {lacking[0]!r}: since version 18,"
+        " PostgreSQL refuses updates and deletes of such a table while it is published"
+    )
+    return ReadRefused(table.name, what, f"Run `ALTER TABLE {table.whole_identity} REPLICA IDENTITY DEFAULT`.")
+
+
 @dataclass(frozen=True)
 class Member:
     """A table that was added by name."""
@@ -76,6 +89,8 @@ class Publication:
     """Whole schemas: name -> oid in pg_publication_namespace."""
     generated: bool = False
     """Whether it brings stored generated columns, too."""
+    since_18: bool = False
+    """The server's version."""
 
     def membership(self, table: PgTable) -> str:
         """The catalog's rows by which the table is a member, as text; empty: it is none."""
@@ -102,7 +117,18 @@ class Publication:
             fix = f"Run `ALTER PUBLICATION {name} SET (publish_via_partition_root = true)`."
             message = f"publication {self.name!r} publishes the partitions of {table.name}, not their root"
             return ReadRefused(table.name, message, fix)
-        return self.narrowed(table)
+        return self.narrowed(table) or self.harmful(table)
+
+    def harmful(self, table: PgTable) -> TableStop | None:
+        """Why the server refuses updates and deletes of this member; None: it does not. See `harmful`."""
+        return harmful(table, self._brought(table)) if self.since_18 else None
+
+    def _brought(self, table: PgTable) -> frozenset[str]:
+        """Generated columns whose values come."""
+        listed = self.columns(table)
+        if listed is None:
+            return frozenset(table.stored.values() if self.generated else ())
+        return frozenset(name for number, name in table.stored.items() if number in listed)
 
     def narrowed(self, table: PgTable) -> TableStop | None:
         """The row filter or the column list that keeps changes of this member back; None: it comes whole."""
@@ -141,4 +167,5 @@ def look(connection: Connection, name: str) -> Publication | None:
         members={m[0]: Member(m[1], m[2], None if m[3] is None else frozenset(m[3])) for m in members},
         schemas=dict(schemas),
         generated=generated is not None and bool(generated[0]),
+        since_18=since,
     )

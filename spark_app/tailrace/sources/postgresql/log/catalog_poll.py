@@ -141,7 +141,8 @@ class CatalogPoll:
         fit = [t for t in found.values() if t.stop is None]
         stops = {t.oid: seen.publication.stop(t) for t in fit if seen.publication.membership(t)}
         outside = [t for t in fit if t.oid not in stops]
-        stops |= {t.oid: slots.left_out(t, names.publication) for t in outside if self._tables.is_captured(t.oid)}
+        gone = [t for t in outside if self._tables.is_captured(t.oid)]
+        stops |= {t.oid: seen.publication.harmful(t) or slots.left_out(t, names.publication) for t in gone}
         others = [t for t in outside if t.oid not in stops]
         stops |= slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
         found |= {i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None}
