@@ -182,11 +182,8 @@ def _hindrance(observed: ObservedReplicator) -> str:
     if pod is None and f"Job/{job}" in observed.children:
         refused = observed.refused_pods.get(f"Job/{job}")
         return f"job {job} has no pod yet" if refused is None else f"job {job} cannot create its pod: {refused}"
-    if pod is not None and pod.running_since is None:
-        if pod.unscheduled is not None:
-            return f"pod {pod.name} cannot be scheduled: {pod.unscheduled}"
-        if pod.waiting is not None and pod.waiting != "ContainerCreating":
-            return f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}"
+    if pod is not None and pod.cannot_begin is not None:
+        return pod.cannot_begin
     halt = observed.status.halt
     return _last_error(observed) or (f"the driver was stopped by {halt.message}" if halt is not None else "")
 

@@ -60,6 +60,10 @@ class Ended:
     """The last line of its log, which the kubelet keeps of a container that left no last words; empty: none."""
 
 
+_BEGINNING = ("ContainerCreating", "PodInitializing")
+"""Why a container waits that is about to begin."""
+
+
 @dataclass(frozen=True)
 class ObservedPod:
     name: str
@@ -84,6 +88,17 @@ class ObservedPod:
     evicted_until: float | None = None
     """Kubernetes evicts it from a node with a taint, as one that does not respond: its container had to end by then,
     and the kubelet has not said that it did. None: not so."""
+
+    @property
+    def cannot_begin(self) -> str | None:
+        """Why its container has not begun, for people; None: it has, or nothing is in its way."""
+        if self.running_since is not None:
+            return None
+        if self.unscheduled is not None:
+            return f"pod {self.name} cannot be scheduled: {self.unscheduled}"
+        if self.waiting is None or self.waiting in _BEGINNING:
+            return None
+        return f"pod {self.name}: {self.waiting}: {self.waiting_message}"
 
 
 @dataclass(frozen=True)

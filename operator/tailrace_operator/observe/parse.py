@@ -156,17 +156,27 @@ def report(document: Document) -> DropReport | None:
 
 
 def log_check(document: Document) -> LogCheck | None:
-    """Of a pod that asked the source how much log it keeps; None: it has not ended."""
-    terminated = _container(document.get("status", {}).get("containerStatuses", ())).get("state", {}).get("terminated")
-    ended = _ended(terminated)
-    if ended is None:
-        return None
-    words = _last_words(terminated)
-    found = words.retained if words is not None else None
-    if found is not None:
-        return LogCheck(found.at, found.bytes)
-    why = f"{ended.fault.name}: {ended.fault.message}" if ended.fault is not None else f"exit code {ended.code}"
-    return LogCheck(ended.at, None, why)
+    """Of a pod that asked the source how much log it keeps; None: it is at work, or about to be."""
+    status = document.get("status", {})
+    state = _container(status.get("containerStatuses", ())).get("state", {})
+    words = _last_words(state.get("terminated") or {})
+    if words is not None and words.retained is not None:
+        return LogCheck(words.retained.at, words.retained.bytes)
+    asking = pod(document)
+    why = _in_vain(asking, status)
+    at = asking.ended.at if asking.ended is not None else 0.0
+    return LogCheck(at or asking.created, None, why) if why else None
+
+
+def _in_vain(asking: ObservedPod, status: Document) -> str:
+    """Why it did not, or does not come to, ask. Empty: it may yet."""
+    if asking.ended is not None and asking.ended.fault is not None:
+        return f"{asking.ended.fault.name}: {asking.ended.fault.message}"
+    if asking.phase == "Failed" and status.get("reason"):  # by its deadline, or from its node
+        return f"pod {asking.name}: {status['reason']}: {status.get('message', '')}".removesuffix(": ")
+    if asking.ended is not None:
+        return f"exit code {asking.ended.code}"
+    return asking.cannot_begin or ""
 
 
 def refused_pod(event: Document) -> RefusedPod:

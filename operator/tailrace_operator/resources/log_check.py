@@ -14,7 +14,8 @@ from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 MINUTES = 15
 """Between two questions."""
 MOST_SECONDS = 300
-"""For one of them, the image's pull included."""
+"""For one of them, once its pod is on a node. The pod's own deadline, not the Job's, which would take the pod away and
+with it all that says why; one that never begins is replaced by the next."""
 RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
 """Measured: 142 MiB, most of it libraries."""
 
@@ -37,8 +38,10 @@ def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefault
                 "metadata": {"labels": labels},
                 "spec": {
                     "backoffLimit": 0,
-                    "activeDeadlineSeconds": MOST_SECONDS,
-                    "template": {"metadata": {"labels": labels}, "spec": pod},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {**pod, "activeDeadlineSeconds": MOST_SECONDS},
+                    },
                 },
             },
         },
