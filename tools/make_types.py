@@ -29,6 +29,12 @@ it so from the start, copy the column as its exact text (`string`),
 `options: [{match: shop.events, onUnsupported: SetNull}]`.
 A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `string`, too: the mask of that text.
 """
+
+
+def listed(kinds: Iterable[str]) -> str:
+    return ", ".join(f"`{kind}`" for kind in kinds)
+
+
 AS = """\
 ## As another type
 
@@ -41,7 +47,7 @@ AS_KINDS = (
     ("text", "all types", "string", "exact text; `asText: [column]` is the same"),
     (
         "decimal(p,s)",
-        f"PostgreSQL's {', '.join(f'`{kind}`' for kind in sorted(postgresql.NUMBERS))}",
+        f"PostgreSQL's {listed(sorted(postgresql.NUMBERS))}; MySQL's {listed(mysql.NUMBERS)}, signed or not",
         "decimal(p,s)",
         "exact, zeros at the end of the fraction aside; holds no NaN, no infinity, no digits beyond p and s",
     ),

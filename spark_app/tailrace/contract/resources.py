@@ -144,9 +144,9 @@ class TableOptions(Model):
     """Keep only these columns (the key is always kept); unset: all."""
     as_: Annotated[dict[str, CopiedAs], Field(max_length=1600)] = Field(default_factory=dict, alias="as")
     """Columns to copy as another type, by name. `text`: their exact text, whatever their type. `decimal(p,s)`: exact;
-    `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of PostgreSQL's `numeric` and
-    integers, except in keys. A value outside of the type is one that it cannot hold (`onUnsupported`). A masked column
-    is `string` all the same. Once a table is captured, a change of this takes a resync."""
+    `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of `numeric` (in MySQL
+    `decimal`) and integers, except in keys. A value outside of the type is one that it cannot hold (`onUnsupported`). A
+    masked column is `string` all the same. Once a table is captured, a change of this takes a resync."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """The same as `as` with `text` for each of these columns."""
     on_unsupported: OnUnsupported = "Fail"

@@ -42,17 +42,18 @@ def way_out(column: str) -> str:
     return f"Remove {column} from as, or write {column}: text."
 
 
-def limit(logical: str, native: str) -> str:
-    """What a number's column loses in the type that the options give it; empty: nothing that `native` has."""
+def limit(logical: str, native: str, finite: bool = False) -> str:
+    """What a number's column loses in the type that the options give it; empty: nothing that `native` has. `finite`:
+    its values are numbers within the range of doubles."""
     parts = decimal_parts(logical)
     if parts is None:
-        small = "" if native in ("int32", "int64") else "; holds no number beyond the range of doubles"
+        small = "" if finite or native in ("int32", "int64") else "; holds no number beyond the range of doubles"
         return "" if native == "int32" else f"rounded to the nearest double{small}"
     whole, fraction = _digits(native)
     if whole <= parts[0] - parts[1] and fraction <= parts[1]:
-        return "holds no NaN" if native.startswith("decimal") else ""
-    digits = f"{parts[0] - parts[1]} digits before and {parts[1]} after the point"
-    return f"holds no NaN, no infinity and no more than {digits}"
+        return "holds no NaN" if native.startswith("decimal") and not finite else ""
+    others = "" if finite else "no NaN, no infinity and "
+    return f"holds {others}no more than {parts[0] - parts[1]} digits before and {parts[1]} after the point"
 
 
 def _digits(native: str) -> tuple[float, float]:

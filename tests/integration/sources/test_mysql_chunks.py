@@ -146,6 +146,15 @@ def test_a_chunk_says_what_was_read_and_on_what_kind_of_server(server: MysqlServ
     assert chunk.snapshot.split(":")[0] == ("maria" if server.mariadb else "gtid")
 
 
+@pytest.mark.parametrize("count", [249, 250, 251, 1016])
+def test_every_column_of_a_wide_table_is_read(server: MysqlServer, count: int) -> None:
+    names = [f"c{i}" for i in range(count)]
+    table = made(server, "id int PRIMARY KEY, " + ", ".join(f"{name} int" for name in names))
+    server.execute(f"INSERT INTO d.t VALUES (1, {', '.join(map(str, range(count)))})")
+    rows, _ = read(server, table)
+    assert rows == [{"id": 1} | {name: i for i, name in enumerate(names)}]
+
+
 def test_a_row_of_several_packets_is_one_row_among_others(server: MysqlServer) -> None:
     table = made(server, "id int PRIMARY KEY, v longtext", *(f"({i}, 'x')" for i in range(5)))
     server.execute("UPDATE d.t SET v = REPEAT('ab', 17000000) WHERE id = 2")

@@ -118,6 +118,28 @@ def test_they_are_the_same_as_they_are_and_as_the_servers_text(server: MysqlServ
     assert [[row[name] for name in own] for row in texts] == [list(row) for row in asked]
 
 
+def test_every_column_of_a_wide_table_is_the_same(server: MysqlServer, tmp_path: Path) -> None:
+    """Around the counts at which the protocol and the log write them otherwise (251), and of the widest table that
+    InnoDB has."""
+    kinds = ("int", "varchar(2) CHARACTER SET latin1", "bit(3)", "smallint unsigned")
+    values = ("-7", "'w'", "5", "65535")
+    made = {count: [f"c{i} {kinds[i % 4]}" for i in range(count)] for count in (249, 250, 251, 1016)}
+    for count, columns in made.items():
+        server.script(f"CREATE TABLE d.w{count} (id int PRIMARY KEY, {', '.join(columns)}) ROW_FORMAT=DYNAMIC")
+    with LogRun(server, tmp_path) as run:
+        for count in made:
+            row = ", ".join("NULL" if i % 5 == 3 else values[i % 4] for i in range(count))
+            server.script(f"INSERT INTO d.w{count} VALUES (1, {row}), (2, {row}), (3, {row})")
+            server.script(
+                f"UPDATE d.w{count} SET c{count - 1} = 1 WHERE id = 2", f"DELETE FROM d.w{count} WHERE id = 3"
+            )
+        run.catch_up()
+        for count in made:
+            rows = run.rows(f"d.w{count}")
+            assert [len(row) for row in rows] == [count + 1] * 2
+            assert exactly(rows) == exactly(by_chunk(server, f"d.w{count}"))
+
+
 def test_as_keys_they_are_the_same_and_in_one_chunk_each(server: MysqlServer, tmp_path: Path) -> None:
     options = [as_text(f"d.y{i}", ["v"]) for i in range(len(OTHER_AS_TEXT))]
     tables = [

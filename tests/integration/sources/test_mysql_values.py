@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly
+from tailrace.contract.resources import TableOptions
 
 QUICK = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 LATIN = st.text(st.characters(codec="cp1252"), max_size=20)
@@ -168,10 +169,12 @@ def test_shapes_vectors_and_generated_columns_are_the_same(name: str, tmp_path: 
     with MysqlServer(name) as server:
         server.script(
             "CREATE DATABASE d",
-            f"CREATE TABLE d.t (id int PRIMARY KEY, p geometry, s int AS (id + 1) STORED, g int AS (id * 2), v {own})",
+            f"CREATE TABLE d.t (id int PRIMARY KEY, p geometry, s int AS (id + 1) STORED, g int AS (id * 2), v {own},"
+            " a varchar(9) CHARACTER SET latin1, b text CHARACTER SET utf16, c varchar(9) CHARACTER SET cp1251)",
         )
         with LogRun(server, tmp_path) as run:
-            server.script(f"INSERT INTO d.t (id, p, v) VALUES (1, ST_GeomFromText('POINT(1 2)'), {vector}('[1,2.5]'))")
+            row = f"1, ST_GeomFromText('POINT(1 2)'), {vector}('[1,2.5]'), 'é', '😀', 'я'"
+            server.script(f"INSERT INTO d.t (id, p, v, a, b, c) VALUES ({row})", charset="utf8mb4")
             if name != MYSQL:
                 server.script(
                     "UPDATE d.t SET u = '123e4567-e89b-12d3-a456-426655440000', i = '::ffff:1.2.3.4', f = '9.8.7.6'"
@@ -231,3 +234,43 @@ def test_a_label_that_reads_like_a_type_is_a_label(name: str, tmp_path: Path) ->
             server.script("INSERT INTO d.t VALUES (1, 'x unsigned', 'y unsigned'), (2, 'b', '')")
             run.catch_up()
             assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_numbers_become_the_decimals_and_doubles_of_the_options(name: str, tmp_path: Path) -> None:
+    random = Random(7)
+    columns = {"d": "decimal(65,30)", "e": "decimal(12,2) unsigned zerofill", "i": "bigint", "u": "bigint unsigned"}
+    wanted = {
+        "d": ("double", "decimal(38,30)"),
+        "e": ("double", "decimal(20,8)"),
+        "i": ("double", "decimal(10,0)"),
+        "u": ("double", "decimal(20,0)"),
+    }
+    made = ", ".join(f"{c}{i} {kind}" for c, kind in columns.items() for i in range(2))
+    given = {f"{c}{i}": kind for c, kinds in wanted.items() for i, kind in enumerate(kinds)}
+    options = {"match": "d.t", "as": given, "onUnsupported": "SetNull"}
+
+    def values() -> list[Any]:
+        scale = random.choice([0, 8, 20, 35])
+        d = Decimal(random.randrange(-(10**65), 10**65)).scaleb(-30) / 10**scale
+        e, i, u = Decimal(random.randrange(10**12)) / 100, random.randrange(-(2**63), 2**63), random.randrange(2**64)
+        return [d, d, e, e, i >> scale, i >> scale, u, u]
+
+    rows = [values() for _ in range(200)]
+    rows += [[Decimal("1e-30")] * 2 + [Decimal(0)] * 2 + [-1, -1, 0, 0], [None] * 8]
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d", f"CREATE TABLE d.t (id int AUTO_INCREMENT PRIMARY KEY, {made})")
+        for part in (rows[::2], rows[1::2]):  # a restart knows the table from the journal
+            with LogRun(server, tmp_path, options=[options]) as run:
+                written(server, [tuple(row) for row in part])
+                run.catch_up()
+                assert run.table("d.t").stopped is None
+                found = run.rows("d.t")
+        assert exactly(found) == exactly(by_chunk(server, "d.t", TableOptions.model_validate(options)))
+        stored = server.execute("SELECT d0, e0, i0, u0 FROM d.t ORDER BY id")
+    for row, exact in zip(found, stored, strict=True):
+        for column, value in zip("deiu", exact, strict=True):
+            assert row[f"{column}0"] == (None if value is None else float(value))
+            assert row[f"{column}1"] in (value, None)
+    assert sum(row["d1"] is not None for row in found) > 40
+    assert all(row["e1"] == value for row, (_, value, _, _) in zip(found, stored, strict=True))

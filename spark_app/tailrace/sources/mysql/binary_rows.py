@@ -70,7 +70,8 @@ def _column(walk: _Walk, wire: WireColumn, column: MysqlColumn, valid: Valid) ->
     if wire.type in _INTEGERS:
         size, dtype = _INTEGERS[wire.type]
         dtype = f"<{dtype.replace('i', 'u')}" if wire.unsigned else f"<{dtype}"
-        return values.integers(_fixed(walk, size, dtype, valid), column.form)
+        found = _fixed(walk, size, dtype, valid)
+        return (values.other_numbers if column.other_number else values.integers)(found, column.form)
     if wire.type in _FLOATS:
         return values.floats(_fixed(walk, *_FLOATS[wire.type], valid), column.form)
     if wire.type in (_DATE, _DATETIME, _TIMESTAMP):
@@ -126,7 +127,8 @@ def _bytes(walk: _Walk, valid: Valid, column: MysqlColumn) -> pa.Array:
         return values.integers(_bits(walk, starts, sizes, valid), column.form)
     found = _gathered(walk.data, starts, sizes, valid)
     if column.type.name == "decimal":
-        return values.decimals(values.unfilled(found) if column.type.zerofill else found, column.form)
+        text = values.unfilled(found) if column.type.zerofill else found
+        return (values.other_numbers if column.other_number else values.decimals)(text, column.form)
     if column.native == "binary":
         return values.octets(found, column.form)
     return charsets.decoded(found, column.type.charset if charsets.raw(column.type) else None, column.form.sets_null)

@@ -213,9 +213,10 @@ def unsupported(column: MysqlColumn) -> tuple[str, str] | None:
     if column.type.charset not in (None, *charsets.KNOWN):
         what = f"the character set {column.type.charset}, which is not supported"
         return what, "Convert the column to utf8mb4, or leave it out with options[].columns."
-    if column.form.logical not in ("string", column.native):
-        what = f"{as_types.named(column.form.logical)} in options[].as, which is for columns of PostgreSQL only"
-        return what, as_types.way_out(column.name)
+    number, key = column.type.name in types.NUMBERS, column.key is not None
+    if not as_types.allowed(column.form.logical, column.native, number, key):
+        why = f"which {'its key' if number else f'the type {column.type.text}'} does not allow"
+        return f"{as_types.named(column.form.logical)} in options[].as, {why}", as_types.way_out(column.name)
     return None
 
 

@@ -44,6 +44,11 @@ class MysqlColumn:
     def id(self) -> int:
         return number_of(self.name)
 
+    @property
+    def other_number(self) -> bool:
+        """Its values become other numbers than they are (`as`)."""
+        return self.form.logical not in ("string", self.native)
+
 
 @dataclass(frozen=True)
 class MysqlTable:

@@ -69,7 +69,8 @@ class PreparedAnswer:
         for _ in range((columns + 1 if columns else 0) + (parameters + 1 if parameters else 0)):
             self._packet()
         self._connection._execute_command(_EXECUTE, struct.pack("<IBI", self._statement, 0, 1))
-        self.columns = [_column(self._packet()) for _ in range(self._packet()[0])]
+        self._packet()  # how many columns, as above
+        self.columns = [_column(self._packet()) for _ in range(columns)]
         self._packet()
 
     def blocks(self) -> Iterator[Block]:

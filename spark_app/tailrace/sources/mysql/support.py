@@ -5,6 +5,7 @@ Types and limits are those of `types`, of which the catalog and docs/types.md ar
 
 from collections.abc import Mapping, Sequence
 
+from tailrace.sources import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.mysql import sql, types
 from tailrace.sources.mysql.catalog import unsupported
@@ -38,13 +39,20 @@ def _column(column: MysqlColumn) -> ColumnSupport:
     known = column.name, column.type.text, column.form.logical
     if column.mask is not None:
         return ColumnSupport(*known, "YES", f"masked: {column.mask}")
-    limit = types.LIMITS.get(column.form.logical)
-    if limit is not None:
+    limit = _lost(column) if column.other_number else types.LIMITS.get(column.form.logical)
+    if limit:
         return ColumnSupport(*known, "PARTIAL", *limited(limit, column.key is not None, column.form.sets_null))
     form = types.as_other(column.type, column.form.logical)
     if form is not None:
         return ColumnSupport(*known, "PARTIAL", f"becomes {_KINDS[column.form.logical]}: {form}")
     return ColumnSupport(*known, "YES")
+
+
+def _lost(column: MysqlColumn) -> str:
+    """Of numbers that become other ones (`as`)."""
+    kind = column.type
+    digits = f"decimal({kind.precision},{kind.scale or 0})" if kind.name == "decimal" else str(column.native)
+    return as_types.limit(column.form.logical, digits, finite=True)
 
 
 _KINDS = {"string": "text", "binary": "bytes"}

@@ -36,6 +36,8 @@ UNREADABLE = {
     "COMPRESSED*/": "Run ALTER TABLE {} MODIFY … with the column's type without COMPRESSED",
 }
 """How a column's type ends of which MariaDB's log has a form of its own; and what helps."""
+NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
+"""Types that `options[].as` can make a decimal or a double."""
 NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
 """DATA_TYPEs that have a logical type."""
 _DATES = "holds no dates that do not exist (0000-00-00)"

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from tailrace import privacy
 from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
+from tailrace.sources import numerals
 from tailrace.sources.mysql.types import Form
-from tailrace.sources.unfit import or_null, way_out
+from tailrace.sources.numerals import NoSuchNumber
+from tailrace.sources.unfit import or_null, way_out, without_unfit
 from tailrace.types import arrow_type, decimal_parts
 
 Ints = NDArray[np.int64]
@@ -102,6 +104,30 @@ def decimals(text: pa.Array, form: Form) -> pa.Array:
 def unfilled(text: pa.Array) -> pa.Array:
     """The server's text of a decimal without the zeros of ZEROFILL, which the log does not have."""
     return pc.replace_substring_regex(text.cast(pa.string()), r"^0+(\d)", r"\1")
+
+
+def other_numbers(numbers: pa.Array, form: Form) -> pa.Array:
+    """What `as` makes of integers, and of decimals in the server's text."""
+    text = numbers.cast(pa.large_string())
+    try:
+        return _number(text, form.logical)
+    except (pa.ArrowInvalid, NoSuchNumber):
+        fit = without_unfit(text, lambda some: _is_number(some, form.logical))
+    if not form.sets_null:
+        raise Unfit(text.filter(pc.and_not(text.is_valid(), fit.is_valid()))[0].as_py())
+    return _number(fit, form.logical)
+
+
+def _is_number(text: pa.Array, logical: str) -> bool:
+    try:
+        _number(text, logical)
+    except (pa.ArrowInvalid, NoSuchNumber):
+        return False
+    return True
+
+
+def _number(text: pa.Array, logical: str) -> pa.Array:
+    return numerals.double(text, logical) if logical == "float64" else numerals.decimal(text, logical)
 
 
 def octets(values: pa.Array, form: Form) -> pa.Array:

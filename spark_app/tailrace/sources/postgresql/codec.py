@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from tailrace import privacy
 from tailrace.errors import ValueUnsupported
+from tailrace.sources import numerals
+from tailrace.sources.numerals import NoSuchNumber, all_true
 from tailrace.sources.unfit import or_null, way_out, without_unfit
-from tailrace.types import MAX_PRECISION, arrow_type, decimal_parts
+from tailrace.types import arrow_type
 
 _YEARS = "its years are 0001 to 9999, without infinity"
 
@@ -31,7 +33,7 @@ def decode(
     """
     try:
         return _decode(values, type)
-    except (pa.ArrowInvalid, _Unfit):
+    except (pa.ArrowInvalid, NoSuchNumber):
         if sets_null and not key:
             return _decode(without_unfit(values, lambda some: _fits(some, type)), type)
         bad = _first_bad(values, type)
@@ -41,12 +43,12 @@ def decode(
 def _fits(values: pa.LargeBinaryArray, type: str) -> bool:
     try:
         _decode(values, type)
-    except (pa.ArrowInvalid, _Unfit):
+    except (pa.ArrowInvalid, NoSuchNumber):
         return False
     return True
 
 
-class _Unfit(ValueError):
+class _Unfit(NoSuchNumber):
     """Some value does not fit; which one is found afterwards."""
 
 
@@ -57,55 +59,17 @@ def _decode(values: pa.LargeBinaryArray, type: str) -> pa.Array:
         return _bool(values)
     text = values.cast(pa.large_string())  # checks that it is UTF-8
     if type.startswith("float"):
-        return _float(text, type)
+        return numerals.double(text, type)
     if type in ("date", "timestamp", "timestamptz"):
         return _time(text, type)
-    return _decimal(text, type) if type.startswith("decimal") else text.cast(arrow_type(type))
-
-
-def _decimal(text: pa.LargeStringArray, type: str) -> pa.Array:
-    """Exactly: zeros at the end are no digits. Arrow's cast (26) lets a number that needs more than 128 bits wrap, when
-    it is read and when it is scaled, so it only gets what cannot."""
-    precision, scale = decimal_parts(type) or (0, 0)
-    if not _small(text, scale):
-        whole = f"(0|[1-9][0-9]{{0,{precision - scale - 1}}})" if precision > scale else "0"
-        text = pc.replace_substring_regex(text, r"^(-?[0-9]+)(\.[0-9]*[1-9])?\.?0*$", r"\1\2")
-        if not _all(pc.match_substring_regex(text, rf"^-?{whole}(\.[0-9]{{1,{max(scale, 1)}}})?$")):
-            raise _Unfit
-    return text.cast(arrow_type(type))
-
-
-def _small(text: pa.LargeStringArray, scale: int) -> bool:
-    """Whether no text has more than 38 digits, also when it is given so many after the point."""
-    length = pc.binary_length(text)
-    if (pc.max(length).as_py() or 0) + scale <= MAX_PRECISION:
-        return True
-    point = pc.find_substring(text, ".")
-    bare = pc.subtract(length, pc.starts_with(text, "-").cast(pa.int64()))  # without the sign
-    pointed = pc.greater_equal(point, 0)
-    whole = pc.if_else(pointed, pc.subtract(bare, pc.subtract(length, point)), bare)
-    digits = pc.subtract(bare, pointed.cast(pa.int64()))
-    return _all(pc.and_(pc.less_equal(digits, MAX_PRECISION), pc.less_equal(whole, MAX_PRECISION - scale)))
+    return numerals.decimal(text, type) if type.startswith("decimal") else text.cast(arrow_type(type))
 
 
 def _bool(values: pa.LargeBinaryArray) -> pa.Array:
     true = pc.equal(values, pa.scalar(b"t", pa.large_binary()))
-    if not _all(pc.or_(true, pc.equal(values, pa.scalar(b"f", pa.large_binary())))):
+    if not all_true(pc.or_(true, pc.equal(values, pa.scalar(b"f", pa.large_binary())))):
         raise _Unfit
     return true
-
-
-def _float(text: pa.LargeStringArray, type: str) -> pa.Array:
-    numbers = text.cast(arrow_type(type))
-    # Too large a literal would be read as infinity.
-    infinite = pc.is_inf(numbers)
-    if pc.any(infinite).as_py() and not _all(pc.ends_with(text.filter(infinite), "Infinity")):
-        raise _Unfit
-    # Nor is too small a one zero: PostgreSQL's cast refuses both.
-    zero = text.filter(pc.equal(numbers, pa.scalar(0, numbers.type)))
-    if pc.any(pc.match_substring_regex(zero, "^-?[0.]*[1-9]")).as_py():
-        raise _Unfit
-    return numbers
 
 
 def _time(text: pa.LargeStringArray, type: str) -> pa.Array:
@@ -118,7 +82,7 @@ def _time(text: pa.LargeStringArray, type: str) -> pa.Array:
 def _binary(values: pa.LargeBinaryArray) -> pa.Array:
     """`\\x` and hexadecimal digits; all rows are converted in one call."""
     present = values.drop_null()
-    if not _all(pc.starts_with(present, pattern=b"\\x")):
+    if not all_true(pc.starts_with(present, pattern=b"\\x")):
         raise _Unfit
     # Not pc.binary_slice: it fails on short arrays with nulls (pyarrow 26, "Negative buffer resize").
     offsets, data = _content(present)
@@ -154,11 +118,6 @@ def _assembled(like: pa.LargeBinaryArray, sizes: npt.NDArray[np.int64], raw: byt
     np.cumsum(lengths, out=offsets[1:])
     buffers = [pa.array(valid).buffers()[1] if like.null_count else None, pa.py_buffer(offsets), pa.py_buffer(raw)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(like), buffers).cast(pa.binary())
-
-
-def _all(condition: pa.BooleanArray) -> bool:
-    """True when no entry is false; nulls do not count."""
-    return bool(pc.all(condition, min_count=0).as_py())
 
 
 def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:

@@ -70,17 +70,45 @@ def test_what_stops_the_table_is_no(kind: str, more: dict[str, object], reason: 
     assert "options[].columns" in found.suggestion
 
 
-def test_a_type_that_the_options_ask_for_is_refused_unless_it_is_text_or_its_own() -> None:
-    def asked(kind: str, wanted: str) -> MysqlTable:
-        return table(kind, TableOptions.model_validate({"match": "d.t", "as": {"v": wanted}}))
+def asked(kind: str, column: str, wanted: str) -> MysqlTable:
+    return table(kind, TableOptions.model_validate({"match": "d.t", "as": {column: wanted}}))
 
-    refused = asked("decimal(65,30)", "double")
-    assert refused.stop is not None and refused.stop.name == "ReadRefused"
-    assert "column 'v' of d.t has double in options[].as, which is for columns of PostgreSQL" in refused.stop.message
+
+@pytest.mark.parametrize(
+    ("kind", "column", "wanted", "why"),
+    [
+        ("double", "v", "decimal(5,2)", "decimal(5,2) in options[].as, which the type double does not allow"),
+        ("bit(9)", "v", "double", "double in options[].as, which the type bit(9) does not allow"),
+        ("varchar", "v", "double", "the type varchar does not allow"),
+        ("int", "id", "double", "double in options[].as, which its key does not allow"),
+    ],
+)
+def test_a_type_that_a_column_cannot_have_stops_the_table(kind: str, column: str, wanted: str, why: str) -> None:
+    refused = asked(kind, column, wanted)
+    assert refused.stop is not None and refused.stop.name == "ReadRefused" and why in refused.stop.message
     described = describe(refused, TableSize())
-    assert described.stopped and described.columns[1].support == "NO"
-    for kind, wanted in (("datetime", "text"), ("decimal(20,4)", "decimal(20,4)"), ("double", "double")):
-        assert asked(kind, wanted).stop is None
+    assert described.stopped and "NO" in {c.support for c in described.columns}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "reason"),
+    [
+        ("decimal(65,30)", "double", "rounded to the nearest double"),
+        ("decimal(65,30)", "decimal(38,10)", "holds no more than 28 digits before and 10 after the point"),
+        ("decimal(5,2)", "decimal(10,4)", ""),
+        ("decimal(20,4)", "decimal(20,4)", ""),
+        ("int", "double", ""),
+        ("bigint unsigned", "decimal(18,0)", "holds no more than 18 digits before and 0 after the point"),
+        ("bigint", "decimal(19,0)", ""),
+        ("double", "double", ""),
+    ],
+)
+def test_a_doctor_says_what_a_type_loses(kind: str, wanted: str, reason: str) -> None:
+    described = describe(asked(kind, "v", wanted), TableSize())
+    assert not described.stopped
+    found = described.columns[1]
+    assert (found.support, found.reason) == ("PARTIAL" if reason else "YES", reason)
+    assert found.becomes == {"double": "float64"}.get(wanted, wanted)
 
 
 def test_a_generated_column_that_the_log_leaves_out_is_no_and_stops_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -114,3 +115,35 @@ def test_what_does_not_fit_names_the_column_and_the_way_out() -> None:
 def test_small_decimals_stay_decimals() -> None:
     found = values.decimals(pa.array(["-0.00000001", "0.50000000", None]), Form("decimal(20,8)"))
     assert [None if v is None else f"{v:f}" for v in found.to_pylist()] == ["-0.00000001", "0.50000000", None]
+
+
+EXACT = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**35), max_value=10**35, places=30)
+
+
+@given(st.lists(st.one_of(st.none(), EXACT), max_size=9), st.integers(1, 38), st.data())
+def test_a_decimal_becomes_the_very_same_one_or_null(
+    given_ones: list[Decimal | None], precision: int, data: st.DataObject
+) -> None:
+    scale = data.draw(st.integers(0, precision))
+    text = pa.array([None if v is None else f"{v:f}" for v in given_ones], pa.string())
+    found = values.other_numbers(text, Form(f"decimal({precision},{scale})", sets_null=True)).to_pylist()
+    assert len(found) == len(given_ones)
+    for before, after in zip(given_ones, found, strict=True):
+        fits = (
+            before is not None
+            and abs(before) < 10 ** (precision - scale)
+            and int(before * 10**30) % 10 ** max(0, 30 - scale) == 0
+        )
+        assert after == (before if fits else None)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=9))
+def test_integers_become_the_nearest_doubles_and_decimals_with_their_digits(given_ones: list[int]) -> None:
+    numbers = pa.array(given_ones, pa.int64())
+    assert values.other_numbers(numbers, Form("float64")).to_pylist() == [float(n) for n in given_ones]
+    assert values.other_numbers(numbers, Form("decimal(38,19)")).to_pylist() == given_ones
+    large = [n for n in given_ones if abs(n) >= 10**9]
+    if large:
+        with pytest.raises(values.Unfit) as caught:
+            values.other_numbers(numbers, Form("decimal(10,1)"))
+        assert int(caught.value.value) in large

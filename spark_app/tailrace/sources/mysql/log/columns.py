@@ -86,12 +86,15 @@ def _as_text(buffer: Buffer, sent: MapColumn, known: MysqlColumn, cells: Cells) 
 def _typed(buffer: Buffer, sent: MapColumn, known: MysqlColumn, cells: Cells) -> pa.Array:
     kind, form = sent.kind, known.form
     if kind in _INTEGERS or kind in (wire.INT24, wire.YEAR, wire.BIT):
-        return values.integers(_integers(buffer, sent, known, cells), form)
+        integers = _integers(buffer, sent, known, cells)
+        return (values.other_numbers if known.other_number else values.integers)(integers, form)
     match kind:
         case wire.FLOAT | wire.DOUBLE:
             numbers = buffer.numbers(cells.at, "<f4" if kind == wire.FLOAT else "<f8")
             return values.floats(_array(numbers, cells), form)
         case wire.NEWDECIMAL:
+            if known.other_number:
+                return values.other_numbers(_decimal_texts(buffer, sent, cells), form)
             if form.logical != "string" and sent.meta // 256 <= _SMALL:
                 return _small_decimals(buffer, sent, cells)
             return values.decimals(_decimal_texts(buffer, sent, cells), form)

@@ -12,7 +12,7 @@ from dataclasses import astuple
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.errors import CorruptLog
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
-from tailrace.sources.mysql.types import ColumnType, Form
+from tailrace.sources.mysql.types import ColumnType, Form, logical
 
 _TYPE, _ANNOUNCED = "type", "announced"
 
@@ -51,12 +51,12 @@ def _type(table: str, text: str) -> ColumnType:
 
 
 def _column(name: str, type: ColumnType, known: Column | None, nulls: bool) -> MysqlColumn:
-    logical = "" if known is None else known.type
+    copied_as = "" if known is None else known.type
     return MysqlColumn(
         name=name,
         type=type,
-        form=Form(logical, type.fraction, nulls and (known is None or known.key is None)),
-        native=None,
+        form=Form(copied_as, type.fraction, nulls and (known is None or known.key is None)),
+        native=logical(type),
         nullable=known is None or known.nullable,
         key=None if known is None else known.key,
         generated=False,

@@ -22,7 +22,7 @@ _SIGNED = frozenset((TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIM
 YEARS_HAVE_A_SIGN = (8, 0, 29)
 """From this version of MySQL on at the latest; in 8.0.15 they had none."""
 Signs = tuple[bool, ...]
-_CHARACTER = frozenset((VARCHAR, STRING, BLOB))
+_CHARACTER = frozenset((VARCHAR, STRING, BLOB, VECTOR))
 """Types that have a collation; in MariaDB shapes have one, too."""
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 """Numbers of the optional metadata."""

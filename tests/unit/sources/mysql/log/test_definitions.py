@@ -6,7 +6,7 @@ from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import CorruptLog
 from tailrace.sources.mysql.log import definitions
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of
-from tailrace.sources.mysql.types import ColumnType, Form
+from tailrace.sources.mysql.types import ColumnType, Form, logical
 
 TYPES = {
     "id": ColumnType("int", "int unsigned", precision=10, scale=0),
@@ -25,12 +25,12 @@ SCHEMA = TableSchema(table_id=7, schema_name="d", table_name="t", version=3, col
 
 def table() -> MysqlTable:
     kinds = {c.name: c.type for c in COLUMNS}
-    columns = tuple(
-        MysqlColumn(
-            n, t, Form(kinds.get(n, ""), t.fraction), None, n != "id", 0 if n == "id" else None, False, n in kinds
-        )
-        for n, t in TYPES.items()
-    )
+
+    def column(name: str, type: ColumnType) -> MysqlColumn:
+        form, key = Form(kinds.get(name, ""), type.fraction), 0 if name == "id" else None
+        return MysqlColumn(name, type, form, logical(type), name != "id", key, False, name in kinds)
+
+    columns = tuple(column(name, type) for name, type in TYPES.items())
     return MysqlTable("d", "t", columns, "PRIMARY", SCHEMA, None)
 
 
