@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pytest
@@ -215,3 +216,125 @@ def test_a_table_has_a_policy_of_its_own(one: Quick) -> None:
     del one.spec["options"]
     one.start()
     assert verdict(one) == Verdict((), {})
+
+
+ADDED = (
+    "ALTER TABLE s.t ADD COLUMN c int",
+    "ALTER TABLE s.t ADD COLUMN c text DEFAULT 'c'",
+    "ALTER TABLE s.t ADD COLUMN c int, DROP COLUMN b",
+)
+
+
+@pytest.mark.postgres(18)
+@pytest.mark.parametrize("seen_by", ["rows", "look", "kill"])
+def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one: Quick, seen_by: str) -> None:
+    """Before anything of the new form is applied; another policy goes on."""
+    for change in ADDED:
+        one.stop()
+        one.spec["onSchemaChange"] = "Stop"
+        one.start()
+        before = one.lake.table("s", "t").rows().sort_by("id")
+        if seen_by == "kill":
+            one.stop(kill=True)
+        one.gate(seen_by == "rows")
+        one.sql(change)
+        if seen_by != "look":
+            one.sql("INSERT INTO s.t (id, c) VALUES (900, NULL)")
+        if seen_by == "kill":
+            one.start()
+        one.turn()
+        stopped = verdict(one).stopped
+        assert stopped["s.t"].startswith("SchemaChangeUnsupported"), change
+        assert one.lake.table("s", "t").rows().sort_by("id") == before
+        one.stop()
+        one.spec["onSchemaChange"] = "Evolve"
+        one.start()
+        assert verdict(one) == Verdict((), {}), change
+        begin_anew(one)
+
+
+@pytest.mark.postgres(18)
+def test_a_table_that_is_to_stand_still_takes_the_columns_that_its_options_name(one: Quick) -> None:
+    one.stop()
+    one.spec |= {"onSchemaChange": "Stop", "options": [{"match": "s.t", "columns": ["id", "a"]}]}
+    one.start()
+    one.ask(["s.t"], resync=True)
+    one.settle()
+    assert one.lake.table("s", "t").rows().column_names == ["id", "a"]
+    one.sql("ALTER TABLE s.t ADD COLUMN c int")  # which they do not
+    one.sql("UPDATE s.t SET c = 1 WHERE id = 1")
+    one.stop()
+    one.spec["options"][0]["columns"].append("b")
+    one.start()
+    assert not one.settle().tables[one.table_id("t")].stopped
+    assert one.lake.table("s", "t").rows().column_names == ["id", "a", "b"]
+
+
+BALANCE = (100, 5050)
+"""Rows of `s.t`, and the sum of `n`: no transaction changes either."""
+MOVES = "UPDATE s.t SET n = n + CASE WHEN id = {0} THEN 1 ELSE -1 END WHERE id IN ({0}, {1})"
+READ_AGAIN = (
+    "ALTER TABLE s.t DROP COLUMN b; ALTER TABLE s.t ADD COLUMN b int DEFAULT 7",
+    "ALTER TABLE s.t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, a)",
+    "ALTER TABLE s.t RENAME a TO c; ALTER TABLE s.t ALTER id TYPE bigint",
+    "ALTER TABLE s.t RENAME TO u; CREATE TABLE s.t (LIKE s.u INCLUDING ALL); INSERT INTO s.t SELECT * FROM s.u;"
+    " DROP TABLE s.u",
+)
+"""None of these is followed in place."""
+
+
+def seen(one: Quick) -> tuple[int, int]:
+    """What a reader finds just now: rows, and the sum of `n`."""
+    rows = one.lake.table("s", "t").rows()
+    return rows.num_rows, sum(rows["n"].to_pylist())
+
+
+def replacing(one: Quick) -> bool:
+    assert one.driver is not None
+    return any(progress.replacing for progress in one.driver.progress.all().values())
+
+
+def read_again(one: Quick, random: Random, kills: int, change: str | None = None) -> int:
+    """Until the new copy is complete, in another form meanwhile if there is a `change`; how often a reader looked."""
+    looked, end = 0, time.monotonic() + 120
+    while not replacing(one):
+        assert time.monotonic() < end, "no new copy is begun"
+        one.turn()
+        assert seen(one) == BALANCE
+    while replacing(one):
+        assert time.monotonic() < end, "the new copy does not become complete"
+        one.sql(MOVES.format(*random.sample(range(1, 101), 2)))
+        one.turn()
+        assert seen(one) == BALANCE
+        looked += 1
+        if looked == 2 and change is not None:
+            one.sql(change)
+        if kills and random.random() < 0.4:
+            kills -= 1
+            one.stop(kill=True)
+            one.start()
+    return looked
+
+
+@pytest.mark.postgres(18)
+def test_readers_see_the_table_as_it_was_until_it_has_been_read_again(one: Quick) -> None:
+    """Whatever is killed, and whatever else happens to its form meanwhile."""
+    random, looks = Random(5), list[int]()
+    one.stop()
+    one.spec["snapshot"] = {"chunkRows": 3, "parallelism": 1}
+    one.start()
+    one.sql("INSERT INTO s.t SELECT g, 'a' || g, 'b' || g, g FROM generate_series(21, 100) g")
+    assert verdict(one) == Verdict((), {})
+    for number, change in enumerate(READ_AGAIN):
+        before = one.lake.table("s", "t").replacements
+        one.sql(change)
+        then = READ_AGAIN[0].replace("b int", "b date").replace("7", "'2026-01-01'") if number % 2 else None
+        looked = read_again(one, random, kills=2, change=then)
+        assert verdict(one) == Verdict((), {}), change
+        looks.append(looked)
+        assert seen(one) == BALANCE
+        assert one.lake.table("s", "t").replacements == before + 1, "one commit shows the new copy"
+    one.ask(["s.t"], resync=True)
+    looks.append(read_again(one, random, kills=2))
+    assert verdict(one) == Verdict((), {})
+    assert max(looks) > 1, "somebody looked while the rows were read"

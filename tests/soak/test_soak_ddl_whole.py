@@ -34,7 +34,7 @@ def test_all_scenarios(tmp_path: Path, format: str, timing: str) -> None:
 
 
 @pytest.mark.timeout(SECONDS + 600)
-@pytest.mark.parametrize("policy", ["Evolve", "EvolveAdditive"])
+@pytest.mark.parametrize("policy", ["Evolve", "EvolveAdditive", "Stop"])
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_random_ddl(tmp_path: Path, format: str, policy: str) -> None:
     end, seed = time.monotonic() + SECONDS, SEED

@@ -86,6 +86,12 @@ class Target:
         self.opened += 1
         return self.applied[-1] if self.applied else AppliedState(log_id)
 
+    @property
+    def replacing(self) -> bool:
+        return False
+
+    def publish(self) -> None: ...
+
     def apply(self, part: TableSlice) -> AppliedState:
         if lost := set(self.work.missing) & set(part.chunks):
             raise ChunkLost("chunk files are gone", "", tuple(lost))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.storage.local import aged
-from tailrace.storage.store import NotFound
+from tailrace.storage.store import AlreadyExists, NotFound
 
 
 class LocalFiles:
@@ -20,8 +20,11 @@ class LocalFiles:
     def create(self, path: str, data: bytes) -> None:
         file = self._file(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("xb") as out:
-            out.write(data)
+        try:
+            with file.open("xb") as out:
+                out.write(data)
+        except FileExistsError:
+            raise AlreadyExists(path) from None
 
     def get(self, path: str) -> bytes:
         return self._file(path).read_bytes()

@@ -152,7 +152,8 @@ class Driver:
                 continue
             # Rows that a stopped table withholds come with its repair: nothing of it is read until then.
             holes = mine is not None and mine.holes and table.stopped is None
-            if mine is None or holes or mine.fault is not None or mine.applied_record < state.number:
+            unseen = mine is not None and mine.replacing and table.stopped is None and table.unread is None
+            if mine is None or holes or unseen or mine.fault is not None or mine.applied_record < state.number:
                 at = "nothing" if mine is None else f"record {mine.applied_record}, {len(mine.holes)} holes"
                 yield f"{table.schema.name} ({'stopped' if table.stopped else 'captured'}) is at {at}"
 

@@ -267,6 +267,6 @@ def _one_place(one: TableLog, other: TableLog) -> bool:
 
 def _passes_by(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
     """Whether nothing that was recorded since is the table's: with thousands of them, most records are for a few."""
-    healthy = entry.worker is not None and entry.worker.settled and progress.fault is None
+    healthy = entry.worker is not None and entry.worker.settled and progress.fault is None and not progress.replacing
     kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record

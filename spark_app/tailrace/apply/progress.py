@@ -28,6 +28,8 @@ class TableProgress:
     """Of the same failures as `fault.since`, by a clock that nobody sets."""
     stopped: bool = False
     """A fault that trying again will not heal."""
+    replacing: bool = False
+    """All of this is of a new copy; readers still see the former one."""
     refused_record: RecordNumber = RecordNumber(-1)
     """What the last attempt that failed was to bring the table to."""
 

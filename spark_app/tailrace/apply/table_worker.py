@@ -16,8 +16,9 @@ from threading import RLock
 from tailrace.apply.progress import Progress, TableProgress, add
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import ChunkRegistered, RecordNumber, TableSchema
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog import calls
+from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import met_at
 from tailrace.snapshot.planner import made_up
@@ -33,6 +34,8 @@ MAX_CHUNK_ROWS = 4_000_000
 """The same for the rows of chunks, of which only the keys are read."""
 MAX_CHUNKS = 400
 """The same for their files: each is looked at before it is adopted."""
+PATIENCE = 50
+"""Batches for which a new copy that is complete waits for rows that are withheld."""
 
 
 class TableWorker:
@@ -51,6 +54,10 @@ class TableWorker:
         self.found_record: RecordNumber | None = None
         """The applied record of the target when this worker first opened it; None: it has not yet."""
         self._writers: dict[int, ChunkWriter] = {}
+        self._withheld: frozenset[Key] | None = None
+        """Keys that a new copy, otherwise complete, still lacks; None: it is not complete."""
+        self._waits = 0
+        """For how many batches it has waited for them."""
 
     def advance(self, state: LogState, through: RecordNumber) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
@@ -109,13 +116,14 @@ class TableWorker:
         applied = self._applied or self._open(state, log_table)
         covered = max(applied.applied_record, self._progress.of(self.table_id).applied_record)
         if covered >= through:
-            self._put(applied, covered, TableCounters())
+            self._put(self._published(state, log_table, applied), covered, TableCounters())
             return False
         end = batch_end(log_table, covered, through)
         part = without_lost(state, cut(state, self.table_id, applied, end))
         if part is not None:
             applied = self._applied = self._target.apply(part)
             log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
+        applied = self._published(state, log_table, applied)
         self._put(applied, end, TableCounters() if part is None else counted(part))
         return end < through
 
@@ -123,7 +131,7 @@ class TableWorker:
         assert state.origin is not None
         first = log_table.schemas[0].table
         self._writers = {}
-        generation = Generation(log_table.generation, log_table.begin_seq)
+        generation = Generation(log_table.generation, log_table.begin_seq, keeps=not log_table.conceals)
         self._applied = self._target.open(first, state.origin.log_id, generation)
         if self.found_record is None:
             self.found_record = self._applied.applied_record
@@ -133,14 +141,49 @@ class TableWorker:
         )
         return self._applied
 
+    def _published(self, state: LogState, log_table: TableLog, applied: AppliedState) -> AppliedState:
+        """A new copy that is complete takes the place of what readers see: one commit, after which the target says the
+        same of itself. Rows that are withheld then are waited for, but for those of later changes, and not for ever."""
+        if not self._target.replacing or not read_whole(log_table, state, applied):
+            self._withheld, self._waits = None, 0
+            return applied
+        self._withheld = applied.holes if self._withheld is None else self._withheld & applied.holes
+        self._waits += 1
+        if self._withheld and self._waits < PATIENCE:
+            return applied
+        self._target.publish()
+        return self._open(state, log_table)
+
     def _put(self, applied: AppliedState, covered: RecordNumber, more: TableCounters) -> None:
         before = self._progress.of(self.table_id)
         self._progress.put(
             self.table_id,
             TableProgress(
-                applied.applied_seq, covered, applied.applied_record, applied.holes, add(before.counters, more)
+                applied.applied_seq,
+                covered,
+                applied.applied_record,
+                applied.holes,
+                add(before.counters, more),
+                replacing=self._target.replacing,
             ),
         )
+
+
+def read_whole(table: TableLog, state: LogState, applied: AppliedState) -> bool:
+    """Whether the table's rows have been read since its generation began, the target holds all that was read, and
+    nothing calls for another reading."""
+    read = table.read_record > max(table.added_record, table.reread_record) and table.unread is None
+    if not read or applied.gap is not None or any(True for _ in calls.owed(state, table)):
+        return False
+    ends = any(finish.complete and finish.record > applied.applied_record for finish in table.finishes)
+    return not ends and not any(_reads(snapshot, table) for snapshot in state.snapshots.values())
+
+
+def _reads(snapshot: SnapshotState, table: TableLog) -> bool:
+    """Whether it is reading the whole table."""
+    part, plan = snapshot.tables.get(table.table_id), snapshot.plan
+    under_way = part is not None and part.finished is None and snapshot.ended is None
+    return under_way and plan.where is None and plan.keys is None
 
 
 def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bool:

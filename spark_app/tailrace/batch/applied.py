@@ -41,6 +41,9 @@ class Generation:
     """The journal's record that began it."""
     begin_seq: Seq = Seq(0)
     """The last sequence before it."""
+    keeps: bool = False
+    """A target of an earlier generation stays as it is, for its readers, until this one is complete (`targets.api`).
+    Else its rows go at once."""
 
     def holds(self, applied: AppliedState, table_id: int) -> bool:
         """Whether a target with this state is of this generation."""

@@ -32,6 +32,7 @@ from tailrace.changelog.records import (
     TableStopped,
     Transactions,
     is_empty,
+    is_false,
 )
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 from tailrace.changelog.transactions import TransactionIds, TransactionStart
@@ -80,6 +81,8 @@ class TableLog(Closed):
     generation is replaced (`targets.lake.model.Generation`)."""
     begin_seq: Seq = Seq(0)
     """The last sequence before the generation."""
+    conceals: bool = Field(default=False, exclude_if=is_false)
+    """As in `TableAdded`."""
     resync: str | None = None
     """The snapshot that had the table added."""
     serves: tuple[str, ...] = ()

@@ -61,6 +61,10 @@ def is_unset(where: str | None) -> bool:
     return where is None
 
 
+def is_false(flag: bool) -> bool:
+    return not flag
+
+
 Form = tuple[frozenset[tuple[int, str, str, str | None]], str | None]
 
 
@@ -166,6 +170,9 @@ class TableAdded(Closed):
     """The initial snapshot is wanted (`spec.snapshot.initial`)."""
     resync: str | None = None
     """The snapshot that asked for it: the target begins a new generation, even for the same table in the same form."""
+    conceals: bool = Field(default=False, exclude_if=is_false)
+    """What the target shows so far may hold what must no longer be shown (a mask, a row filter, a column left out): it
+    is emptied at once. Else it stays until the table has been read. Absent in the record if false, as in older ones."""
 
 
 class TableRemoved(Closed):

@@ -85,6 +85,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         added_record=work.record.number,
         generation=work.record.number if kept is None else kept.generation,
         begin_seq=start if kept is None else kept.begin_seq,
+        conceals=event.conceals,
         resync=event.resync,
         serves=() if before is None or event.resync is None else _waiting(work, before),
         edge=event.edge,
@@ -103,11 +104,11 @@ def _waiting(work: Folding, before: TableLog) -> tuple[str, ...]:
 
 def _goes_on(before: TableLog, event: TableAdded) -> bool:
     """The target keeps its rows until the snapshot has replaced them: the table was only stopped, so nobody else had
-    its name meanwhile, and its columns and its row filter are the same. In every other case a new generation begins,
-    which is always right."""
+    its name meanwhile, its columns and its row filter are the same, and none of its values are hidden from now on (a
+    mask). In every other case a new generation begins, which is always right."""
     old, new = before.schema, event.table
     same = (old.schema_name, old.table_name) == (new.schema_name, new.table_name) and _form(old) == _form(new)
-    return same and not before.removed and event.resync is None
+    return same and not before.removed and event.resync is None and not event.conceals
 
 
 def _form(schema: TableSchema) -> tuple[set[tuple[int, str, str, int | None]], str | None]:

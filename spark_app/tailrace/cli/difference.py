@@ -16,6 +16,7 @@ from tailrace.driver.live_spec import differences, of_chunks
 from tailrace.logs import visible
 from tailrace.sources import masks
 from tailrace.sources.api import Session, Table
+from tailrace.sources.concealed import hides
 from tailrace.sources.stops import evolves
 
 TableEffect = Literal["captured", "released", "readAgain", "startsOver", "stops"]
@@ -121,7 +122,9 @@ def _continued(session: Session, after: ReplicatorSpec, was: Table, now: Table) 
     if stop is None and added:
         yield TableChange(now.name, "readAgain", f"all rows are read again, for the columns {', '.join(added)}")
     elif stop is not None and now.stop is None and evolves(now.schema, after):
-        how = "starts over by itself and all rows are read again, unless it can be followed in place"
+        how = "starts over by itself and all rows are read into a new copy, unless it can be followed in place"
+        if hides(was.schema, now.schema) or not known <= {column.id for column in now.schema.columns}:
+            how = "starts over by itself: since it shows what is to be hidden, it is emptied at once; all rows are read"
         yield TableChange(now.name, "startsOver", f"{how} (onSchemaChange: Evolve): {stop.message}")
     elif stop is not None:
         yield TableChange(now.name, "stops", f"stops: {stop.message}", stop.fix)

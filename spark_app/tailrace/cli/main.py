@@ -219,7 +219,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "resync", "start tables over as they are now: target replaced, all rows read")
+    sub = _verb(verbs, "resync", "start tables over as they are now: all rows are read, then the target is replaced")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
     sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
     request_options.add_size(sub)

@@ -108,7 +108,7 @@ class RetentionSpec(Model):
     """Minimum time that changes are kept (`1h`, `7d`); longer where a table still needs them."""
 
 
-OnSchemaChange = Literal["Evolve", "EvolveAdditive"]
+OnSchemaChange = Literal["Evolve", "EvolveAdditive", "Stop"]
 OnUnsupported = Literal["Fail", "SetNull"]
 
 
@@ -237,11 +237,11 @@ class ReplicatorSpec(Model):
     """What a failing or stopped table means for `Ready` while others replicate. `Degrade`: it stays True, and
     `TablesHealthy` is False. `NotReady`: it is False. Ignored outside Kubernetes."""
     on_schema_change: OnSchemaChange = "EvolveAdditive"
-    """What happens when the columns or the key of a table change. Columns that are added are followed in either case.
-    `EvolveAdditive`: after any other change the table stops, until it is resynced. `Evolve`: columns of PostgreSQL that
-    are dropped, renamed or of another type are followed in place, where it is proven which they are; after any other
-    change the table starts over by itself: its target is replaced by the table in its new form, and is not complete
-    until all rows have been read."""
+    """What happens when the columns or the key of a table change. `Stop`: the table stops, until it is resynced.
+    `EvolveAdditive`: columns that are added are followed, and any other change stops it. `Evolve`: columns of
+    PostgreSQL that are dropped, renamed or of another type are followed in place, too, where it is proven which they
+    are; after any other change the table starts over by itself: all rows are read into a new copy, and readers see the
+    former table until it is complete."""
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
@@ -351,8 +351,8 @@ class SnapshotRequestSpec(Model):
     """Number of chunks of this snapshot read at the same time; unset: as the Replicator says. The Replicator's number
     is the limit for all snapshots together."""
     resync: bool = False
-    """Start the tables over: capture each as it is now, even if it is stopped, replace its target table (columns and
-    rows), and read all rows."""
+    """Start the tables over: capture each as it is now, even if it is stopped, and read all rows into a new copy, which
+    replaces the target table (columns and rows) when it is complete."""
     suspend: bool = False
     """Pause the snapshot; chunks being read are finished. The only field that may be changed."""
 

@@ -77,6 +77,9 @@ class TableStatus(Model):
     applied_record: int = 0
     lag_seconds: float | None = None
     """Age of the oldest commit that is captured and not applied; 0: none."""
+    replacing: bool = False
+    """The table is being read again into a new copy, of which the numbers here are. Readers see it as it was before,
+    until the new copy is complete."""
     rows_per_second: float = 0.0
     holes: int = 0
     nulled: Many[NulledColumn] = ()

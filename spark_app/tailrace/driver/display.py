@@ -351,7 +351,7 @@ def _cells(table: TableStatus) -> list[RenderableType]:
     numbers = (count.inserts, count.updates, count.deletes, count.snapshot_rows)
     return [
         table.name,
-        Text(table.state, STYLES[table.state]),
+        Text("REPLACING" if table.replacing and table.state == "SNAPSHOTTING" else table.state, STYLES[table.state]),
         seconds(table.lag_seconds),
         f"{table.rows_per_second:,.0f}",
         *(f"{n:,}" for n in numbers),

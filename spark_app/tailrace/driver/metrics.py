@@ -50,6 +50,8 @@ def _tables(status: Status) -> Iterable[Metric]:
     lags = GaugeMetricFamily("tailrace_table_lag_seconds", "Age of the oldest commit not applied", labels=("table",))
     failing = GaugeMetricFamily("tailrace_table_failing", "1 while the table fails or is stopped", labels=("table",))
     holes = GaugeMetricFamily("tailrace_table_holes", "Rows withheld until they are read again", labels=("table",))
+    text = "1 while readers see the table as it was before it is read again"
+    replacing = GaugeMetricFamily("tailrace_table_replacing", text, labels=("table",))
     text = "Values that their type cannot hold and that became NULL"
     nulled = CounterMetricFamily("tailrace_table_nulled_values", text, labels=("table", "column"))
     for table in status.tables:
@@ -61,7 +63,8 @@ def _tables(status: Status) -> Iterable[Metric]:
             lags.add_metric([table.name], table.lag_seconds)
         failing.add_metric([table.name], float(table.state in ("FAILING", "STOPPED")))
         holes.add_metric([table.name], table.holes)
-    yield from (rows, lags, failing, holes, nulled)
+        replacing.add_metric([table.name], float(table.replacing))
+    yield from (rows, lags, failing, holes, replacing, nulled)
 
 
 def _snapshots(status: Status) -> Iterable[Metric]:

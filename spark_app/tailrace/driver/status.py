@@ -146,11 +146,12 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
     return TableStatus(
         name=log.schema.name,
         state=_table_state(at, log, progress),
-        read=not log.initial_snapshot or log.read_record > log.added_record,
+        read=not progress.replacing and (not log.initial_snapshot or log.read_record > log.added_record),
         applied_sequence=progress.applied_seq,
         applied_record=max(progress.applied_record, 0),
         # While capture ends again and again nobody knows what the source has written since.
         lag_seconds=None if at.fault is not None else lag(at.log, log, progress.applied_record, at.now),
+        replacing=progress.replacing,
         rows_per_second=round(at.table_rates.get(log.table_id, 0.0), 1),
         holes=len(progress.holes),
         nulled=tuple(NulledColumn(column=column, values=count) for column, count in log.nulled),
@@ -200,7 +201,7 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
         return "STOPPED"
     if progress.fault is not None or unread(at.log, log) is not None:
         return "FAILING"
-    if log.table_id in at.being_read:
+    if log.table_id in at.being_read or progress.replacing:
         return "SNAPSHOTTING"
     if any(c.record > progress.applied_record and c.chunk.keys is None for c in log.chunks):
         return "SNAPSHOTTING"

@@ -1,9 +1,11 @@
 """Tables that cannot be captured, or no longer: what is the same for every product."""
 
+from collections.abc import Iterable
+
 from tailrace.changelog.records import Seq, TableSchema, TableStopped
 from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec
 from tailrace.errors import RESYNC, ReadRefused, SchemaChangeUnsupported, TableStop, where_of
 from tailrace.sources.patterns import options_of
 
@@ -39,6 +41,23 @@ def starts_over(table: TableLog, spec: ReplicatorSpec) -> bool:
 
 def evolves(schema: TableSchema, spec: ReplicatorSpec) -> bool:
     """Whether the table goes on by itself after any change of its form."""
+    return _policy(schema, spec) == "Evolve"
+
+
+def stands_still(schema: TableSchema, spec: ReplicatorSpec) -> bool:
+    """Whether even a column that is added stops the table."""
+    return _policy(schema, spec) == "Stop"
+
+
+def not_awaited(schema: TableSchema, added: Iterable[str]) -> SchemaChangeUnsupported:
+    """Of a table that `stands_still`, when it has these new columns."""
+    names = ", ".join(repr(name) for name in added)
+    what = f"{schema.name} has the new column {names}, and onSchemaChange is Stop"
+    fix = f"{STOP_FIX} Or set onSchemaChange: Evolve, which does so by itself."
+    return SchemaChangeUnsupported(schema.name, what, fix)
+
+
+def _policy(schema: TableSchema, spec: ReplicatorSpec) -> OnSchemaChange:
     options = options_of(spec.options, schema.schema_name, schema.table_name)
     own = None if options is None else options.on_schema_change
-    return (own or spec.on_schema_change) == "Evolve"
+    return own or spec.on_schema_change

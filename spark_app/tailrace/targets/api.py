@@ -88,9 +88,18 @@ class TargetTable(Protocol):
     """The copy of one table. Its single writer, entered by one thread at a time."""
 
     def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
-        """Make the target table for `schema` if there is none, replace one of another generation; what the present
-        one has applied. Called again after any error: what did happen counts then. A table of another log, or one that
-        is not Tailrace's, is refused, and so is one of a later generation: this writer's table is over."""
+        """Make the target table for `schema` if there is none, replace one of another generation (`Generation.keeps`:
+        begin, or go on with, a new copy beside it); what the present one has applied. Called again after any error:
+        what did happen counts then. A table of another log, or one that is not Tailrace's, is refused, and so is one of
+        a later generation: this writer's table is over."""
+
+    @property
+    def replacing(self) -> bool:
+        """Whether what `open` gave, and what batches are applied to, is a new copy that readers do not see yet: what
+        they see is the table of the generation before."""
+
+    def publish(self) -> None:
+        """The new copy is complete: in one commit it takes the place of what readers see. Open it again then."""
 
     def apply(self, part: TableSlice) -> AppliedState:
         """Bring the batch in one atomic commit, and with it the state that it leaves; refused (`Retry`) if anybody has

@@ -223,11 +223,13 @@ def test_another_mask_key_or_row_filter_never_mixes_with_what_was_written(
         over(copy, {1: hashed(MARKER, OTHER), 2: hashed(MARKER, OTHER)})
         assert {i: row["v"] for i, row in by_id(copy, "stops").items()} == {1: hashed(MARKER, KEY)}
     insert(3)
+    before = generation(copy)
     for one in options:
         one["mask"] = [{"column": "v", "method": "Redact"}]
     copy.document["spec"]["options"] = options
     with started(copy, OTHER):
         over(copy, dict.fromkeys((1, 2, 3), "***"))
+        assert generation(copy) > before, "it was emptied before its first row was read"
         assert copy.driver.faults() == {"m.stops": "SchemaChangeUnsupported"}
     product.run(*(f"UPDATE m.{t} SET id = 4 WHERE id = 1" for t in ("stops", "evolves")))
     for one in options:
@@ -245,6 +247,12 @@ def test_another_mask_key_or_row_filter_never_mixes_with_what_was_written(
         over(copy, dict.fromkeys((2, 4, 5, 7, 8), "***"))
         assert copy.driver.faults() == {"m.stops": "SchemaChangeUnsupported"}
     assert found_in(tmp_path, MARKER) == []
+
+
+def generation(copy: Pipeline) -> int:
+    applied = copy.lake.table("m", "evolves").applied
+    assert applied is not None
+    return applied.generation
 
 
 def over(copy: Pipeline, wanted: dict[int, str | None]) -> None:

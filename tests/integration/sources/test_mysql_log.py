@@ -297,6 +297,39 @@ def test_what_cannot_be_followed_stops_the_table_by_name(server: MysqlServer, ru
     assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 1)
 
 
+STILL = ({"match": "d.t", "onSchemaChange": "Stop"},)
+
+
+@pytest.mark.parametrize("seen_by", ["rows", "look", "restart"])
+def test_a_table_that_is_to_stand_still_stops_at_a_new_column(
+    server: MysqlServer, tmp_path: Path, seen_by: str
+) -> None:
+    with LogRun(server, tmp_path, options=STILL) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a')")
+        run.catch_up()
+        if seen_by != "restart":
+            server.script("ALTER TABLE d.t ADD COLUMN n int")
+            server.script(*["INSERT INTO d.t VALUES (2, 'b', 7)"] * (seen_by == "rows"))
+            run.catch_up()
+            assert_still(run)
+    if seen_by == "restart":
+        server.script("ALTER TABLE d.t ADD COLUMN n int", "INSERT INTO d.t VALUES (2, 'b', 7)")
+    with LogRun(server, tmp_path, options=STILL) as run:
+        run.catch_up()
+        assert_still(run)
+    with LogRun(server, tmp_path, options=EVOLVE) as run:
+        run.catch_up()
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and [c.name for c in table.schema.columns] == ["id", "v", "n"]
+
+
+def assert_still(run: LogRun) -> None:
+    table = run.table("d.t")
+    assert table.stopped is not None and (table.stopped.error, table.stopped.seq) == ("SchemaChangeUnsupported", 1)
+    assert "new column 'n', and onSchemaChange is Stop" in table.stopped.message
+
+
 EVOLVE = ({"match": "d.t", "onSchemaChange": "Evolve"},)
 
 

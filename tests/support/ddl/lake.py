@@ -21,10 +21,11 @@ from tailrace.changelog.state import TableLog
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage.store import Storage
 from tailrace.targets.api import NeededChunks
+from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.model import DataFile, TableCommit, belongs
+from tailrace.targets.lake.model import DataFile, Naming, Replacement, TableCommit, belongs
 from tailrace.targets.lake.table import LakeTable
 
 
@@ -35,24 +36,41 @@ class QuickTable:
     location: str
     access: FolderAccess
     columns: dict[int, str] = field(default_factory=dict)
-    """Logical type by id, in order of arrival, dropped ones included; the physical name is `c<first + place>`."""
-    first: int = 1
-    """Names of former generations are not used again."""
+    """Logical type by the column's id, dropped ones included."""
+    ids: dict[int, int] = field(default_factory=dict)
+    """Field id by the column's id, dropped ones included; the physical name is `c<field id>`."""
+    used: int = 0
+    """The highest field id of former generations."""
     schema: TableSchema | None = None
     """Of the last evolution."""
     applied: AppliedState | None = None
     live: dict[str, DataFile] = field(default_factory=dict)
+    replacements: int = 0
+    """How often a new copy has taken the place of what was there."""
+    naming = Naming(lambda schema: None, lambda column, id_: f"c{id_}")
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         if self.applied is not None and self.applied.log_id != log_id:
             raise TargetRefused(f"{self.location} belongs to another change log", "")
         if self.applied is None or not belongs(generation, self.applied, schema, schema.name):
-            self.live.clear()
-            self.first += len(self.columns)
-            self.columns.clear()
-            self._evolve(schema)
-            self.applied = generation.begin(schema, log_id)
+            if self.applied is not None and generation.keeps:
+                return self.applied
+            last = self.last_id()
+            columns = Columns(0, {}, {}).extended(schema, last, self.naming.physical)
+            self.replace(Replacement(generation.begin(schema, log_id), schema, columns, ()))
+        assert self.applied is not None
         return self.applied
+
+    def last_id(self) -> int:
+        return max(self.ids.values(), default=self.used)
+
+    def replace(self, by: Replacement) -> None:
+        assert not by.columns.ids or min(by.columns.ids.values()) > self.last_id()
+        self.used, self.ids = self.last_id(), dict(by.columns.ids)
+        self.columns = {column.id: column.type for column in by.schema.columns}
+        self.schema, self.applied = by.schema, by.applied
+        self.live = {new.path: DataFile(new.path, new.rows, new.size, new.dead) for new in by.files}
+        self.replacements += 1
 
     def refresh(self) -> AppliedState:
         assert self.applied is not None
@@ -85,9 +103,8 @@ class QuickTable:
 
     def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
         # Columns that are not there yet get the places that the commit will give them.
-        known = list(dict.fromkeys([*self.columns, *(c.id for c in schema.columns)]))
-        places = {number: place for place, number in enumerate(known, self.first)}
-        return pa.schema([physical_field(f"c{places[c.id]}", c.type, places[c.id]) for c in schema.columns])
+        known = Columns(0, self.ids, {}).extended(schema, self.last_id(), self.naming.physical).ids
+        return pa.schema([physical_field(f"c{known[c.id]}", c.type, known[c.id]) for c in schema.columns])
 
     def rows(self) -> pa.Table:
         """What a reader sees: columns under the source's names."""
@@ -109,6 +126,7 @@ class QuickTable:
             if before != column.type:
                 what = f"column {column.name!r} is {before} in the target and {column.type} in the source"
                 raise SchemaChangeUnsupported(schema.name, what, "")
+        self.ids = dict(Columns(0, self.ids, {}).extended(schema, self.last_id(), self.naming.physical).ids)
         self.schema = schema
 
 

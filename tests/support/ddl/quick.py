@@ -120,6 +120,11 @@ class Quick:
     def sessions(self) -> list[psycopg.Connection]:
         return list(self._sessions.values())
 
+    def table_id(self, name: str, schema: str = "s") -> int:
+        row = self.session().execute("SELECT %s::regclass::oid::int8", (f"{schema}.{name}",)).fetchone()
+        assert row is not None
+        return int(row[0])
+
     def sql(self, text: str, session: str = "") -> None:
         self.session(session).execute(text.encode())
 

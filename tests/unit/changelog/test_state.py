@@ -323,14 +323,16 @@ def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:
     assert table.schema.version == 2
 
 
-@pytest.mark.parametrize("where", [None, '"id" > 1'])
-def test_a_stopped_table_that_comes_back_with_another_row_filter_has_a_new_target(where: str | None) -> None:
+@pytest.mark.parametrize(("where", "conceals"), [(None, False), ('"id" > 1', False), (None, True)])
+def test_a_stopped_table_that_comes_back_with_another_row_filter_or_mask_has_a_new_target(
+    where: str | None, conceals: bool
+) -> None:
     state = start()
     state = fold(state, good(state, events=(stopped(1, state.last_seq),)))
     before, schema = state.tables[1].generation, state.tables[1].schema
     table = schema.model_copy(update={"where": where, "version": schema.version + 1})
-    state = fold(state, good(state, events=(TableAdded(table=table, edge="60"),)))
-    assert (state.tables[1].generation == before) == (where is None)
+    state = fold(state, good(state, events=(TableAdded(table=table, edge="60", conceals=conceals),)))
+    assert (state.tables[1].generation == before) == (where is None and not conceals)
 
 
 def test_only_the_newest_ended_snapshots_are_remembered() -> None:

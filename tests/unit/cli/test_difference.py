@@ -124,6 +124,10 @@ def test_the_manifest_says_whether_a_changed_table_starts_over_and_whether_new_o
     was, now = table("t", column("v", 2)), table("t", column("v", 2, "string"))
     assert first_stop(was.schema, now.schema) is not None
     (found,) = changes(resource(onSchemaChange="Evolve").spec, was, now)
-    assert (found.effect, found.fix) == ("startsOver", "")
+    assert (found.effect, found.fix) == ("startsOver", "") and "into a new copy" in found.reason
+    masked = column("v", 2).model_copy(update={"mask": "Redact"})
+    for hidden in (table("t", masked), table("t")):
+        (found,) = changes(resource(onSchemaChange="Evolve").spec, was, hidden)
+        assert found.effect == "startsOver" and "emptied at once" in found.reason
     (found,) = changes(resource(snapshot={"initial": False}).spec, None, now)
     assert found.effect == "captured" and "not read" in found.reason

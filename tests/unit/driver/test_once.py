@@ -185,3 +185,13 @@ def test_a_paused_snapshot_does_not_hold_it_up_and_is_named() -> None:
     paused = running.model_copy(update={"snapshots": {PLAN.snapshot_id: one.model_copy(update={"suspended": True})}})
     verdict = once().look(paused, at(9) | {8: TableProgress(applied_record=RecordNumber(9))}, 0)
     assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1 (paused)",))
+
+
+def test_a_new_copy_that_readers_do_not_see_yet_is_waited_for_unless_its_snapshot_is_paused() -> None:
+    state = log(table(initial=False))
+    check = once()
+    assert not check.look(state, at(9, replacing=True), 0).done
+    assert check.look(state, at(9), 0).done
+    paused = log(table(initial=False), outcome="")
+    held = {PLAN.snapshot_id: paused.snapshots[PLAN.snapshot_id].model_copy(update={"suspended": True})}
+    assert once().look(paused.model_copy(update={"snapshots": held}), at(9, replacing=True), 0).done

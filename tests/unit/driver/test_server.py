@@ -81,6 +81,7 @@ def test_status_and_metrics_come_from_the_same_document(server: StatusServer) ->
     text = call(server, "GET", "/metrics")[1].decode()
     assert 'tailrace_table_changes_total{op="inserts",table="public.orders"} 3.0' in text
     assert 'tailrace_table_failing{table="public.orders"} 1.0' in text
+    assert 'tailrace_table_replacing{table="public.orders"} 0.0' in text
 
 
 def test_health_tells_the_reason_when_a_loop_stands_still(server: StatusServer, fake: Fake) -> None:

@@ -267,6 +267,16 @@ def test_a_table_says_whether_its_existing_rows_have_been_read() -> None:
     assert not assemble(moment(log(again))).tables[0].read, "it was started over since"
 
 
+def test_a_table_that_readers_see_as_it_was_before_says_so() -> None:
+    known = log(table(7, 3, initial_snapshot=True, read_record=RecordNumber(5)))
+    for replacing in (True, False):
+        progress = {7: TableProgress(applied_record=RecordNumber(9), replacing=replacing)}
+        (status,) = assemble(moment(known, tables=progress)).tables
+        assert (status.replacing, status.read) == (replacing, not replacing)
+        assert status.state == ("SNAPSHOTTING" if replacing else "REPLICATING")
+        assert ("REPLACING" in shown(assemble(moment(known, tables=progress)), 120)) == replacing
+
+
 def test_a_read_that_failed_for_no_named_reason_is_called_snapshot_failed() -> None:
     unread = table(7, unread=ReadFailure(message="it ended in the middle", where="driver"))
     (failed,) = assemble(moment(log(unread), tables={7: TableProgress()})).tables

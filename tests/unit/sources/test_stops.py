@@ -9,7 +9,7 @@ from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
-from tailrace.sources.stops import starts_over, stopped
+from tailrace.sources.stops import not_awaited, stands_still, starts_over, stopped
 
 
 def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_has() -> None:
@@ -51,3 +51,11 @@ def test_only_a_change_of_form_makes_a_table_start_over_where_that_is_asked_for(
     spec: dict[str, Any], error: TableStop | None, expected: bool
 ) -> None:
     assert starts_over(table(error), Replicator.model_validate(replicator(**spec)).spec) is expected
+
+
+@pytest.mark.parametrize(("spec", "still"), [({}, False), ({"onSchemaChange": "Stop"}, True),
+    ({"onSchemaChange": "Stop", "options": [{"match": "*.*", "onSchemaChange": "Evolve"}]}, False)])  # fmt: skip
+def test_a_table_stands_still_where_that_is_asked_for(spec: dict[str, Any], still: bool) -> None:
+    assert stands_still(table_schema(7), Replicator.model_validate(replicator(**spec)).spec) is still
+    told = not_awaited(table_schema(7), ["c", "d"])
+    assert "new column 'c', 'd', and onSchemaChange is Stop" in told.message and "Evolve" in told.fix

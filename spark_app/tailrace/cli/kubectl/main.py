@@ -143,7 +143,8 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("--tables", nargs="+", required=True, metavar="PATTERN", help="schema.table, * and ? allowed")
     request_options.add_rows(sub)
-    sub.add_argument("--resync", action="store_true", help="start the tables over: targets replaced, all rows read")
+    what = "start the tables over: all rows are read, then the targets are replaced"
+    sub.add_argument("--resync", action="store_true", help=what)
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the SnapshotRequest; repeating it with the same content does nothing")
     sub.add_argument("--wait", action="store_true", help="until it has ended; exit code 1 if it did not complete")

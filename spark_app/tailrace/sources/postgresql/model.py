@@ -119,6 +119,16 @@ class PgTable:
         return (columns, version.where) == self.schema.form
 
     @property
+    def left_out(self) -> Mapping[int, str]:
+        """attnum -> name of the columns that could be copied and are not (`options[].columns`)."""
+        copied = {column.attnum for column in self.columns}
+        return {attnum: name for attnum, name in self.names.items() if attnum not in copied}
+
+    def leaves_out(self, column: Column) -> bool:
+        """Whether what was this column once is left out now."""
+        return number(column) in self.left_out or column.name in self.left_out.values()
+
+    @property
     def key_columns(self) -> tuple[CatalogColumn, ...]:
         return tuple(sorted((c for c in self.columns if c.key is not None), key=lambda c: c.key or 0))
 

@@ -4,16 +4,17 @@ A lake table is a set of immutable Parquet data files, each with an optional del
 from 0, in file order). Paths are absolute URIs (`file:///…`, `s3://…`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.storage.path_names import table_folder
+from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.kept import KeptChunks
 
 
@@ -96,22 +97,34 @@ class TableCommit:
     """The schema that the table has until then, where the log knows it."""
 
 
-class FormatTable(Protocol):
-    """One target table in its format, opened by its single writer. Methods raise `Retry`, `OutcomeUnknown`,
-    `TargetRefused`, `ForeignChange` or `TargetChanged`."""
+@dataclass(frozen=True)
+class Naming:
+    """How a format lays new columns out in data files."""
+
+    check: Callable[[TableSchema], None]
+    """Raises `TableStop` for columns that the format cannot have."""
+    physical: Callable[[Column, int], str] | None = None
+    """As in `Columns.extended`."""
+    key_required: bool = False
+    """Key columns are written as such that hold no NULL."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A whole table that takes the place of another generation's, in one commit."""
+
+    applied: AppliedState
+    schema: TableSchema
+    columns: Columns
+    """Ids begin after the last one that the format's table had used."""
+    files: Sequence[NewFile]
+
+
+class FileTable(Protocol):
+    """A set of data files with the applied state: read by its single writer, changed by one commit after the other."""
 
     location: str
     """The table's folder, absolute URI without a trailing slash."""
-
-    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
-        """Create the table for `schema` if there is none, replace one of another generation; return the applied state
-        of the current version. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
-        later generation: this writer's table is over."""
-        ...
-
-    def refresh(self) -> AppliedState:
-        """Read the current version (a foreign compaction is accepted, a foreign change of rows is refused)."""
-        ...
 
     def files(self) -> Sequence[DataFile]:
         """The live data files of the version last read or written."""
@@ -122,6 +135,38 @@ class FormatTable(Protocol):
         the applied state again and locate again). Afterwards `files()` shows the new version."""
         ...
 
+    def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> object:
+        """pyarrow.Schema that data and chunk files of this source schema must have: physical names, field ids. A newer
+        one than the table's is what a commit will give it; `before`: as in `TableCommit`."""
+        ...
+
+
+class FormatTable(FileTable, Protocol):
+    """One target table in its format, opened by its single writer. Methods raise `Retry`, `OutcomeUnknown`,
+    `TargetRefused`, `ForeignChange` or `TargetChanged`."""
+
+    naming: Naming
+
+    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+        """Create the table for `schema` if there is none, replace one of another generation; return the applied state
+        of the current version. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
+        later generation: this writer's table is over. Where the generation keeps the former one, that is left as it is,
+        its state is returned, and of all methods only `last_id`, `expire` and `replace` may be called."""
+        ...
+
+    def last_id(self) -> int:
+        """The highest field id ever used, of the table as it was opened."""
+        ...
+
+    def replace(self, by: Replacement) -> None:
+        """Everything that the table holds goes, and what was made beside it comes, in one commit. It must be opened
+        again before it is used."""
+        ...
+
+    def refresh(self) -> AppliedState:
+        """Read the current version (a foreign compaction is accepted, a foreign change of rows is refused)."""
+        ...
+
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:
         """Forget versions that were replaced before this time (seconds since the Unix epoch), and delete the files that
         only they reached. Changes no row; whether anything was forgotten. Cheap when nothing is old."""
@@ -130,9 +175,4 @@ class FormatTable(Protocol):
     def sweep(self, older_than: float, chunks: KeptChunks) -> int:
         """Delete files older than this that no version reaches, which killed writers and interrupted clean-ups left;
         how many. Lists the table's folder."""
-        ...
-
-    def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> object:
-        """pyarrow.Schema that data and chunk files of this source schema must have: physical names, field ids. A newer
-        one than the table's is what a commit will give it; `before`: as in `TableCommit`."""
         ...

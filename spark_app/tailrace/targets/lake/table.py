@@ -11,10 +11,10 @@ from tailrace import foreign
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, TableSchema
-from tailrace.errors import RESYNC, TargetChanged
+from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
-from tailrace.targets.api import ChunkLost, NeededChunks
+from tailrace.targets.api import Admit, ChunkLost, NeededChunks
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.build import Spread, build
 from tailrace.targets.lake.engine.part import PartInput
@@ -22,7 +22,8 @@ from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
-from tailrace.targets.lake.model import FormatTable, TableCommit
+from tailrace.targets.lake.model import FileTable, FormatTable, TableCommit, always
+from tailrace.targets.lake.staged import StagedTable
 
 log = logging.getLogger(__name__)
 
@@ -38,19 +39,47 @@ CHECKS = 8
 class LakeTable:
     """See `targets.api.TargetTable`."""
 
-    def __init__(self, table: FormatTable, log: FileAccess, lake: FileAccess, spread: Spread | None) -> None:
+    def __init__(
+        self, table: FormatTable, log: FileAccess, lake: FileAccess, spread: Spread | None, admit: Admit = always
+    ) -> None:
         """`log`: the change log's root. `spread` works large batches elsewhere; None: here."""
-        self._table = table
-        self._log, self._lake = log, lake
+        self._format = table
+        self._staged: StagedTable | None = None
+        """Where the next generation is made while readers see the former one."""
+        self._log, self._lake, self._admit = log, lake, admit
         self._spread = spread
         self._swept: tuple[int, float] | None = None
         """Part of the log and time of the last sweep."""
 
     def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
         try:
-            return self._table.ensure(schema, log_id, generation)
+            applied = self._format.ensure(schema, log_id, generation)
         except NotFound as error:
             raise _incomplete(schema, error) from error
+        self._staged = None
+        if generation.holds(applied, schema.table_id):
+            return applied
+        self._staged = StagedTable(self._lake, self._format.location, self._format.naming, self._admit)
+        return self._staged.ensure(schema, log_id, generation, self._format.last_id(), applied.generation)
+
+    @property
+    def replacing(self) -> bool:
+        return self._staged is not None
+
+    def publish(self) -> None:
+        assert self._staged is not None
+        whole = self._staged.replacement()
+        seam("publish.before")
+        # Dying before the commit leaves the former table untouched: the next process goes on here.
+        self._format.replace(whole)
+        seam("publish.after")
+        self._staged.forget()
+        log.info("%s: the new copy is complete and has taken the old one's place", whole.schema.name)
+
+    @property
+    def _table(self) -> FileTable:
+        """What batches are applied to."""
+        return self._staged or self._format
 
     def apply(self, part: TableSlice) -> AppliedState:
         layout = self._layout(part.schema, part.before)
@@ -69,10 +98,13 @@ class LakeTable:
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         chunks, extra = KeptChunks.of(needed), {"table": schema.name}
         files = compact(self._table, self._lake, self._layout(schema), applied, CompactionLimits())
-        expired = self._table.expire(now - HISTORY_SECONDS, chunks)
-        swept = self._sweep(applied, now, chunks)
         if files:
             log.info("compacted %d files", files, extra=extra)
+        if self._staged is not None:
+            self._expire_former(now, chunks, extra)
+            return  # nothing is swept: what no version names may be the new copy's
+        expired = self._format.expire(now - HISTORY_SECONDS, chunks)
+        swept = self._sweep(applied, now, chunks)
         if expired:
             log.debug("expired versions older than %d s", HISTORY_SECONDS, extra=extra)
         if swept:
@@ -80,6 +112,16 @@ class LakeTable:
 
     def _layout(self, schema: TableSchema, before: TableSchema | None = None) -> Layout:
         return Layout(schema, self._table.arrow_schema(schema, before))
+
+    def _expire_former(self, now: float, chunks: KeptChunks, extra: dict[str, str]) -> None:
+        """Versions from before what is shown now may hold what must no longer be seen. Whatever else is wrong with a
+        table that is being replaced is over when it is."""
+        try:
+            self._format.expire(now - HISTORY_SECONDS, chunks)
+        except Fenced:
+            raise
+        except TailraceError as error:
+            log.debug("old versions stay for now: %s", error, extra=extra)
 
     def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
         """Now and then; tables that are opened together take turns by their ids."""
@@ -91,7 +133,7 @@ class LakeTable:
         if part == before and now - when < SWEEP_SECONDS:
             return 0
         self._swept = (part, now)
-        return self._table.sweep(now - HISTORY_SECONDS, chunks)
+        return self._format.sweep(now - HISTORY_SECONDS, chunks)
 
     def _check_forms(self, part: TableSlice) -> None:
         """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made

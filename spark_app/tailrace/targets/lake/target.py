@@ -70,7 +70,7 @@ class LakeTarget:
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], LakeTable]:
         lake = Storage.open(self._spec.lake, part="target")
         make = self._opener(spark, lake, admit)
-        return lambda table: LakeTable(make(table), log, lake, partial(spread, spark))
+        return lambda table: LakeTable(make(table), log, lake, partial(spread, spark), admit)
 
     def _opener(self, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableLog], FormatTable]:
         """The first name stays: a renamed table keeps its place."""

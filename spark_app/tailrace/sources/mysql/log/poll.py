@@ -22,6 +22,7 @@ from tailrace.changelog.records import (
 from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import Wiring
+from tailrace.sources.concealed import conceals
 from tailrace.sources.mysql.catalog import TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import with_announced
@@ -190,7 +191,7 @@ class CatalogPoll:
         if now is None:
             return self._missing(known.schema)
         try:
-            evolved = followed(known.schema, now)
+            evolved = self._tables.followed(known, now)
         except TableStop as stop:
             return self._stopped(table_id, stop)
         if evolved is None:
@@ -270,7 +271,9 @@ class CatalogPoll:
         wanted = (self._replicator.spec.snapshot.initial or again) and table.stop is None and resync is None
         edge = self._progress.edge()
         self._tables.add(schema, table.stop is not None, table)
-        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync)
+        left_out = {column.name for column in table.columns if not column.copied}
+        hides = conceals(state, schema, lambda column: column.name in left_out, bool(left_out))
+        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync, conceals=hides)
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)
             return [added, stopped(table.id, state.last_seq, table.stop)]

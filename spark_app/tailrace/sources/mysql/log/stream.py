@@ -42,6 +42,7 @@ from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import position_text, seen_on
 from tailrace.sources.patterns import options_of
+from tailrace.sources.stops import stands_still
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,14 @@ class MysqlStream:
         server = server_of(connection)
         self._mariadb = server.product != "mysql"
         early = not self._mariadb and server.version < YEARS_HAVE_A_SIGN
-        self._tables = Tables(self._lookup, charsets(connection), self._mariadb, self._options, early)
+        self._tables = Tables(
+            self._lookup,
+            charsets(connection),
+            self._mariadb,
+            self._options,
+            early,
+            stands_still=lambda schema: stands_still(schema, replicator.spec),
+        )
         self._take_over()
         state = wiring.sink.state
         self._known = SourceState.read(state.source_state)

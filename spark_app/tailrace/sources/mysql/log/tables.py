@@ -24,7 +24,7 @@ from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
 from tailrace.sources.patterns import options_of
-from tailrace.sources.stops import STOP_FIX
+from tailrace.sources.stops import STOP_FIX, not_awaited
 from tailrace.sources.unfit import sets_null
 
 Lookup = Callable[[int], MysqlTable | None]
@@ -60,6 +60,13 @@ class Captured:
         there = {c.id for c in self.schema.columns}
         return self.reread or any(c.id not in there and c.name not in self.announced for c in evolved.columns)
 
+    def new_columns(self, evolved: TableSchema) -> list[str]:
+        """Names of the version's columns that the source did not have before: not those that the options left out."""
+        ids = {c.id for c in self.schema.columns}
+        before = {c.name for c in self.table.columns} if self.table is not None else set()
+        added = (c.name for c in evolved.columns if c.id not in ids)
+        return [name for name in added if name in self.announced or name not in before]
+
 
 class Tables(Forms):
     """All tables of the journal that are captured or stopped."""
@@ -71,8 +78,12 @@ class Tables(Forms):
         mariadb: bool,
         options: Sequence[TableOptions] = (),
         early: bool = False,
+        *,
+        stands_still: Callable[[TableSchema], bool] = lambda schema: False,
     ) -> None:
-        """`charsets`: by the number of a collation. `early`: as in `table_map`."""
+        """`charsets`: by the number of a collation. `early`: as in `table_map`. `stands_still`: whether even columns
+        that are added stop the table (`onSchemaChange`)."""
+        self._stands_still = stands_still
         self._options = options
         self._mariadb, self._early = mariadb, early
         self._lookup = lookup
@@ -160,7 +171,7 @@ class Tables(Forms):
             if form is not None:
                 return form
             raise SchemaChangeUnsupported(name, f"rows of {name} differ from the table, which is gone", STOP_FIX)
-        evolved = followed(known.schema, now, only=sent.names)
+        evolved = self.followed(known, now, only=sent.names)
         form = _form(evolved or known.schema, now, sent, self._charsets)
         if form is None:
             what = f"rows of {name} have other columns than the table: it was changed, and changed again since"
@@ -171,6 +182,13 @@ class Tables(Forms):
         reread = known.reads_again(evolved)
         self.evolve(evolved, now)
         return Evolved(form, reread)
+
+    def followed(self, known: Captured, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:
+        """As the function `followed`, by the table's policy."""
+        evolved = followed(known.schema, now, only)
+        if evolved is not None and self._stands_still(known.schema) and (added := known.new_columns(evolved)):
+            raise not_awaited(known.schema, added)
+        return evolved
 
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
         """The newest schema version that has exactly these columns; None: no version does."""

@@ -24,6 +24,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import Wiring
+from tailrace.sources.concealed import conceals
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, settled, table_by_oid, unwritten
@@ -257,7 +258,9 @@ class CatalogPoll:
         again = before is not None or (table.schema_name, table.table_name) in former
         initial = self._place.replicator.spec.snapshot.initial or again
         wanted = initial and table.stop is None and resync is None
-        events: list[Event] = [TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync)]
+        hides = conceals(self._sink.state, schema, table.leaves_out, bool(table.left_out))
+        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync, conceals=hides)
+        events: list[Event] = [added]
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)
             events.append(stopped(table.oid, self._sink.state.last_seq, table.stop))

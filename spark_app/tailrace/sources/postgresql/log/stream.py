@@ -26,7 +26,7 @@ from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.log.transactions import Assembler
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
-from tailrace.sources.stops import evolves
+from tailrace.sources.stops import evolves, stands_still
 
 log = logging.getLogger(__name__)
 ENDS_SECONDS = 3.0
@@ -190,4 +190,6 @@ def _tables(connection: Connection, spec: ReplicatorSpec) -> CapturedTables:
         return True
 
     catalog = CatalogNow(type_name, lookup, has_ended)
-    return CapturedTables(catalog, spec.options, lambda schema: evolves(schema, spec))
+    return CapturedTables(
+        catalog, spec.options, lambda schema: evolves(schema, spec), lambda schema: stands_still(schema, spec)
+    )

@@ -21,7 +21,7 @@ from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed, with_types
 from tailrace.sources.postgresql.log.pgoutput import Relation, RelationColumn
 from tailrace.sources.postgresql.model import PgTable, number
-from tailrace.sources.stops import STOP_FIX, reserved
+from tailrace.sources.stops import STOP_FIX, not_awaited, reserved
 from tailrace.sources.unfit import sets_null
 
 TAKEN_IN = "Nothing to do; the table is captured under its new name if tables.include selects that."
@@ -32,8 +32,8 @@ Lookup = Callable[[int], PgTable | None]
 """Table oid -> the table as the catalog shows it now."""
 HasEnded = Callable[[int, int], bool]
 """(transaction, table oid) -> whether the catalog shows, after a short wait, what the transaction did to the table."""
-Evolves = Callable[[TableSchema], bool]
-"""Whether columns of the table that are dropped, renamed or of another type are followed in place."""
+Asked = Callable[[TableSchema], bool]
+"""Whether the policy of the table (`onSchemaChange`) says so."""
 
 
 def never(schema: TableSchema) -> bool:
@@ -96,7 +96,16 @@ class ColumnChanges:
 class CapturedTables:
     """All tables of the journal that are captured or stopped."""
 
-    def __init__(self, catalog: CatalogNow, options: Sequence[TableOptions] = (), evolves: Evolves = never) -> None:
+    def __init__(
+        self,
+        catalog: CatalogNow,
+        options: Sequence[TableOptions] = (),
+        evolves: Asked = never,
+        stands_still: Asked = never,
+    ) -> None:
+        """`evolves`: columns that are dropped, renamed or of another type are followed in place. `stands_still`: not
+        even those that are added are followed."""
+        self._stands_still = stands_still
         self._catalog = catalog
         self._options = options
         self._evolves = evolves
@@ -219,6 +228,8 @@ class CapturedTables:
         difference = compare(schema, now, new - retyped, table.attributes)
         if difference.stop is not None:
             raise difference.stop
+        if self._stands_still(schema) and (difference.evolved is not None or retyped):
+            raise not_awaited(schema, sorted(new))
         since = max(number(c) for c in schema.columns) if table.attributes is None else table.attributes
         added = added_since([*sent], new - set(table.names.values()), since, now) if ask().ended else None
         if added is None or retyped:
@@ -251,7 +262,12 @@ class CapturedTables:
         """The table against the catalog."""
         table = self.known[table_id]
         names = table.names if self._evolves(table.schema) else None
-        return compare(table.schema, now, attributes=table.attributes, in_place=names)
+        found = compare(table.schema, now, attributes=table.attributes, in_place=names)
+        if found.evolved is not None and self._stands_still(table.schema):
+            since = max(map(number, table.schema.columns)) if table.attributes is None else table.attributes
+            if added := [c.name for c in found.evolved.columns if number(c) > since]:
+                return ColumnChanges(stop=not_awaited(table.schema, added))
+        return found
 
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
         """The newest schema version that has exactly these columns; None: no version does."""

@@ -28,6 +28,7 @@ _HOLES = "/_tailrace/holes-"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OURS = re.compile(
     rf"/data/(?:{_UUID}\.parquet|{CHUNK}[^/]*\.parquet)$|/deletion_vector_{_UUID}\.bin$|{_HOLES}[^/]*\.json$"
+    r"|/_tailrace/next/[^/]*\.json$"
 )
 """What a writer of ours may have left. Names of other writers stay: an OPTIMIZE of theirs may take hours to commit."""
 _LOG = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.\d{10}\.\d{10}\.parquet)")

@@ -87,16 +87,25 @@ def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, A
     return evolved(empty, schema) or empty
 
 
-def replaced(metadata: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
-    """The metadata for another generation: none of the present columns, all of `schema`'s with ids never used."""
+def physical(column: Column, id_: int) -> str:
+    return f"c{id_}"
+
+
+def last_id(metadata: Mapping[str, Any]) -> int:
+    """The highest column id ever used."""
+    return int(metadata["configuration"].get(_MAX_ID, 0))
+
+
+def replaced(metadata: Mapping[str, Any], schema: TableSchema, columns: Columns) -> dict[str, Any]:
+    """The metadata for another generation: none of the present columns, all of `schema`'s, with ids never used."""
+    check_names(schema)
     configuration = dict(metadata["configuration"]) | {_STATS: _stats_columns(schema)}
-    configuration.pop(COLUMNS, None)
     empty = dict(metadata) | {
         "partitionColumns": [],
         "configuration": configuration,
         "schemaString": json.dumps({"type": "struct", "fields": []}),
     }
-    return evolved(empty, schema) or empty
+    return _with_fields(empty, schema, columns, [], [_new_field(column, columns) for column in schema.columns])
 
 
 def evolved(
@@ -203,8 +212,7 @@ def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema)
 
 def _extended(metadata: Mapping[str, Any], columns: Columns, schema: TableSchema) -> Columns:
     """With the columns of `schema`: what somebody has added under the name of one is taken for it."""
-    last = int(metadata["configuration"].get(_MAX_ID, 0))
-    return _adopted(columns, metadata, schema).extended(schema, last, lambda _, id_: f"c{id_}")
+    return _adopted(columns, metadata, schema).extended(schema, last_id(metadata), physical)
 
 
 def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema, present: bool = True) -> pa.Schema:

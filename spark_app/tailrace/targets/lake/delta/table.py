@@ -25,6 +25,7 @@ from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, Target
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit
+from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.delta import checkpoint
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta import foreign as delta_foreign
@@ -33,13 +34,14 @@ from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.cleanup import CurrentTable, DeltaCleaner
 from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, LogGap
+from tailrace.targets.lake.delta.replace import replacing, stats_columns
 from tailrace.targets.lake.delta.replay import State, replay
 from tailrace.targets.lake.delta.state import DOMAIN, StoredDomain
-from tailrace.targets.lake.delta.stats import INDEXED_COLUMNS, file_stats
+from tailrace.targets.lake.delta.stats import file_stats
 from tailrace.targets.lake.files.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.files.vectors import DeltaVector, read_delta
 from tailrace.targets.lake.kept import NO_CHUNKS, SKEW_SECONDS, KeptChunks, names_of
-from tailrace.targets.lake.model import OTHERS, DataFile, TableCommit, always, belongs
+from tailrace.targets.lake.model import OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +58,20 @@ class _Version:
     """We wrote it, and have not read it back."""
 
 
+@dataclass(frozen=True)
+class _Former:
+    """Of a former generation, which is kept until another is complete."""
+
+    generation: int
+    last_id: int
+    """The highest column id ever used."""
+    version: int
+
+
 class DeltaTable:
     """One target table. Not thread-safe: one writer, one thread at a time."""
+
+    naming = Naming(delta_schema.check_names, delta_schema.physical)
 
     def __init__(
         self,
@@ -80,12 +94,13 @@ class DeltaTable:
         self._schema: TableSchema | None = None
         self._log_id = ""
         self._at: _Version | None = None
+        self._former: _Former | None = None
         self._files: list[DataFile] | None = None
 
     # ---- FormatTable ----
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
-        self._schema, self._log_id = schema, log_id
+        self._schema, self._log_id, self._former = schema, log_id, None
         self._log = DeltaLog(self._spark, self.location)
         snapshot = self._log.update()
         if snapshot is None:
@@ -99,7 +114,12 @@ class DeltaTable:
             raise TargetRefused(f"{self.location} is filled from change log {told.log_id}, not from {log_id}", OTHERS)
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if not belongs(generation, told, schema, schema.name):
-            return self._replace(snapshot, state, schema, generation.begin(schema, log_id))
+            if generation.keeps:
+                self._at = None
+                self._former = _Former(told.generation, delta_schema.last_id(state.metadata), snapshot.version)
+                self._cleaner.opened(snapshot.version, state.removed)
+                return told
+            return self._replaced(snapshot, state, schema, generation.begin(schema, log_id))
         delta_schema.check_names(schema)  # a table of a former version may have a column that Spark refuses
         stored = delta_state.decode(text, self._holes, self.location)
         self._check_foreign(stored.version + 1, snapshot.version)
@@ -131,9 +151,10 @@ class DeltaTable:
         return self._load(snapshot, stored, state)
 
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS) -> bool:
-        if not self._cleaner.due(self._version.snapshot.version, older_than):
+        former = self._former
+        if not self._cleaner.due(former.version if former else self._version.snapshot.version, older_than):
             return False
-        return self._cleaner.forget(self._present(), older_than, chunks)
+        return self._cleaner.forget(self._present_former() if former else self._present(), older_than, chunks)
 
     def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
         return self._cleaner.sweep(self._present(), older_than, chunks, skew)
@@ -150,6 +171,17 @@ class DeltaTable:
         # Our own last commit stays in the log: what came after it is judged again at the next start.
         newest = min(at.stored.version, at.snapshot.checkpoint())
         return CurrentTable(at.snapshot.version, newest, at.metadata, frozenset(names_of(files)))
+
+    def _present_former(self) -> CurrentTable:
+        """The same of a table that is kept for its readers, as far as that asks for no row and no list of holes."""
+        snapshot, state, text = self._newest_former()
+        self._admit()
+        stored = delta_state.decode(text, lambda _: b"[]", self.location)
+        files = {path for add in state.files for path in delta_cleanup.files_of(add, self.location)}
+        if stored.holes_file:
+            files.add(stored.holes_file)
+        newest = min(stored.version, snapshot.checkpoint())
+        return CurrentTable(snapshot.version, newest, state.metadata, frozenset(names_of(files)))
 
     def files(self) -> Sequence[DataFile]:
         if self._files is None:
@@ -272,26 +304,56 @@ class DeltaTable:
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
 
-    def _replace(
+    def _replaced(
         self, snapshot: DeltaSnapshot, state: State, schema: TableSchema, applied: AppliedState
     ) -> AppliedState:
         """Make the table one of another generation, in one commit: every column goes and every wanted one comes with an
         id and a physical name never used, every row goes, and the state begins. A file that was prepared for the former
         generation cannot be taken for one of the new."""
         log.info("%s: the target held another table; it was replaced", schema.name)
-        live = {uri_of(add["path"], self.location): LiveFile(add, BitMap64()) for add in state.files}
-        out = plan(TableCommit(applied, clear=True), live, [], file_id=self._new_id(), now_ms=self._now_ms)
-        stored = StoredDomain(applied, snapshot.version + 1, self._new_id().hex)
+        columns = Columns(0, {}, {}).extended(schema, delta_schema.last_id(state.metadata), delta_schema.physical)
+        self._replace(snapshot, state, Replacement(applied, schema, columns, ()))
+        applied = self.refresh()
+        self._checkpoint_if_due()
+        return applied
+
+    def last_id(self) -> int:
+        return self._kept.last_id
+
+    def replace(self, by: Replacement) -> None:
+        """Against the newest version, as long as that is still of the generation that was kept."""
+        snapshot, state, _ = self._newest_former()
+        self._former = None
+        self._replace(snapshot, state, by)
+
+    def _newest_former(self) -> tuple[DeltaSnapshot, State, str]:
+        """With what the table says of its state."""
+        kept = self._kept
+        snapshot = self._open.update()
+        state = None if snapshot is None else self._read(snapshot)
+        text = None if state is None else state.domains.get(DOMAIN)
+        told = None if text is None else delta_state.peek(text, self.location)
+        if snapshot is None or state is None or text is None or told is None or told.generation != kept.generation:
+            raise Retry(f"{self.location} is another table than the one that was opened", "It is opened again.")
+        return snapshot, state, text
+
+    @property
+    def _kept(self) -> _Former:
+        if self._former is None:
+            raise Retry(f"{self.location}: the version is not known", "Call ensure first.")
+        return self._former
+
+    def _replace(self, snapshot: DeltaSnapshot, state: State, by: Replacement) -> None:
+        out, metadata = replacing(self._access, self.location, state, by, file_id=self._new_id(), now_ms=self._now_ms)
+        for name, data in out.files:
+            self._access.create(f"{self.location}/{name}", data)
+        stored = StoredDomain(by.applied, snapshot.version + 1, self._new_id().hex)
         domain = _domain(delta_state.encode(stored, self._save)[0])
         self._at, self._files = None, None
         seam("delta.before-replace")
         # Dying before the commit leaves the former generation untouched: the next opening replaces it.
         self._admit()
-        metadata = delta_schema.replaced(state.metadata, schema)
         self._open.commit(snapshot, [*out.actions, domain], metadata, checkpoint=_left_to_delta(snapshot, metadata))
-        applied = self.refresh()
-        self._checkpoint_if_due()
-        return applied
 
     def _create(self, schema: TableSchema, applied: AppliedState) -> AppliedState:
         """Version 0 carries the applied state: a table of ours is never without it."""
@@ -308,18 +370,9 @@ class DeltaTable:
 
     def _plan(self, change: TableCommit, at: _Version, metadata: Action) -> Plan:
         now = self._now_ms
-        columns = self._stats_columns(metadata)
-        new = []
-        for file in change.add:
-            new.append(new_add(file, footer_of(self._access, file.path), columns, self.location, now))
+        columns = stats_columns(metadata, self._schema)
+        new = [new_add(file, footer_of(self._access, file.path), columns, self.location, now) for file in change.add]
         return plan(change, at.live, new, file_id=self._new_id(), now_ms=now)
-
-    def _stats_columns(self, metadata: Action) -> list[pa.Field]:
-        """The key's first, then as many as Delta keeps statistics of."""
-        fields = delta_schema.all_fields(metadata)
-        key = {column.name for column in self._schema.key_columns} if self._schema else set()
-        rest = [field for name, field in fields.items() if name not in key]
-        return [field for name, field in fields.items() if name in key] + rest[:INDEXED_COLUMNS]
 
     def _state_actions(self, applied: AppliedState, at: _Version, nonce: str) -> tuple[StoredDomain, list[Action]]:
         stored = StoredDomain(applied, at.snapshot.version + 1, nonce, at.stored.holes_file)

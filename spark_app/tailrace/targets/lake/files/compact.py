@@ -15,7 +15,7 @@ from tailrace.seams import seam
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
-from tailrace.targets.lake.model import DataFile, FormatTable, TableCommit
+from tailrace.targets.lake.model import DataFile, FileTable, TableCommit
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def pick(files: Sequence[DataFile], limits: CompactionLimits) -> list[DataFile]:
 
 
 def compact(
-    table: FormatTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: CompactionLimits
+    table: FileTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: CompactionLimits
 ) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
     chosen = pick(table.files(), limits)

@@ -30,7 +30,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OURS = re.compile(
     rf"/data/(?:{_UUID}\.parquet|{CHUNK}[^/]*\.parquet|[0-9a-f]{{32}}\.puffin)$"
     r"|/metadata/(?:snap-[^/]*\.avro|[0-9a-f-]{36}-m\d+\.avro|[^/]*\.metadata\.json)$"
-    r"|/_tailrace/holes-[^/]*\.json$"
+    r"|/_tailrace/(?:holes-|next/)[^/]*\.json$"
 )
 """What a writer of ours may have left. Names of other writers stay: a rewrite of theirs may take hours to commit."""
 

@@ -83,6 +83,14 @@ def plan(
     java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns, access: FileAccess
 ) -> tuple[dict[str, Tracked], set[int]]:
     """Every live file of the current version, vectors read; and the data sequence numbers of files and vectors."""
+    found, sequences = listed(java, table, name, keys=keys, columns=columns)
+    return _with_dead_rows(found, access), sequences
+
+
+def listed(
+    java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns
+) -> tuple[dict[str, Tracked], set[int]]:
+    """The same by the table's metadata alone: no file is read, and no row is known to be dead."""
     specs, parser = table.specs(), java.iceberg.ContentFileParser
     found: dict[str, Tracked] = {}
     sequences: set[int] = set()
@@ -101,7 +109,7 @@ def plan(
             found[known.path] = Tracked(known, doc["file-path"], vector)
     finally:
         tasks.close()
-    return _with_dead_rows(found, access), sequences
+    return found, sequences
 
 
 def _planned(java: Java, table: Any, keys: tuple[Column, ...]) -> Any:

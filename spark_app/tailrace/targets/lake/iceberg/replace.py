@@ -5,16 +5,21 @@ commit that was prepared for the former generation can never be taken for one of
 list of files, so that a table which no reader can open any more is replaced like any other.
 """
 
+import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import TableSchema
-from tailrace.targets.lake.columns import COLUMNS, Columns
+from tailrace.errors import RESYNC, TargetChanged
+from tailrace.targets.lake.columns import COLUMNS
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
+from tailrace.targets.lake.iceberg.commit import Builder, Work, fill, row_delta
+from tailrace.targets.lake.iceberg.files import Tracked, Vector, listed
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
+from tailrace.targets.lake.model import Replacement
 
 _METRICS = "write.metadata.metrics.column."
 
@@ -25,46 +30,90 @@ def mirrored(properties: dict[str, str], name: str) -> AppliedState | None:
     return None if text is None else iceberg_state.decode_mirror(text, name).stored.applied
 
 
-def replace(java: Java, table: Any, name: str, *, state: AppliedState, schema: TableSchema, nonce: str) -> None:
-    """One commit; whatever anybody commits before it is replaced, too."""
+def replace(
+    java: Java,
+    table: Any,
+    name: str,
+    *,
+    by: Replacement,
+    stored: StoredSummary,
+    vectors: Mapping[str, Vector],
+    nonce: str,
+) -> None:
+    """One commit. `stored`: the state of `by`; `vectors`: of its files with dead rows."""
     with clock_named(java, table, name), guarded(name, "preparing the replacement of"):
+        present = _present(java, table, name, by)
         transaction = table.newTransaction()
         staged = transaction.table()
-        columns = _columns(java, transaction, name, schema)
-        removal = transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
-        stored = StoredSummary(state)
-        removal.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce).commit()
+        _set_columns(java, transaction, name, by)
+        _set_properties(transaction, by)
+        operation = _rows(java, transaction, present, by, vectors)
+        operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce)
+        operation.set(iceberg_state.ADOPTED, str(len(by.files))).commit()
         doc = iceberg_state.parse_snapshot(java.iceberg.SnapshotParser.toJson(staged.currentSnapshot()))
-        update = transaction.updateProperties()
-        wanted = iceberg_schema.properties(schema) | {
-            iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(stored, doc.id, doc.sequence)),
-            COLUMNS: columns.to_json(),
-        }
-        for key in {str(key) for key in staged.properties() if key.startswith(_METRICS)} - wanted.keys():
-            update.remove(key)
-        for key, value in wanted.items():
-            update.set(key, value)
-        update.commit()
+        mirror = iceberg_state.encode_mirror(Mirror(stored, doc.id, doc.sequence))
+        transaction.updateProperties().set(iceberg_state.STATE, mirror).commit()
     # Dying here leaves the former generation untouched: the next opening replaces it.
     with guarded(name, "replacing", committing=True):
         transaction.commitTransaction()
 
 
-def _columns(java: Java, transaction: Any, name: str, schema: TableSchema) -> Columns:
+_Present = tuple[int | None, Mapping[str, Tracked]]
+
+
+def _present(java: Java, table: Any, name: str, by: Replacement) -> _Present:
+    """The current snapshot and what is live in it, by metadata alone: rows that no reader can open any more go like any
+    others."""
+    current = table.currentSnapshot()
+    if current is None or not by.files:
+        return None, {}
+    return int(current.snapshotId()), listed(java, table, name, keys=(), columns=by.columns)[0]
+
+
+def _rows(java: Java, transaction: Any, present: _Present, by: Replacement, vectors: Mapping[str, Vector]) -> Any:
+    """All that is there goes, the new files come: in one snapshot."""
+    base, found = present
+    if not by.files:
+        return transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
+    kept = [(tracked.raw, tracked.vector) for tracked in found.values() if tracked.vector is not None]
+    work = Work(by.files, list(found.values()), {f.path: f.dead for f in by.files if f.dead}, replaced=kept)
+    operation = row_delta(transaction, java, base, [], work)
+    fill(operation, Builder.of(java, transaction.table()), work, vectors)
+    return operation
+
+
+def _set_properties(transaction: Any, by: Replacement) -> None:
+    """Before the rows: Iceberg keeps statistics of the files as they say."""
+    update = transaction.updateProperties()
+    wanted = iceberg_schema.properties(by.schema) | {COLUMNS: by.columns.to_json()}
+    present = {str(key) for key in transaction.table().properties() if key.startswith(_METRICS)}
+    for key in present - wanted.keys():
+        update.remove(key)
+    for key, value in wanted.items():
+        update.set(key, value)
+    update.commit()
+
+
+def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> None:
     """Drop all columns and add the new ones. Identifier fields go first and come last: Iceberg finds them by name, and
     a name may stand for the old and the new column while both are in one update."""
+    schema, columns = by.schema, by.columns
     iceberg_schema.check_names(schema)
     last_id = int(transaction.table().operations().current().lastColumnId())
-    columns = Columns(schema.version, {}, {}).extended(schema, last_id)
+    if columns.ids and min(columns.ids.values()) <= last_id:
+        what = "columns were added to the target while the table was read into a new copy"
+        raise TargetChanged(schema.name, what, f"Read the table again: {RESYNC}.")
     transaction.updateSchema().setIdentifierFields(java.jvm.java.util.ArrayList()).commit()
     update = transaction.updateSchema().allowIncompatibleChanges()
     for field in iceberg_schema.present_fields(java.iceberg.SchemaParser.toJson(transaction.table().schema())):
         update.deleteColumn(field.name)
-    for column in schema.columns:
-        kind = java.iceberg.types.Types.fromPrimitiveString(iceberg_schema.iceberg_type(column.type))
-        add = update.addColumn if column.key is None else update.addRequiredColumn
-        add(None, column.name, kind)  # with a parent, or a dot in the name would be taken for one
+    gaps = _add(java, update, last_id, by)
     update.commit()
+    if gaps:
+        update = transaction.updateSchema()
+        for gap in gaps:
+            update.deleteColumn(gap)
+        update.commit()
     identifier = iceberg_schema.identifier(schema)
     if identifier:
         names = java.jvm.java.util.ArrayList()
@@ -74,4 +123,19 @@ def _columns(java: Java, transaction: Any, name: str, schema: TableSchema) -> Co
     after = iceberg_schema.present_fields(java.iceberg.SchemaParser.toJson(transaction.table().schema()))
     if {f.name: f.id for f in after} != {c.name: columns.ids[c.id] for c in schema.columns}:
         raise CommitConflict(f"{name}: the new columns got other field ids than foreseen", "The table is read again.")
-    return columns
+
+
+def _add(java: Java, update: Any, last_id: int, by: Replacement) -> list[str]:
+    """Iceberg numbers what is added. For the numbers of columns that have been dropped while the copy was made, it adds
+    some that go again: their names."""
+    types, wanted, gaps = java.iceberg.types.Types, {by.columns.ids[c.id]: c for c in by.schema.columns}, []
+    for id_ in range(last_id + 1, max(by.columns.ids.values(), default=last_id) + 1):
+        column = wanted.get(id_)
+        if column is None:
+            gaps.append(f"_tailrace_{uuid.uuid4().hex}")
+            update.addColumn(None, gaps[-1], types.fromPrimitiveString("int"))
+            continue
+        kind = types.fromPrimitiveString(iceberg_schema.iceberg_type(column.type))
+        add = update.addColumn if column.key is None else update.addRequiredColumn
+        add(None, column.name, kind)  # with a parent, or a dot in the name would be taken for one
+    return gaps

@@ -34,7 +34,7 @@ from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
 from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, StoredSummary
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
-from tailrace.targets.lake.model import OTHERS, DataFile, TableCommit, always, belongs
+from tailrace.targets.lake.model import OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
 
 
 def _random_id() -> str:
@@ -53,6 +53,8 @@ DAMAGED = (
 class IcebergTable:
     """See `FormatTable`. Not shared between threads. `new_id` names vector files and commits."""
 
+    naming = Naming(iceberg_schema.check_names, key_required=True)
+
     def __init__(
         self,
         catalog: IcebergCatalog,
@@ -70,10 +72,14 @@ class IcebergTable:
         self._identifier = catalog.identifier(schema_name, table_name)
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
+        self._former: int | None = None
+        """The generation that is kept until another is complete."""
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         try:
-            return self._ensure(schema, log_id, generation)
+            applied = self._ensure(schema, log_id, generation)
+            self._former = None if generation.holds(applied, schema.table_id) else applied.generation
+            return applied
         except (MissingTable, Retry) as error:
             if not self._catalog.folder or isinstance(error, CommitConflict):
                 raise
@@ -92,7 +98,9 @@ class IcebergTable:
         told = self._told()
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if told is not None and told.log_id == log_id and not belongs(generation, told, schema, self.name):
-            self._replace(schema, generation.begin(schema, log_id))
+            if generation.keeps:
+                return told
+            self._replaced_by(schema, generation.begin(schema, log_id))
         applied = self.refresh()
         if applied.log_id != log_id:
             raise TargetRefused(
@@ -102,20 +110,45 @@ class IcebergTable:
         if belongs(generation, applied, schema, self.name):
             iceberg_schema.check_names(schema)  # a table of a former version may have a column that Spark refuses
             return applied
-        self._replace(schema, generation.begin(schema, log_id))  # it was put back to a version of a former generation
-        return self.refresh()
+        if not generation.keeps:  # it was put back to a version of a former generation
+            self._replaced_by(schema, generation.begin(schema, log_id))
+            return self.refresh()
+        return applied
 
     def _told(self) -> AppliedState | None:
         with guarded(self.name, "reading"):
             properties = {str(k): str(v) for k, v in dict(self._open()[0].table.properties()).items()}
         return mirrored(properties, self.name)
 
-    def _replace(self, schema: TableSchema, state: AppliedState) -> None:
+    def last_id(self) -> int:
+        with guarded(self.name, "reading"):
+            return int(self._open()[0].table.operations().current().lastColumnId())
+
+    def replace(self, by: Replacement) -> None:
+        self._version = None
+        table, first_uuid = self._open()[0].table, self._open()[1]
+        with guarded(self.name, "reading"):
+            table.refresh()
+        if self._open()[0].uuid() != first_uuid:
+            raise self._replaced("another uuid")
+        told = self._told()
+        if told is None or told.generation != self._former:
+            raise self._replaced(f"generation {told and told.generation}, at first {self._former}")
+        self._former = None
+        self._replace(by)
+
+    def _replaced_by(self, schema: TableSchema, state: AppliedState) -> None:
         log.info("%s: the target held another table; it was replaced", self.name)
         self._version = None
-        table = self._open()[0].table
+        self._replace(Replacement(state, schema, Columns(0, {}, {}).extended(schema, self.last_id()), ()))
+
+    def _replace(self, by: Replacement) -> None:
+        vectors = self._write_vectors(Work(vectors={file.path: file.dead for file in by.files if file.dead}))
+        stored = self._store(by.applied, StoredSummary(by.applied))
+        seam("iceberg.before-replace")
         self._admit()
-        replace_table(self._java, table, self.name, state=state, schema=schema, nonce=self._new_id())
+        table = self._open()[0].table
+        replace_table(self._java, table, self.name, by=by, stored=stored, vectors=vectors, nonce=self._new_id())
 
     def _create(self, schema: TableSchema, state: AppliedState) -> None:
         document = iceberg_schema.schema_json(schema)
@@ -196,7 +229,8 @@ class IcebergTable:
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
         """All snapshots are listed in one metadata file that every commit writes anew: without this it grows for ever.
         The state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
-        self._known()
+        if self._former is None:
+            self._known()
         return self._cleaner().expire(older_than, chunks, at_once)
 
     def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
