@@ -23,10 +23,11 @@ HEADER = """\
 <!-- Generated from the code by `make crds`; do not edit. -->
 
 What the values of a column become in the target. A value is identical, bit for bit, whether it comes from the log or
-from a chunk. One that the target's type cannot hold exactly stops its table with `ValueUnsupported`. Then, or to have
-it so from the start, copy the column as its exact text (`string`),
-`options: [{match: shop.events, as: {column: text}}]`; or let such values become NULL, except in keys:
-`options: [{match: shop.events, onUnsupported: SetNull}]`.
+from a chunk. One that the target's type cannot hold exactly
+[becomes NULL](operations.md#values-that-a-type-cannot-hold), and is counted; in a key it stops the table with
+`ValueUnsupported`. To have it, copy the column as its exact text (`string`):
+`options: [{match: shop.events, as: {column: text}}]`. With `onUnsupported: Fail` it stops the table in other columns,
+too.
 A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `string`, too: the mask of that text.
 """
 

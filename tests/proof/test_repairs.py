@@ -114,6 +114,7 @@ def test_each_table_is_equal_after_the_documented_repair(
 ) -> None:
     with quick(server, nursery, tmp_path, "repairs") as one:
         fill(one)
+        one.spec |= {"options": [{"match": "s.valueunsupported", "onUnsupported": "Fail"}]}
         one.start()
         one.settle()
         for name, repair in REPAIRS.items():

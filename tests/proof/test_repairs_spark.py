@@ -66,7 +66,8 @@ class Shop:
 
 @pytest.fixture(params=one_of("delta", "iceberg", of="repairs_spark"))
 def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
-    spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}
+    strict = {"match": "s.value", "onUnsupported": "Fail"}
+    spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}, "options": [strict]}
     made = Shop(postgres, Deployment(tmp_path / "shop", postgres.source(), request.param, spec))
     postgres.execute("CREATE SCHEMA s")
     made.sql("CREATE TABLE {t} (id int PRIMARY KEY, v text, d date)")

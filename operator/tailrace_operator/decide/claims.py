@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from tailrace.contract.status import Assessment, Status, TableStatus
 from tailrace.errors import error_line
-from tailrace_operator.decide.model import Limits
+from tailrace_operator.decide.model import EmitEvent, Limits
 from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, lag
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded
 from tailrace_operator.status.models import Condition
 
 ASSESSED = "Assessed"
+COPIED = "ValuesCopied"
 INITIAL = "InitialSnapshotCompleted"
 SNAPSHOT_FAILED = "SnapshotFailed"
 """The driver's name for a table whose last snapshot of all its rows failed."""
@@ -24,6 +25,7 @@ MAX_WHY = 600
 def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Iterable[Claim]:
     if status.tables:
         yield _healthy(status)
+        yield _copied(status)
     if status.tables_total:
         yield _initial(status, before)
     if status.assessment is not None:
@@ -64,6 +66,28 @@ def _healthy(status: Status) -> Claim:
     stopped = [t for t in bad if t.state == "STOPPED"]
     reason = Reason.TABLES_STOPPED if stopped else Reason.TABLES_FAILING
     return Claim("TablesHealthy", "False", reason, failing(status))
+
+
+def _copied(status: Status) -> Claim:
+    """Without numbers: they grow, and a message that changes is written."""
+    found = [t for t in status.tables if t.nulled]
+    if not found:
+        return Claim(COPIED, "True", Reason.VALUES_AS_THEY_ARE)
+    named = "; ".join(f"{t.name}: {', '.join(one.column for one in t.nulled)}" for t in found)
+    text = (
+        f"values became NULL that their types cannot hold, in {len(found)} of {len(status.tables)} tables"
+        f" ({bounded(named, MAX_WHY)}). To have them, copy these columns as text with spec.options[].as, then start"
+        " the tables over."
+    )
+    return Claim(COPIED, "False", Reason.VALUES_NULLED, text)
+
+
+def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[EmitEvent]:
+    """When values become NULL in a table or a column where none had."""
+    said = {c.message for c in before if c.type == COPIED}
+    for c in now:
+        if c.type == COPIED and c.status == "False" and c.message not in said:
+            yield EmitEvent("Warning", c.reason, c.message)
 
 
 def failing(status: Status) -> str:

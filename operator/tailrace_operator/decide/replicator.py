@@ -204,7 +204,8 @@ def _events(
         bad = bad or (readiness.ready != "True" and not readiness.progress)
         text = readiness.message or f"the Replicator is {readiness.reason.value}."
         events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, sentence(text)))
-    return (*events, *executors.events(observed.status.conditions, status.conditions))
+    both = observed.status.conditions, status.conditions
+    return (*events, *claims.events(*both), *executors.events(*both))
 
 
 def _again(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> float:

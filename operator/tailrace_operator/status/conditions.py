@@ -49,6 +49,8 @@ class Reason(Enum):
     TABLES_FAILING = "TablesFailing"
     TABLES_STOPPED = "TablesStopped"
     TABLES_WORK = "TablesWork"
+    VALUES_AS_THEY_ARE = "ValuesAsTheyAre"
+    VALUES_NULLED = "ValuesNulled"
     FAILING = "Failing"
     INVALID_MANIFEST = "InvalidManifest"
     CONFIGURATION_REFUSED = "ConfigurationRefused"

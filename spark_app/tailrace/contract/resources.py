@@ -17,6 +17,7 @@ from tailrace.contract.base import (
     ColumnName,
     CopiedAs,
     Duration,
+    FormerDefault,
     Identifier,
     Model,
     Name,
@@ -149,10 +150,10 @@ class TableOptions(Model):
     masked column is `string` all the same. Once a table is captured, a change of this takes a resync."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """The same as `as` with `text` for each of these columns."""
-    on_unsupported: OnUnsupported = "Fail"
-    """What a value does that its column's type cannot hold exactly, such as a date `infinity`. `Fail`: it stops the
-    table. `SetNull`: it becomes NULL in the target, and is counted in the table's status; a key cannot be NULL, so
-    there it stops the table in either case."""
+    on_unsupported: Annotated[OnUnsupported, FormerDefault("Fail")] = "SetNull"
+    """What becomes of a value that its column's type cannot hold exactly, such as a date `infinity`. `SetNull`: it is
+    NULL in the target, and counted: in the status, in a metric and, in Kubernetes, by the condition `ValuesCopied`.
+    `Fail`: it stops the table. A key cannot be NULL, so there it stops the table in either case."""
     mask: Annotated[
         tuple[Mask, ...],
         Field(

@@ -42,13 +42,18 @@ def way_out(column: str) -> str:
     return f"Remove {column} from as, or write {column}: text."
 
 
+def loss(logical: str, native: str, finite: bool = False) -> tuple[str, str]:
+    """What becomes of a column's numbers in the type that the options give it, and `limit`; empty: nothing."""
+    rounded = decimal_parts(logical) is None and native != "int32"
+    return "rounded to the nearest double" if rounded else "", limit(logical, native, finite)
+
+
 def limit(logical: str, native: str, finite: bool = False) -> str:
-    """What a number's column loses in the type that the options give it; empty: nothing that `native` has. `finite`:
-    its values are numbers within the range of doubles."""
+    """Which numbers the type that the options give a column cannot hold; empty: it holds all that `native` has.
+    `finite`: its values are numbers within the range of doubles."""
     parts = decimal_parts(logical)
     if parts is None:
-        small = "" if finite or native in ("int32", "int64") else "; holds no number beyond the range of doubles"
-        return "" if native == "int32" else f"rounded to the nearest double{small}"
+        return "" if finite or native in ("int32", "int64") else "holds no number beyond the range of doubles"
     whole, fraction = _digits(native)
     if whole <= parts[0] - parts[1] and fraction <= parts[1]:
         return "holds no NaN" if native.startswith("decimal") and not finite else ""

@@ -1,7 +1,8 @@
 """Values that a column's type in the log and the target cannot hold: what is the same for every product.
 
-They stop their table, or become NULL where `options[].onUnsupported` says so. The log's decoder and the chunk reader
-both ask the codec of their product, which alone decides what a type can hold: a value becomes NULL by both or by none.
+They become NULL and are counted, or stop their table where `options[].onUnsupported` says so. The log's decoder and the
+chunk reader both ask the codec of their product, which alone decides what a type can hold: a value becomes NULL by both
+or by none.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ SET_NULL = "onUnsupported: SetNull"
 
 def sets_null(options: TableOptions | None) -> bool:
     """Whether such values of the table's columns become NULL. (Never those of its key.)"""
-    return options is not None and options.on_unsupported == "SetNull"
+    return options is None or options.on_unsupported == "SetNull"
 
 
 def without_unfit(values: pa.Array, fits: Callable[[pa.Array], bool]) -> pa.Array:
@@ -65,8 +66,8 @@ RARE = "Correct such values in the source"
 def limited(limit: str, key: bool, nulls: bool, way: str = AS_TEXT) -> tuple[str, str]:
     """Reason and suggestion for a column whose type holds most values, `limit` saying which not, before one of these
     stops the table. `nulls`: the table's such values become NULL."""
-    if key:
-        return limit, f"{way} (a column of the key cannot become NULL)."
+    if not limit or key:
+        return limit, f"{way} (a column of the key cannot become NULL)." if limit else ""
     if nulls:
         return f"{limit}: such values become NULL", ""
     return limit, f"{way}; or let such values become NULL: options[].{SET_NULL}."

@@ -413,6 +413,7 @@ def test_text_of_no_encoding_stops_its_table_alone_by_the_log_too(capture: Captu
     server = capture.server
     server.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
     capture.source = {"database": "ascii"}
+    capture.spec = {"options": [{"match": "*.*", "onUnsupported": "Fail"}]}
     with server.connect(dbname="ascii") as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         connection.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")

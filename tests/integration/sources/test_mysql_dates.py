@@ -53,18 +53,21 @@ def test_as_text_they_are_the_servers_text_by_log_and_by_chunk(server: MysqlServ
         assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t", TableOptions.model_validate(options)))
 
 
-def test_without_it_log_and_chunk_stop_the_table_with_the_same_words(server: MysqlServer, tmp_path: Path) -> None:
+def test_where_they_may_not_become_null_log_and_chunk_stop_the_table_with_the_same_words(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    strict = {"match": "d.*", "onUnsupported": "Fail"}
     server.script("DROP DATABASE d", "CREATE DATABASE d")
     zero, others = "0000-00-00", ("2026-02-00", "2024-02-31", "0000-05-06")
     wrong = [(kind, day) for kind in COLUMNS.values() for day in (zero, *others) if day == zero or kind[0] == "d"]
     for i, (kind, _) in enumerate(wrong):
         server.execute(f"CREATE TABLE d.t{i} (id int PRIMARY KEY, v {kind})")
-    with LogRun(server, tmp_path) as run:
+    with LogRun(server, tmp_path, options=[strict]) as run:
         server.script(*(f"INSERT INTO d.t{i} VALUES (1, '2024-02-29'), (2, '{w}')" for i, (_, w) in enumerate(wrong)))
         run.catch_up()
         for i in range(len(wrong)):
             with pytest.raises(ValueUnsupported, match=r"as: \{v: text\}") as by_chunks:
-                by_chunk(server, f"d.t{i}")
+                by_chunk(server, f"d.t{i}", TableOptions.model_validate(strict))
             stopped = run.table(f"d.t{i}").stopped
             assert stopped is not None and stopped.error == "ValueUnsupported"
             assert (stopped.message, stopped.fix) == (by_chunks.value.message, by_chunks.value.fix)

@@ -163,7 +163,8 @@ def test_a_byte_that_its_character_set_lacks_stops_the_table_until_it_is_correct
     server.script("DROP DATABASE IF EXISTS odd", "CREATE DATABASE odd")
     server.execute("CREATE TABLE odd.t (id int PRIMARY KEY, v varchar(9) CHARACTER SET cp1251, n int)")
     document = {**manifest(server, tmp_path)}
-    document["spec"] = {**document["spec"], "tables": {"include": ["odd.*"]}}
+    strict = [{"match": "odd.t", "onUnsupported": "Fail"}]
+    document["spec"] = {**document["spec"], "tables": {"include": ["odd.*"]}, "options": strict}
     copy = Pipeline(document, mysql_shop.source(server), tmp_path)
     with copy.running():
         level(server, copy)

@@ -21,6 +21,7 @@ from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.support import describe
 
 ALL = KeyRange(None, None)
+STRICT = TableOptions(match="*.*", on_unsupported="Fail")
 
 # Each type with values at its edges; the row number is the key.
 VALUES: dict[str, list[str]] = {
@@ -210,9 +211,9 @@ def test_a_value_that_the_target_cannot_hold_is_named_and_can_be_copied_as_text(
         with pytest.raises(
             ValueUnsupported, match=r"column 'v' of public\.t has the value .*as: \{v: text\}"
         ) as caught:
-            chunk_of(config, table_of(connection, "public.t"), ALL)
+            chunk_of(config, table_of(connection, "public.t", STRICT), ALL)
         assert caught.value.table == "public.t" and value[:6] in caught.value.message
-        told = describe(table_of(connection, "public.t"), TableSize(), checks_text=True).columns[1]
+        told = describe(table_of(connection, "public.t", STRICT), TableSize(), checks_text=True).columns[1]
         assert told.support == "PARTIAL" and told.reason.startswith("holds no") and "options[].as" in told.suggestion
         as_text = table_of(connection, "public.t", TableOptions(match="public.t", as_text=("v",)))
         assert chunk_of(config, as_text, ALL)["v"].to_pylist() == [None, value, None]
@@ -293,4 +294,4 @@ def test_text_that_is_not_utf8_in_a_sql_ascii_database_is_refused_by_name(postgr
         with pytest.raises(
             ValueUnsupported, match=r"column 'v' of public\.t has text that is not UTF-8 \(string #\w{4}\)"
         ):
-            chunk_of(config, table_of(connection, "public.t"), ALL)
+            chunk_of(config, table_of(connection, "public.t", STRICT), ALL)

@@ -1,4 +1,4 @@
-"""Values that their type cannot hold, with `onUnsupported: SetNull`: NULL by the log and by a chunk alike, counted, and
+"""Values that their type cannot hold, as they are by default: NULL by the log and by a chunk alike, counted, and
 nothing else differs. The same random rows are read by chunks in one table and by the log in another."""
 
 import secrets
@@ -26,7 +26,6 @@ from tailrace.changelog.records import Position
 from tailrace.contract.resources import SourceSpec
 
 ROWS = 200
-SET_NULL = {"match": "w.*", "onUnsupported": "SetNull"}
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def test_random_rows_are_the_same_by_log_and_by_chunk_and_only_what_does_not_fit
     made = random_rows(Random(seed), source.kinds)
     rows = [row for row, _ in made]
     source.write("chunks", rows)
-    copy = pipeline(source, tmp_path, SET_NULL)
+    copy = pipeline(source, tmp_path)
     with copy.running():
         level(copy)
         source.write("logged", rows[: ROWS // 2])
@@ -234,14 +233,14 @@ def test_a_table_that_such_a_value_stopped_goes_on_after_a_resync_under_the_new_
 ) -> None:
     (row, _), *_ = random_rows(Random(1), source.kinds)
     bad = [kind.bad[0] if kind.required else value for kind, value in zip(source.kinds, row, strict=True)]
-    copy = pipeline(source, tmp_path)
+    copy = pipeline(source, tmp_path, {"match": "w.*", "onUnsupported": "Fail"})
     with copy.running():
         level(copy)
         source.write("logged", [bad])
         copy.until(lambda _: copy.driver.faults() == {"w.logged": "ValueUnsupported"}, work=True)
         (fault,) = (t.fault for t in copy.driver.control.status().tables if t.fault is not None)
         assert "onUnsupported: SetNull" in fault.fix
-    copy.document["spec"]["options"] = [SET_NULL]
+    copy.document["spec"]["options"] = []
     with copy.running():
         copy.ask("w.logged", resync=True)
         level(copy)
@@ -257,7 +256,7 @@ def test_a_table_that_such_a_value_stopped_goes_on_after_a_resync_under_the_new_
 def test_a_key_never_becomes_null(source: Source, tmp_path: Path) -> None:
     kind = source.kinds[1]
     source.run(f"CREATE TABLE w.keyed (k {kind.text} PRIMARY KEY, v int)")
-    copy = pipeline(source, tmp_path, SET_NULL)
+    copy = pipeline(source, tmp_path)
     with copy.running():
         level(copy)
         source.run(f"INSERT INTO w.keyed VALUES ('{kind.bad[0]}', 1)")

@@ -42,9 +42,9 @@ def test_a_million_equal_values_are_judged_once() -> None:
     assert judged == 4
 
 
-def test_values_stop_their_table_unless_its_options_say_otherwise() -> None:
-    assert not sets_null(None) and not sets_null(TableOptions(match="a.b"))
-    assert sets_null(TableOptions(match="a.b", on_unsupported="SetNull"))
+def test_values_become_null_unless_the_tables_options_say_otherwise() -> None:
+    assert sets_null(None) and sets_null(TableOptions(match="a.b"))
+    assert not sets_null(TableOptions(match="a.b", on_unsupported="Fail"))
 
 
 def test_the_way_out_of_a_key_does_not_offer_null() -> None:

@@ -39,20 +39,21 @@ def _column(column: MysqlColumn) -> ColumnSupport:
     known = column.name, column.type.text, column.form.logical
     if column.mask is not None:
         return ColumnSupport(*known, "YES", f"masked: {column.mask}")
-    limit = _lost(column) if column.other_number else types.LIMITS.get(column.form.logical)
-    if limit:
-        return ColumnSupport(*known, "PARTIAL", *limited(limit, column.key is not None, column.form.sets_null))
+    changed, limit = _loss(column) if column.other_number else ("", types.LIMITS.get(column.form.logical, ""))
+    if changed or limit:
+        reason, suggestion = limited(limit, column.key is not None, column.form.sets_null)
+        return ColumnSupport(*known, "PARTIAL", "; ".join(filter(None, (changed, reason))), suggestion)
     form = types.as_other(column.type, column.form.logical)
     if form is not None:
         return ColumnSupport(*known, "PARTIAL", f"becomes {_KINDS[column.form.logical]}: {form}")
     return ColumnSupport(*known, "YES")
 
 
-def _lost(column: MysqlColumn) -> str:
+def _loss(column: MysqlColumn) -> tuple[str, str]:
     """Of numbers that become other ones (`as`)."""
     kind = column.type
     digits = f"decimal({kind.precision},{kind.scale or 0})" if kind.name == "decimal" else str(column.native)
-    return as_types.limit(column.form.logical, digits, finite=True)
+    return as_types.loss(column.form.logical, digits, finite=True)
 
 
 _KINDS = {"string": "text", "binary": "bytes"}

@@ -29,9 +29,10 @@ def _column(column: CatalogColumn, table: str, nulls: bool, checks_text: bool) -
     refused = unfit_type(table, column)
     if refused is not None:
         return ColumnSupport(column.name, column.source_type, None, "NO", refused.message, refused.fix)
-    limit = _limit(column)
-    if limit:
-        return ColumnSupport(*known, "PARTIAL", *limited(limit, column.key is not None, nulls))
+    changed, limit = _loss(column)
+    if changed or limit:
+        reason, suggestion = limited(limit, column.key is not None, nulls)
+        return ColumnSupport(*known, "PARTIAL", "; ".join(filter(None, (changed, reason))), suggestion)
     if column.logical != "string":
         return ColumnSupport(*known, "YES")
     reason = "" if is_text(column) else f"becomes text: {types.AS_TEXT}"
@@ -50,11 +51,11 @@ def unfit_type(table: str, column: CatalogColumn) -> TableStop | None:
     return as_types.refused(table, column.name, column.source_type, column.logical, why)
 
 
-def _limit(column: CatalogColumn) -> str:
-    """What its logical type cannot hold, or does not hold exactly."""
+def _loss(column: CatalogColumn) -> tuple[str, str]:
+    """How its logical type changes values, and which it cannot hold."""
     if column.logical not in (column.native, "string"):
-        return as_types.limit(column.logical, column.native)
-    return types.LIMITS.get(column.logical.partition("(")[0], "")
+        return as_types.loss(column.logical, column.native)
+    return "", types.LIMITS.get(column.logical.partition("(")[0], "")
 
 
 def is_text(column: CatalogColumn) -> bool:

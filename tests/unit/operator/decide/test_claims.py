@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from support.observed import LIMITS, NOW, SPEC, condition, reason, reported, running, template
-from tailrace.contract.status import ApplyStatus, Assessment, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
+from tailrace.contract.status import (
+    ApplyStatus,
+    Assessment,
+    CaptureStatus,
+    Fault,
+    NulledColumn,
+    SnapshotStatus,
+    Status,
+    TableStatus,
+)
+from tailrace_operator.decide.model import Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import ObservedDriver, ObservedReplicator
 from tailrace_operator.status.models import ReplicatorStatus
@@ -88,6 +98,29 @@ def test_a_table_that_fails_beside_others_degrades_and_does_not_hold_up_a_sync()
     assert "Add one." in healthy.message
     assert [(e.type, e.reason) for e in decision.events] == [("Warning", "Degraded")]
     assert truths(decide(running(tables(WELL)), LIMITS).status)["TablesHealthy"] == "True"
+
+
+def test_values_that_became_null_are_told_once_for_each_column_and_hold_up_nothing() -> None:
+    def after(status: ReplicatorStatus, table: TableStatus) -> Decision[ReplicatorStatus]:
+        return decide(replace(running(tables(table)), status=status), LIMITS)
+
+    well = decide(running(tables(WELL)), LIMITS)
+    assert truths(well.status)["ValuesCopied"] == "True"
+    first = after(well.status, with_nulled(WELL, until=3))
+    told = condition(first, "ValuesCopied")
+    assert told is not None and (told.status, told.reason) == ("False", "ValuesNulled")
+    assert "in 1 of 1 tables (public.a: until)" in told.message and "spec.options[].as" in told.message
+    assert truths(first.status)["Ready"] == "True"
+    assert [(e.type, e.reason) for e in first.events] == [("Warning", "ValuesNulled")]
+    more = after(first.status, with_nulled(WELL, until=4))
+    assert more.events == () and condition(more, "ValuesCopied") == told, "nothing is written because a number grew"
+    again = after(more.status, with_nulled(WELL, until=4, total=1))
+    assert len(again.events) == 1 and "public.a: until, total" in again.events[0].message
+
+
+def with_nulled(table: TableStatus, **columns: int) -> TableStatus:
+    nulled = tuple(NulledColumn(column=column, values=values) for column, values in columns.items())
+    return table.model_copy(update={"nulled": nulled})
 
 
 def test_where_it_is_asked_for_a_failing_table_is_not_ready() -> None:

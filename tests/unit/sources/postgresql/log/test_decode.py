@@ -251,8 +251,13 @@ def test_a_root_that_is_described_again_before_each_partition_has_one_segment_of
     assert len(decoded.leaves) == 50
 
 
+STRICT = (TableOptions(match="*.*", on_unsupported="Fail"),)
+
+
 def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_gap() -> None:
-    reader, tables = decoder(schema())
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table), STRICT)
+    tables.add(schema())
+    reader = Decoder(tables)
     block = MessageBlock()
     block.begin(7, 7000)
     for message in RELATIONS:
@@ -270,9 +275,8 @@ def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_ga
     assert (again.tables, again.events, again.last_seq, again.transactions) == ([], [], 2, [])
 
 
-def test_a_value_without_exact_form_becomes_null_where_the_options_say_so_and_is_counted() -> None:
-    options = (TableOptions(match="public.*", on_unsupported="SetNull"),)
-    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table), options)
+def test_a_value_without_exact_form_becomes_null_unless_the_options_say_otherwise_and_is_counted() -> None:
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table))
     tables.add(schema("int32"))
     block = MessageBlock()
     block.begin(7, 7000)
@@ -307,7 +311,7 @@ def test_a_dropped_column_stops_the_table_before_its_next_row() -> None:
 def test_a_schema_change_behind_the_row_that_stopped_the_table_is_not_recorded() -> None:
     """Else the record would not fit its own log, and capture would die of one table's value for ever."""
     now = catalog_table(schema(), ["id", "a", "b", "c"])
-    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", lambda _: now))
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", lambda _: now), STRICT)
     tables.add(schema())
     block = MessageBlock()
     block.begin(7, 7000)
