@@ -6,6 +6,7 @@ Called by the demo for its verdict and by the tests' proving harness.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -124,7 +125,9 @@ def matched(
     full: str, names: Sequence[str], key: Sequence[int], source: Iterable[Row], target: Iterable[Row]
 ) -> list[str]:
     """A line with the number of rows that differ in each way, then the first few of each; empty: equal. `key`: places
-    of the key's columns."""
+    of the key's columns; none: rows are counted."""
+    if not key:
+        return _counted(full, source, target)
     kinds = ("missing in the target", "not in the source", "different", "twice in the target")
     missing, extra, different, twice = told = [_Kind(f"{full}: ", kind) for kind in kinds]
     there: dict[Row, Row] = {}
@@ -141,6 +144,17 @@ def matched(
             different.add(*_cells(names, row, other, here))
     for lost in there:
         extra.add(f"key {lost} is in the target and not in the source")
+    counts = [f"{kind.rows} {kind.name}" for kind in told if kind.rows]
+    return [f"{full}: rows: {', '.join(counts)}", *(line for kind in told for line in kind.first)] if counts else []
+
+
+def _counted(full: str, source: Iterable[Row], target: Iterable[Row]) -> list[str]:
+    ours, theirs = Counter(source), Counter(target)
+    missing, extra = told = [_Kind(f"{full}: ", kind) for kind in ("missing in the target", "not in the source")]
+    for kind, rows in ((missing, ours - theirs), (extra, theirs - ours)):
+        for row, count in rows.items():
+            kind.add(f"row {_short(row)}: {ours[row]} in the source, {theirs[row]} in the target")
+            kind.rows += count - 1
     counts = [f"{kind.rows} {kind.name}" for kind in told if kind.rows]
     return [f"{full}: rows: {', '.join(counts)}", *(line for kind in told for line in kind.first)] if counts else []
 

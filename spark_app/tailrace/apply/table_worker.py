@@ -209,6 +209,8 @@ def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
     lost = made_up(state, part.table_id)
     spoiled = {snapshot_id for snapshot_id, _ in lost}
     chunks = tuple(c for c in part.chunks if (c.snapshot_id, c.chunk) not in lost)
+    if part.schema.keyless:  # its files are one reading
+        chunks = tuple(c for c in chunks if c.snapshot_id not in spoiled)
     finished = tuple(f for f in part.finished if f.snapshot_id not in spoiled)
     if len(chunks) == len(part.chunks) and len(finished) == len(part.finished):
         return part

@@ -60,6 +60,8 @@ class TableSlice:
     them."""
     gap: RecordNumber | None = None
     """As in `AppliedState`, before the snapshots that end here; set also by the slice that passes over something."""
+    whole: bool = False
+    """The target was read whole and is not under repair: it has every row that the log changes."""
 
     @property
     def gap_left(self) -> RecordNumber | None:
@@ -140,6 +142,8 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
         repair=_under_repair(log, table, applied),
     )
     result = _kept(log, table, result)
+    read = table.read_record > max(table.added_record, table.reread_record)
+    result = replace(result, whole=read and not result.repair and result.gap is None)
     segments = _segments(table, result)
     brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
     return replace(result, segments=segments) if brings else None

@@ -62,11 +62,13 @@ class CaptureClient:
     def begin_chunk(self, snapshot_id: str, table_id: int, chunk: int) -> None:
         self._ask(BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk))
 
-    def register_chunk(self, chunk: ChunkRegistered, snapshot: str, columns: Sequence[str]) -> tuple[RecordNumber, Seq]:
+    def register_chunk(
+        self, chunk: ChunkRegistered, snapshot: str, columns: Sequence[str], further: Sequence[ChunkRegistered] = ()
+    ) -> tuple[RecordNumber, Seq]:
         """(record, replay point), when the record is durable: it may take a while, so it has a connection of its
-        own."""
+        own. `further`: as in `RegisterChunk`."""
         with CaptureClient(self._path, self._timeout) as own:
-            request = RegisterChunk(chunk=chunk, snapshot=snapshot, columns=tuple(columns))
+            request = RegisterChunk(chunk=chunk, snapshot=snapshot, columns=tuple(columns), further=tuple(further))
             record, replay_point = own._recorded(request)
         assert replay_point is not None
         return record, replay_point

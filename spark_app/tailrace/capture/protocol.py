@@ -65,6 +65,8 @@ class RegisterChunk(Closed):
     """What the chunk's transaction saw, in the source's words (`sources.api.ChunkRead`)."""
     columns: tuple[str, ...]
     """Names of the columns that were read, to be matched with a schema version."""
+    further: tuple[ChunkRegistered, ...] = ()
+    """Of a table without a key: more files of the same reading, recorded together with `chunk`."""
 
 
 class ReportApplied(Closed):

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder, Requested
-from tailrace.changelog.records import Applied, Position, RecordNumber, Seq
+from tailrace.changelog.records import Applied, Position, RecordNumber, Seq, SeqRanges
 from tailrace.errors import Retry, TailraceError
-from tailrace.snapshot.replay import replay_point, seen_through
+from tailrace.snapshot.replay import replay_point, seen_after, seen_through
 from tailrace.sources.api import ChangeStream
 from tailrace.sources.visibility import Visibility
 
 ChunkId = tuple[str, int, int]
 """Snapshot, table, ordinal."""
+MOST_RANGES = 10_000
+"""Of sequences, in one record: each is a few dozen bytes."""
 
 
 class ChunkTooOld(Retry):
@@ -159,8 +161,9 @@ class ChunkRequests:
                 f" {removed}",
                 "The chunk is read again.",
             )
-        event = chunk.model_copy(update={"replay_point": point, "schema_version": version})
-        self._recorder.request(Requested((event,), waiting.reply, replay_point=point))
+        update = {"replay_point": point, "schema_version": version, "seen": self._seen(request, point)}
+        events = tuple(part.model_copy(update=update) for part in (chunk, *request.further))
+        self._recorder.request(Requested(events, waiting.reply, replay_point=point))
         self._begun.pop(key, None)
         return True
 
@@ -197,6 +200,21 @@ class ChunkRequests:
         one."""
         state = self._recorder.journal.state
         return replay_point(snapshot, state.transactions, Seq(state.last_seq + 1))
+
+    def _seen(self, request: RegisterChunk, point: Seq) -> SeqRanges:
+        """What a chunk of a table without a key has already, of the changes from its replay point on."""
+        state, chunk = self._recorder.journal.state, request.chunk
+        table = state.tables[chunk.table_id].schema
+        if not table.keyless:
+            return ()
+        ranges = seen_after(self._visibility(request.snapshot), state.transactions, point, state.last_seq)
+        if len(ranges) > MOST_RANGES:
+            raise ChunkTooOld(
+                f"{table.name} was read while {len(ranges)} transactions became visible before one that the log has"
+                " before them",
+                "It is read again.",
+            )
+        return ranges
 
     def refuse(self, error: TailraceError) -> None:
         for waiting in self._waiting:

@@ -82,6 +82,9 @@ class TableSchema(Closed):
     where: str | None = Field(default=None, exclude_if=is_unset)
     """Only rows for which this is true are copied (`tailrace.conditions`, in canonical text); None: all. Absent in the
     record then, as in all older ones."""
+    keyless: bool = Field(default=False, exclude_if=is_false)
+    """No column is a key: a row is all its values, and as many rows are copied as the source has of each. The log has
+    an update as `D` of the whole old row and `M` of the whole new one. Absent in the record where it is false."""
 
     @property
     def name(self) -> str:
@@ -99,12 +102,15 @@ class TableSchema(Closed):
         return frozenset((c.id, c.name, c.type, c.mask) for c in self.columns), self.where
 
 
+SeqRanges = tuple[tuple[Seq, Seq], ...]
+"""First and last sequence of each, rising."""
+
 Nulled = tuple[tuple[str, int], ...]
 """(column's name, how many of its values became NULL because its type cannot hold them), sorted by name."""
 
 
-def is_empty(nulled: Nulled) -> bool:
-    return not nulled
+def is_empty(items: Nulled | SeqRanges) -> bool:
+    return not items
 
 
 def with_nulled(before: Nulled, more: Iterable[tuple[str, int]]) -> Nulled:
@@ -294,6 +300,9 @@ class ChunkRegistered(Closed):
     replaced or re-created since, does not adopt it."""
     nulled: Nulled = Field(default=(), exclude_if=is_empty)
     """As in `Segment`."""
+    seen: SeqRanges = Field(default=(), exclude_if=is_empty)
+    """Of a table without a key: changes from the replay point on that the chunk has already. Where rows have a key, to
+    apply them again changes nothing."""
 
 
 class ReadFailure(Closed):

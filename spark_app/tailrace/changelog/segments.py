@@ -31,7 +31,7 @@ def segment_schema(table: TableSchema) -> pa.Schema:
 
     `_unchanged` lists indexes into `table.columns` of values that the log did not carry (null: none); their cells are
     null.
-    `_old_key` holds the key a moved row had (null unless `_op` is M).
+    `_old_key` holds the key a moved row had (null unless `_op` is M); a table without a key has no such column.
     """
     clash = [c.name for c in table.columns if c.name in LOG_COLUMNS]
     if clash:
@@ -40,7 +40,7 @@ def segment_schema(table: TableSchema) -> pa.Schema:
             f"column {clash[0]} has a name that the change log needs itself",
             "Rename or exclude the column.",
         )
-    if not table.key_columns:
+    if not table.key_columns and not table.keyless:
         raise NoKey(table.name, f"table {table.name} has no key", "Add a primary key or a replica identity.")
     old_key = pa.struct([pa.field(c.name, arrow_type(c.type)) for c in table.key_columns])
     return pa.schema(
@@ -49,7 +49,7 @@ def segment_schema(table: TableSchema) -> pa.Schema:
             pa.field(OP, pa.string(), nullable=False),
             pa.field(COMMIT_TS, pa.timestamp("us", tz="UTC"), nullable=False),
             pa.field(UNCHANGED, pa.list_(pa.int16())),
-            pa.field(OLD_KEY, old_key),
+            *([] if table.keyless else [pa.field(OLD_KEY, old_key)]),
             *(pa.field(c.name, arrow_type(c.type)) for c in table.columns),
         ]
     )

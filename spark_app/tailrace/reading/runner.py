@@ -306,7 +306,7 @@ class SnapshotRunner:
         def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
             file = steps.read(self._tools, run, part, found)
-            return ChunkDone(key, part.ordinal, file.rows, found)
+            return ChunkDone(key, part.ordinal, file.all_rows, found)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 

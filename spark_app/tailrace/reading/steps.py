@@ -151,7 +151,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
         seam("snapshot.after-register")
         seconds = time.monotonic() - begun
         extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
-        log.info("chunk %s: %d rows in %.1f s", part, file.rows, seconds, extra=extra)
+        log.info("chunk %s: %d rows in %.1f s", part, file.all_rows, seconds, extra=extra)
         return file
     finally:
         client.close()  # a chunk that is not registered no longer holds the log back
@@ -190,11 +190,18 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
         layout=writer.form,
         nulled=file.nulled,
     )
-    client.register_chunk(chunk, file.snapshot, file.columns)
+    further = (
+        chunk.model_copy(
+            update={"chunk": part.ordinal + n, "path": f.path, "rows": f.rows, "size": f.size, "nulled": ()}
+        )
+        for n, f in enumerate(file.further, 1)
+    )
+    client.register_chunk(chunk, file.snapshot, file.columns, tuple(further))
 
 
 def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
-    if _logged(tools, run).finished is not None:
+    logged = _logged(tools, run)
+    if logged.finished is not None:
         return
     fault, error = run.fault, None
     if fault is not None:
@@ -203,7 +210,7 @@ def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
     finished = SnapshotTableFinished(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
-        chunks=run.chunks_done,
+        chunks=logged.chunks_done,
         complete=run.complete and error is None,
         error=error,
     )

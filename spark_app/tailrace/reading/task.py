@@ -19,10 +19,12 @@ from tailrace.conditions import matching
 from tailrace.errors import Retry, TailraceError
 from tailrace.masking import masked
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
-from tailrace.targets.api import ChunkWriter
+from tailrace.targets.api import ChunkWriter, WrittenChunk
 
 WAITING_BATCHES = 4
 """Batches read ahead of the writer."""
+FILE_BYTES = 256 << 20
+"""Of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in memory."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,12 @@ class ChunkFile:
     high: Position
     columns: tuple[str, ...]
     nulled: Nulled = ()
+    further: tuple[WrittenChunk, ...] = ()
+    """The other files of a table without a key."""
+
+    @property
+    def all_rows(self) -> int:
+        return self.rows + sum(file.rows for file in self.further)
 
 
 @dataclass
@@ -79,16 +87,41 @@ def perform(task: ChunkTask) -> ChunkFile:
     feed = _Feed()
     reader = threading.Thread(target=_read, args=(task, feed), name="chunk-read", daemon=True)
     reader.start()
+    keyless = task.table.schema.keyless
+    written: list[WrittenChunk] = []
     try:
-        written = task.writer.write(task.snapshot_id, task.ordinal, feed.tables())
+        for number, rows in enumerate(_portions(feed.tables()) if keyless else (feed.tables(),)):
+            file = task.writer.write(task.snapshot_id, task.ordinal + number, rows)
+            written += [] if file is None else [file]
+    except BaseException:
+        # Nobody will hear of them, and no clean-up takes them while the snapshot that is tried again is open.
+        if written:
+            task.writer.discard([file.path for file in written])
+        raise
     finally:
         feed.abandoned.set()
         reader.join()
     found = feed.result
     assert found is not None
-    if written is None:
+    if not written:
         return ChunkFile(None, 0, 0, found.snapshot, found.high, found.columns)
-    return ChunkFile(written.path, written.rows, written.size, found.snapshot, found.high, found.columns, found.nulled)
+    first, *further = written
+    seen = found.snapshot, found.high, found.columns, found.nulled
+    return ChunkFile(first.path, first.rows, first.size, *seen, tuple(further))
+
+
+def _portions(tables: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    """The same rows in stretches of a file each; one is taken to its end before the next begins."""
+
+    def stretch(first: pa.Table) -> Iterator[pa.Table]:
+        size = first.nbytes
+        yield first
+        while size < FILE_BYTES and (more := next(tables, None)) is not None:
+            size += more.nbytes
+            yield more
+
+    while (first := next(tables, None)) is not None:
+        yield stretch(first)
 
 
 def _read(task: ChunkTask, feed: _Feed) -> None:

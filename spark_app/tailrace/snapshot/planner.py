@@ -150,6 +150,12 @@ def request_plan(
             f"Remove the cause, see the status; then {RESYNC}.",
         )
     keys = body.spec.keys
+    keyless = next((t.schema.name for t in tables if t.schema.keyless), None)
+    if keyless is not None and (keys is not None or body.spec.where is not None):
+        raise InvalidManifest(
+            f"{keyless} has no key, so it is read as a whole only",
+            "Ask for it without where and keys, or name only tables with a key.",
+        )
     if keys is not None:
         _check_keys(tables, keys)
         keys = canonical_keys(tables[0], keys)

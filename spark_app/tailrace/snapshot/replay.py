@@ -2,11 +2,16 @@
 
 The rule is in docs/dev/design.md#the-chunk-rule.
 
-Capture calls both when it registers a chunk, with what the chunk's snapshot contains and the transactions that the
+Capture calls all of it when it registers a chunk, with what the chunk's snapshot contains and the transactions that the
 journal still holds: the greater of `replay_point` and what follows `seen_through` counts. Pure.
 """
 
-from tailrace.changelog.records import RecordNumber, Seq
+from collections.abc import Iterator
+from itertools import chain, pairwise
+
+import numpy as np
+
+from tailrace.changelog.records import RecordNumber, Seq, SeqRanges
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.sources.visibility import Visibility
 
@@ -23,6 +28,29 @@ def replay_point(snapshot: Visibility, transactions: TransactionLog, next_seq: S
         if unseen.any():
             return Seq(int(first_seqs[int(unseen.argmax())]))
     return next_seq
+
+
+def seen_after(snapshot: Visibility, transactions: TransactionLog, point: Seq, last_seq: Seq) -> SeqRanges:
+    """Sequences from the replay point on of transactions that the snapshot does see: rows without a key are counted, so
+    none of them may be applied again. Not many: a transaction becomes visible soon after its place in the log.
+    `last_seq`: of the journal, which holds all that the snapshot sees."""
+    ranges: list[tuple[Seq, Seq]] = []
+    for first, last in _seen(snapshot, transactions, point, last_seq):
+        if ranges and ranges[-1][1] == first - 1:
+            ranges[-1] = (ranges[-1][0], last)
+        else:
+            ranges.append((max(first, point), last))
+    return tuple(ranges)
+
+
+def _seen(snapshot: Visibility, transactions: TransactionLog, point: Seq, last_seq: Seq) -> Iterator[tuple[Seq, Seq]]:
+    """First and last sequence of each transaction that the snapshot sees and that does not end before the point."""
+    for piece, later in pairwise(chain(transactions.pieces(), (None,))):
+        assert piece is not None
+        ids, firsts = piece
+        lasts = np.append(firsts[1:], last_seq + 1 if later is None else later[1][0]) - 1
+        chosen = (lasts >= point) & (lasts >= firsts) & snapshot.sees(ids)
+        yield from zip(firsts[chosen].tolist(), lasts[chosen].tolist(), strict=True)
 
 
 def seen_through(table: TableLog, version: int, planned: RecordNumber) -> Seq:

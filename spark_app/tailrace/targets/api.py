@@ -83,6 +83,9 @@ class ChunkWriter(Protocol):
         """All rows, under source column names; None: there were none. No reader of the target sees them before a batch
         brings the chunk."""
 
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete files that it has written and nobody registers; what cannot be deleted is left to the clean-up."""
+
 
 class TargetTable(Protocol):
     """The copy of one table. Its single writer, entered by one thread at a time."""

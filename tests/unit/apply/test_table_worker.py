@@ -104,3 +104,20 @@ def test_nothing_is_left_out_while_nothing_is_lost() -> None:
     assert part is not None and part.chunks == (CHUNK,)
     assert without_lost(state, part) is part
     assert without_lost(state, None) is None
+
+
+@pytest.mark.parametrize("keyless", [True, False])
+def test_of_a_table_without_a_key_all_files_of_a_reading_are_left_out_if_one_is_lost(keyless: bool) -> None:
+    """They are one reading: some of them would be taken for the whole table."""
+    others = [CHUNK.model_copy(update={"chunk": 1}), CHUNK.model_copy(update={"snapshot_id": "later"})]
+    known = table(7, 3)
+    schema = known.schema.model_copy(update={"keyless": keyless})
+    chunks = tuple(LoggedChunk(record=RecordNumber(4), chunk=chunk) for chunk in (CHUNK, *others))
+    schemas = (known.schemas[0].model_copy(update={"table": schema}),)
+    state = log(known.model_copy(update={"schemas": schemas, "chunks": chunks}))
+    part = cut(state, 7, AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7), RecordNumber(9))
+    (plan,) = rereads_of_lost(state, [CHUNK])
+    ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
+    left = without_lost(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
+    assert left is not None
+    assert list(left.chunks) == (others[1:] if keyless else others)

@@ -1,18 +1,25 @@
-"""Chunks that are registered after their table's columns have changed."""
+"""Chunks that are registered after their table's columns have changed, and those of tables without a key."""
 
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from support.transactions import known
+from tailrace.capture import requests as capture_requests
 from tailrace.capture.inbox import Call
 from tailrace.capture.protocol import RegisterChunk
 from tailrace.capture.requests import ChunkRequests, ChunkTooOld
 from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema, TableLog
+from tailrace.sources.postgresql.visibility import PgSnapshot
 
 FORMS = ({1: "id", 2: "a", 3: "b"}, {1: "id", 2: "b", 3: "a"}, {1: "id", 3: "a", 4: "b"})
 """An exchange of names; a drop, and an addition under the same name. Each form has the same names."""
+CHUNK = ChunkRegistered(
+    snapshot_id="x", table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0, schema_version=1,
+    replay_point=Seq(0), high=Position(5), layout="",
+)  # fmt: skip
 
 
 def logged(version: int) -> LoggedSchema:
@@ -45,20 +52,7 @@ def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
     stream = cast(Any, SimpleNamespace(is_captured=lambda _: True, version_with=lambda *_: newest))
     visible = cast(Any, SimpleNamespace(past=lambda _: True))
     requests = ChunkRequests(recorder, stream, lambda: Position(5), lambda _: visible)
-    chunk = ChunkRegistered(
-        snapshot_id="x",
-        table_id=7,
-        chunk=0,
-        lower=None,
-        upper=None,
-        path=None,
-        rows=0,
-        size=0,
-        schema_version=read,
-        replay_point=Seq(0),
-        high=Position(5),
-        layout="",
-    )
+    chunk = CHUNK.model_copy(update={"schema_version": read})
     call = Call(RegisterChunk(chunk=chunk, snapshot="", columns=("id", "a", "b")), 1)
     requests.serve(call)
     requests.register(Position(5))
@@ -66,3 +60,53 @@ def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
     # One that fits goes on, to where the log no longer holds what must be replayed over it.
     assert isinstance(error, ChunkTooOld)
     assert ("dropped or exchanged" in error.message) is not fits
+
+
+def registered(keyless: bool, hidden: int, ranges: int) -> tuple[ChunkRegistered, ...] | ChunkTooOld:
+    """The events of a chunk of two files, whose snapshot does not see transaction `hidden` of several."""
+    one = logged(1)
+    schema = one.table.model_copy(update={"keyless": keyless})
+    table = TableLog(
+        table_id=7,
+        added_record=RecordNumber(1),
+        edge="1",
+        initial_snapshot=True,
+        schemas=(one.model_copy(update={"table": schema}),),
+    )
+    state = SimpleNamespace(
+        tables={7: table},
+        snapshots={},
+        source_since=Position(0),
+        last_seq=Seq(40),
+        transactions=known([10, 11, 12, 13], [1, 11, 21, 31]),
+    )
+    events: list[tuple[ChunkRegistered, ...]] = []
+    recorder = SimpleNamespace(journal=SimpleNamespace(state=state), request=lambda asked: events.append(asked.events))
+    stream = cast(Any, SimpleNamespace(is_captured=lambda _: True, version_with=lambda *_: 1))
+    snapshot = PgSnapshot(10, 14, frozenset({hidden}))
+    requests = ChunkRequests(cast(Any, recorder), stream, lambda: Position(5), lambda _: snapshot)
+    part = CHUNK.model_copy(update={"chunk": 1})
+    call = Call(RegisterChunk(chunk=CHUNK, snapshot="", columns=("id", "a", "b"), further=(part,)), 1)
+    requests.serve(call)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capture_requests, "MOST_RANGES", ranges)
+        requests.register(Position(5))
+    if not events:
+        error = call.reply.exception(0)
+        assert isinstance(error, ChunkTooOld)
+        return error
+    return events[0]
+
+
+def test_a_reading_of_a_table_without_a_key_is_recorded_at_once_with_what_it_saw_behind_its_replay_point() -> None:
+    found = registered(True, hidden=11, ranges=1)
+    assert not isinstance(found, ChunkTooOld)
+    assert [(e.chunk, e.replay_point, e.seen) for e in found] == [(n, 11, ((21, 40),)) for n in (0, 1)]
+    keyed = registered(False, hidden=11, ranges=1)
+    assert not isinstance(keyed, ChunkTooOld)
+    assert [e.seen for e in keyed] == [(), ()]
+
+
+def test_a_reading_that_saw_too_much_behind_its_replay_point_is_read_again() -> None:
+    found = registered(True, hidden=11, ranges=0)
+    assert isinstance(found, ChunkTooOld) and "visible before" in found.message

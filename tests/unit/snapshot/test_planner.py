@@ -313,3 +313,20 @@ def test_a_pattern_that_matches_nothing_is_refused_beside_one_that_does() -> Non
         body = SnapshotBody(name="a", spec=spec.model_copy(update={"resync": resync}))
         with pytest.raises(InvalidManifest, match=r"matches public\.oders \(captured: "):
             planner.request_plan(state, "a", body, as_written)
+
+
+@pytest.mark.parametrize("asked", [{"where": "x > 1"}, {"keys": (("1",),)}])
+def test_a_table_without_a_key_is_read_as_a_whole_only(asked: dict[str, object]) -> None:
+    known = table(7, "a")
+    column = known.schema.columns[0].model_copy(update={"key": None})
+    keyless = known.schema.model_copy(update={"columns": (column,), "keyless": True})
+    schemas = (LoggedSchema(record=RecordNumber(3), after_seq=Seq(0), table=keyless),)
+    state = log(known.model_copy(update={"schemas": schemas}))
+
+    def body(**more: object) -> SnapshotBody:
+        spec = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ("public.a",), **more})
+        return SnapshotBody(name="r", spec=spec)
+
+    with pytest.raises(InvalidManifest, match="read as a whole"):
+        planner.request_plan(state, "id", body(**asked), as_written)
+    assert planner.request_plan(state, "id", body(), as_written).tables == (7,)

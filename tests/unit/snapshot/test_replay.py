@@ -1,6 +1,7 @@
 """The replay point: parsing snapshots, 64-bit ids, and properties that a wrong text breaks."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from support.transactions import ids, known, pairs
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema, TableLog, TransactionLog
 from tailrace.errors import CorruptLog
-from tailrace.snapshot.replay import replay_point, seen_through
+from tailrace.snapshot.replay import replay_point, seen_after, seen_through
 from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 
 EPOCH = 2**32
@@ -75,6 +76,25 @@ def check(point: Point, case: tuple[PgSnapshot, TransactionLog, int]) -> None:
 @given(cases())
 def test_the_replay_point_is_the_first_unseen_change(case: tuple[PgSnapshot, TransactionLog, int]) -> None:
     check(replay_point, case)
+
+
+@given(cases(), st.integers(0, 99))
+def test_what_a_snapshot_sees_behind_the_replay_point_is_told_sequence_by_sequence(
+    case: tuple[PgSnapshot, TransactionLog, int], later: int
+) -> None:
+    """`later`: the point may lie inside a transaction, behind a change of the schema."""
+    snapshot, transactions, next_seq = case
+    point = max(replay_point(snapshot, transactions, Seq(next_seq)), Seq(later))
+    found = seen_after(snapshot, transactions, point, Seq(next_seq - 1))
+    told = [seq for first, last in found for seq in range(first, last + 1)]
+    starts = pairs(transactions)
+    ends = [*(first for _, first in starts[1:]), next_seq][: len(starts)]
+    wanted = [
+        seq for (xid, first), end in zip(starts, ends, strict=True) if sees(snapshot, xid)
+        for seq in range(max(first, point), end)
+    ]  # fmt: skip
+    assert told == wanted
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found)), "neighbours are one range"
 
 
 def xip_only(snapshot: PgSnapshot, log: TransactionLog, next_seq: int) -> int:

@@ -23,6 +23,7 @@ from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
 
+_REFUSED = ". While it is published PostgreSQL refuses its updates and deletes, so Tailrace's publication leaves it out"
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
        c.relpersistence::text AS relpersistence, pg_get_userbyid(c.relowner) AS owner,
@@ -187,6 +188,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
             table_name=row["relname"],
             version=0,
             columns=tuple(_record(c) for c in columns),
+            keyless=_keyless(row, found),
         ),
         options,
         texts=[c.name for c in columns if is_text(c)],
@@ -207,6 +209,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         or _unfit_type(name, columns)
         or unfit
         or _unfit_leaf(schema, below)
+        or _unfit_keyless(schema)
         or reserved(schema),
         generated=tuple(c["attname"] for c in found if c["generated"]),
         names={c["attnum"]: c["attname"] for c in found if not c["generated"]},
@@ -274,15 +277,19 @@ def _operators(found: dict[str, list[str]] | None) -> Operators | None:
 
 
 def _stop(name: str, row: DictRow, columns: Iterable[DictRow], options: TableOptions | None) -> TableStop | None:
-    quoted = sql.Identifier(row["nspname"], row["relname"]).as_string(None)
+    quoted = _quoted(row)
     if row["relpersistence"] == "u":
         return ReadRefused(
             name, f"{name} is unlogged: its changes are not in the log", f"Run `ALTER TABLE {quoted} SET LOGGED`."
         )
     key = [c for c in columns if c["position"] is not None]
-    if not key or any(c["generated"] for c in key):
-        return NoKey(name, _no_key(name, row["relreplident"], bool(key)), _key_fix(quoted, row["relreplident"]))
+    if any(c["generated"] for c in key) or not (key or _keyless(row, columns)):
+        return NoKey(name, _no_key(name, row, bool(key)), _key_fix(quoted, row))
     return masks.misnamed(name, options, {c["attname"] for c in columns})
+
+
+def _quoted(row: DictRow) -> str:
+    return sql.Identifier(row["nspname"], row["relname"]).as_string(None)
 
 
 def _unfit_type(table: str, columns: Iterable[CatalogColumn]) -> TableStop | None:
@@ -309,18 +316,43 @@ def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:
     return None
 
 
-def _no_key(name: str, identity: str, generated: bool) -> str:
+def _keyless(row: DictRow, columns: Iterable[DictRow]) -> bool:
+    """Whether rows are told apart by all their values, which the log then has of each old row. Not of partitioned
+    tables: a partition that is made later has no REPLICA IDENTITY FULL of its own, and since it is published its
+    updates would fail at the source."""
+    whole = row["relreplident"] == "f" and row["relkind"] == "r"
+    return whole and not any(c["position"] is not None for c in columns)
+
+
+def _unfit_keyless(schema: TableSchema) -> ReadRefused | None:
+    """What is not copied of a table without a key."""
+    if not schema.keyless:
+        return None
+    masked = next((c.name for c in schema.columns if c.mask is not None), None)
+    if schema.where is not None or masked is not None:
+        what = f"{schema.name} has no key: options[].where and mask are for tables with one"
+        return ReadRefused(schema.name, what, "Remove the option, or give the table a primary key.")
+    if not schema.columns:
+        return ReadRefused(schema.name, f"{schema.name} has no columns to copy", "Add one, or exclude the table.")
+    return None
+
+
+def _no_key(name: str, row: DictRow, generated: bool) -> str:
     if generated:
         return f"{name} has a generated column in its key, and generated columns are not in the log"
-    if identity == "n":
-        return f"{name} has REPLICA IDENTITY NOTHING: its updates and deletes do not identify their row"
-    return f"{name} has no primary key that is valid and not deferrable"
+    if row["relreplident"] == "n":
+        return f"{name} has REPLICA IDENTITY NOTHING: its updates and deletes do not identify their row{_REFUSED}"
+    if row["relreplident"] == "f":
+        return f"{name} is partitioned and has no primary key: only of other tables rows are copied by all their values"
+    return f"{name} has no primary key that is valid and not deferrable{_REFUSED}"
 
 
-def _key_fix(quoted: str, identity: str) -> str:
-    if identity == "n":
-        return f"Run `ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT`; the table needs a primary key."
+def _key_fix(quoted: str, row: DictRow) -> str:
+    whole = "" if row["relkind"] == "p" else f" Or run `ALTER TABLE {quoted} REPLICA IDENTITY FULL`: rows are then"
+    whole += whole and " told apart by all their values, which the log has of each row that is updated or deleted."
+    if row["relreplident"] == "n":
+        return f"Run `ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT`; the table needs a primary key.{whole}"
     return (
         f"Run `ALTER TABLE {quoted} ADD PRIMARY KEY (…)`, or `ALTER TABLE {quoted} REPLICA IDENTITY USING INDEX …`"
-        " with a unique index over NOT NULL columns."
+        f" with a unique index over NOT NULL columns.{whole}"
     )

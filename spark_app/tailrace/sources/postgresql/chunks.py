@@ -40,7 +40,10 @@ from tailrace.types import arrow_type
 
 
 def at_most(connection: Connection, table: PgTable, rows: int) -> bool:
-    """Whether the table has no more than `rows` rows: a walk of so many entries along the key's index."""
+    """Whether the table is read at once: it has no key, or no more than `rows` rows, which a walk of so many entries
+    along the key's index tells."""
+    if table.schema.keyless:
+        return True
     beyond = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows))
     return _one_key(connection, table, key_statement(table, sql.SQL("true"), beyond)) is None
 
@@ -216,7 +219,8 @@ def _gone_or_renamed(connection: Connection, table: PgTable) -> NoReturn:
 
 def _shape(table: PgTable) -> Sequence[object]:
     """What decides how the rows read as columns."""
-    return [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key, c.mask) for c in table.columns]
+    columns = [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key, c.mask) for c in table.columns]
+    return [table.schema.keyless, *columns]
 
 
 def _copy(
@@ -233,6 +237,12 @@ def _copy(
 
 
 def _statement(table: PgTable, part: KeyRange | KeyList, where: str | None) -> sql.Composable:
+    if table.schema.keyless:
+        if part != KeyRange(None, None) or where is not None:
+            raise Retry(f"{table.name} has lost its key since its snapshot was planned")
+        return sql.SQL("COPY (SELECT {} FROM {} AS t) TO STDOUT (FORMAT binary)").format(
+            columns_text(table.columns), table.relation
+        )
     keys = in_list(table, part.keys) if isinstance(part, KeyList) else in_range(table, part.lower, part.upper)
     return sql.SQL("COPY (SELECT {} FROM {} AS t WHERE {} AND {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
         columns_text(table.columns), table.relation, keys, _filter(where), key_order(table)

@@ -256,6 +256,13 @@ def tables(facts: Facts) -> Iterator[Finding]:
     for t in facts.tables:
         if t.table.stop is not None:
             yield _fault(t, t.table.stop.name, t.table.stop.message, t.table.stop.fix)
+        elif t.table.schema.keyless:
+            message = (
+                f"{t.table.name} has no key: rows are told apart by all their values, and every snapshot reads the"
+                " whole table in one transaction"
+            )
+            fix = "None needed. For a large table a primary key makes snapshots resumable, and deletes cheaper to find."
+            yield Finding("keyless", "warn", message, fix, t.table.name)
 
 
 def collations(facts: Facts) -> Iterator[Finding]:

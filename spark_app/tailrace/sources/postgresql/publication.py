@@ -62,7 +62,10 @@ def harmful(table: PgTable, brought: Collection[str] = ()) -> TableStop | None:
         f"{table.whole_identity} has REPLICA IDENTITY FULL and the generated column {lacking[0]!r}: since version 18,"
         " PostgreSQL refuses updates and deletes of such a table while it is published"
     )
-    return ReadRefused(table.name, what, f"Run `ALTER TABLE {table.whole_identity} REPLICA IDENTITY DEFAULT`.")
+    fix = f"`ALTER TABLE {table.whole_identity} REPLICA IDENTITY DEFAULT`"
+    if not table.schema.keyless:
+        return ReadRefused(table.name, what, f"Run {fix}.")
+    return ReadRefused(table.name, what, f"Give the table a primary key and run {fix}, or drop its generated columns.")
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ Made by `LakeTable`, used on executors by `reading.task`.
 
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tailrace.changelog.keys import fitting
 from tailrace.changelog.records import Key, TableSchema
+from tailrace.errors import TailraceError
 from tailrace.targets.api import WrittenChunk
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout
@@ -41,3 +43,7 @@ class LakeChunkWriter:
         path = chunk_path(self.location, snapshot_id, chunk, uuid.uuid4())
         written = write_file(self.lake, path, self.layout, rows)
         return None if written is None else WrittenChunk(path, written.file.rows, written.file.size)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        with suppress(TailraceError):
+            self.lake.delete_many(paths)

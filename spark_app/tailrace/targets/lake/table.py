@@ -17,6 +17,7 @@ from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit, ChunkLost, NeededChunks
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.build import Spread, build
+from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
@@ -167,7 +168,7 @@ class LakeTable:
         files = () if part.clear else tuple(self._table.files())
         work = PartInput(part, layout, self._log, self._lake, self._table.location, files)
         try:
-            return build(work, self._spread)
+            return build_keyless(work) if part.schema.keyless else build(work, self._spread)
         except Exception as error:  # Spark's own, if a task met the missing file
             lost = lost_chunks(part, self._lake)
             gone = [file.path for file in files if foreign.names(error, file.path) and not self._lake.exists(file.path)]

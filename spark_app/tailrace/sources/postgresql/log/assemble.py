@@ -67,7 +67,7 @@ def assemble(
         pa.array(operations, type=pa.string()),
         pa.array(flat.commit_ts[ordered.index]).cast(pa.timestamp("us", tz="UTC")),
         _unchanged(ordered, len(schema.columns)),
-        _old_key(ordered, schema),
+        *([] if schema.keyless else [_old_key(ordered, schema)]),
     ]
     nulled: list[tuple[str, int]] = []
     for place, column in enumerate(schema.columns):

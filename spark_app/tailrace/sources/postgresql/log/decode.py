@@ -286,6 +286,9 @@ def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
 
 def _without_key(schema: TableSchema) -> NoKey:
     name = schema.name
+    if schema.keyless:
+        what = f"a change of {name}, which has no key, came without the whole old row: its replica identity is not FULL"
+        return NoKey(name, what, f"Run `ALTER TABLE {name} REPLICA IDENTITY FULL`, or add a primary key.")
     return NoKey(
         name,
         f"a change of {name} came without its key: it was logged under another replica identity",

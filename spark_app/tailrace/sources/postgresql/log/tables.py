@@ -161,6 +161,8 @@ class CapturedTables:
             table.stopped = True
             raise
         if evolved is not None:
+            # Rows without a key are compared with all their columns: those in the target have not the new ones.
+            reread |= table.schema.keyless
             self.evolve(evolved)
         places = {c.name: i for i, c in enumerate(relation.columns)}
         wire = tuple(places[c.name] for c in table.schema.columns)
@@ -361,7 +363,8 @@ def compare(
     if clash is not None:
         return ColumnChanges(stop=clash)
     older = any(c.attnum <= looked_at for c in added)
-    reread = older or is_retyped(schema, evolved) or any(c.has_default or c.has_missing for c in added)
+    reread = older or schema.keyless or is_retyped(schema, evolved)
+    reread |= any(c.has_default or c.has_missing for c in added)
     return ColumnChanges(evolved, reread, older)
 
 

@@ -1,7 +1,8 @@
 """Walks the tuples of one table's row messages by column and applies the rules of operations.
 
 Called by `decode.Decoder`. Out come parts: rows of one operation with their raw column values. An update whose key
-changed is two parts, D under the old key and M under the new one, adjacent in sequence.
+changed is two parts, D under the old key and M under the new one, adjacent in sequence. So is every update of a table
+without a key: D with the whole old row, M with the whole new one.
 """
 
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Part:
     """Per column: rows for which the log did not carry it."""
     old_key: list[pa.LargeBinaryArray] | None = None
     """M only: values of the key columns, in key order."""
+    named: bool = True
+    """The messages say which row they are about, as far as that is the same for all of them."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,10 @@ def _group(
         case (pgoutput.INSERT, pgoutput.NEW):
             return [Part("I", rows, 0, first.values, first.unchanged)]
         case (pgoutput.UPDATE, pgoutput.NEW):
-            return [Part("U", rows, 0, first.values, first.unchanged)]
+            return [Part("U", rows, 0, first.values, first.unchanged, named=not schema.keyless)]
         case (pgoutput.DELETE, pgoutput.KEY | pgoutput.OLD):
-            return [Part("D", rows, 0, first.values, [None] * len(first.values))]
+            named = not schema.keyless or form[1] == pgoutput.OLD
+            return [Part("D", rows, 0, first.values, [None] * len(first.values), named=named)]
         case (pgoutput.UPDATE, tag):
             if not (flat.buffer[ends] == pgoutput.NEW).all():
                 raise pgoutput.UnknownMessage(f"an update of {schema.name} without a new row")
@@ -94,6 +98,8 @@ def _check(schema: TableSchema, whole: np.bool_) -> None:
 
 def first_without_key(schema: TableSchema, parts: list[Part]) -> int | None:
     """The first message that does not say which row it is about: it was logged under another replica identity."""
+    if schema.keyless:
+        return min((int(part.index.min()) for part in parts if not part.named), default=None)
     places = [place for place, column in enumerate(schema.columns) if column.key is not None]
     columns = [(part.index, part.values[place]) for part in parts for place in places]
     found = [index[values.is_null().to_numpy(zero_copy_only=False)] for index, values in columns if values.null_count]
@@ -118,7 +124,7 @@ def _update(schema: TableSchema, rows: Indexes, old: _Tuple, new: _Tuple, whole:
     """An update that came with an old tuple: only the identity columns, or (`whole`) the whole row."""
     keys = [c.key for c in schema.columns]
     values, unchanged = list(new.values), list(new.unchanged)
-    moved = np.zeros(len(rows), dtype=np.bool_)
+    moved = np.full(len(rows), schema.keyless)
     for place, key in enumerate(keys):
         mask = unchanged[place]
         if mask is not None and (whole or key is not None):
@@ -138,8 +144,11 @@ def _update(schema: TableSchema, rows: Indexes, old: _Tuple, new: _Tuple, whole:
     if len(goes):
         order = sorted((key, place) for place, key in enumerate(keys) if key is not None)
         old_key = _take([old.values[place] for _, place in order], goes)
-        parts.append(Part("D", rows[goes], 0, _take(old.values, goes), [None] * len(keys)))
-        parts.append(Part("M", rows[goes], 1, _take(values, goes), _select(unchanged, goes), old_key))
+        named = whole or not schema.keyless
+        parts.append(Part("D", rows[goes], 0, _take(old.values, goes), [None] * len(keys), named=named))
+        left = _select(unchanged, goes)
+        named = not schema.keyless or not any(mask is not None for mask in left)
+        parts.append(Part("M", rows[goes], 1, _take(values, goes), left, old_key, named))
     return parts
 
 

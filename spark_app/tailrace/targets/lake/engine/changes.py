@@ -143,7 +143,7 @@ def _own(work: PartInput, part: int, first: Seq) -> Iterator[SegmentRows]:
 def _promoted(work: PartInput, kept: list[SegmentRows]) -> RowChanges:
     target = work.layout.schema
     columns = [
-        pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.id).chunks],
+        pa.chunked_array([chunk for block in kept for chunk in column_of(block, work, column.id).chunks],
                          work.layout.fields[column.name].type)
         for column in target.columns
     ]  # fmt: skip
@@ -157,7 +157,7 @@ def _promoted(work: PartInput, kept: list[SegmentRows]) -> RowChanges:
     )
 
 
-def _column(block: SegmentRows, work: PartInput, column_id: int) -> pa.ChunkedArray:
+def column_of(block: SegmentRows, work: PartInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
     kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]

@@ -71,7 +71,7 @@ def _numbers(column: pa.Array) -> Words | None:
     return np.asarray(column.fill_null(0)).astype(np.int64, copy=False)
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
+def hashing_connection() -> duckdb.DuckDBPyConnection:
     """One per thread: opening costs milliseconds, sharing would serialise the tables' threads."""
     if not hasattr(_local, "connection"):
         _local.connection = duckdb.connect(config={"threads": "1"})
@@ -84,7 +84,7 @@ def _hashes(columns: Sequence[pa.Array]) -> Words:
     if not len(columns[0]):
         return np.empty(0, np.int64)
     names = [f"k{number}" for number in range(len(columns))]
-    connection = _connection()
+    connection = hashing_connection()
     connection.register("key_rows", pa.table(list(columns), names=names))
     try:
         hashed = connection.execute(f"SELECT hash({', '.join(names)}) AS h FROM key_rows").fetchnumpy()["h"]

@@ -32,6 +32,10 @@ _ROW_BYTES = 32
 """Of an index, roughly: what a file is thought to need before it is read."""
 
 
+Span = tuple[pa.Scalar, pa.Scalar] | None
+"""Smallest and largest value; None: they say nothing."""
+
+
 @dataclass(frozen=True)
 class Found:
     """Rows of one file: their positions in rising order and, row by row, the index of the input key they match."""
@@ -47,20 +51,20 @@ def locate(
     wanted = [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
     found: dict[str, Found] = {}
     cache.begin()
-    span = _span(wanted[0])
+    span = span_of(wanted[0])
     for file in files:
         bounds = [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
-        if _apart(span, bounds[0]):  # most files of a large table, for the keys of a chunk
+        if apart(span, bounds[0]):  # most files of a large table, for the keys of a chunk
             continue
         chosen = _within(wanted, bounds)
         if len(chosen):
             matches = _search(access, file, layout, [column.take(chosen) for column in wanted], cache)
-            if (rows := _live(file, matches, chosen)) is not None:
+            if (rows := live(file, matches, chosen)) is not None:
                 found[file.path] = rows
     return found
 
 
-def _span(column: pa.Array) -> tuple[pa.Scalar, pa.Scalar] | None:
+def span_of(column: pa.Array) -> Span:
     """The smallest and the largest value; None: they say nothing (a NaN is outside all statistics)."""
     kind = column.type
     if not len(column) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
@@ -69,7 +73,7 @@ def _span(column: pa.Array) -> tuple[pa.Scalar, pa.Scalar] | None:
     return ends["min"], ends["max"]
 
 
-def _apart(span: tuple[pa.Scalar, pa.Scalar] | None, bounds: tuple[object | None, object | None]) -> bool:
+def apart(span: Span, bounds: tuple[object | None, object | None]) -> bool:
     if span is None or bounds[0] is None or bounds[1] is None:
         return False
     try:
@@ -79,7 +83,7 @@ def _apart(span: tuple[pa.Scalar, pa.Scalar] | None, bounds: tuple[object | None
     return bool(pc.less(high, span[0]).as_py() or pc.greater(low, span[1]).as_py())
 
 
-def _live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
+def live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
     """Without dead rows, in file order, with key numbers of the caller's table."""
     positions, keys = matches
     if len(positions) and len(file.dead):
@@ -224,7 +228,7 @@ def _read_group(  # noqa: PLR0917  # a task's function: its arguments travel by 
         last = int(np.searchsorted(wanted, at + batch.num_rows))
         if last > done:
             rows = pa.table(batch).take(pa.array(wanted[done:last] - at))
-            yield before + done, pa.table(_columns(rows, layout, names), names=list(names))
+            yield before + done, pa.table(in_layout(rows, layout, names), names=list(names))
         at, done = at + batch.num_rows, last
         if done == len(wanted):
             return
@@ -240,11 +244,11 @@ def take_rows(
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     if not parts:
-        return pa.table(_columns(None, layout, names), names=list(names))
+        return pa.table(in_layout(None, layout, names), names=list(names))
     return pa.concat_tables(parts).take(pa.array(back))
 
 
-def _columns(table: pa.Table | None, layout: Layout, names: Sequence[str]) -> list[Any]:
+def in_layout(table: pa.Table | None, layout: Layout, names: Sequence[str]) -> list[Any]:
     fields: Mapping[str, pa.Field] = layout.fields
     return [
         table.column(fields[name].name).cast(fields[name].type)

@@ -399,3 +399,54 @@ def test_a_partition_that_a_rolled_back_row_described_is_its_own_roots(tmp_path:
         block.messages += batch
     decoded = reader.decode(block, 1)
     assert (decoded.leaves, decoded.last_seq) == ([(CAPTURED, leaf)], 0)
+
+
+def keyless(*rows: bytes) -> tuple[Changes, CapturedTables]:
+    """Of a table whose rows are told apart by all their values."""
+    columns = tuple(c.model_copy(update={"key": None}) for c in schema().columns)
+    reader, tables = decoder(schema().model_copy(update={"columns": columns, "keyless": True}))
+    block = MessageBlock()
+    block.begin(7, 7000)
+    for message in (pg.relation(CAPTURED, NAMES, NAMES), *rows):
+        block.add(message)
+    return reader.decode(block, 1), tables
+
+
+def test_without_a_key_an_update_is_a_delete_of_the_whole_old_row_and_the_new_one_also_if_nothing_changed() -> None:
+    decoded, _ = keyless(
+        pg.insert(CAPTURED, ["1", None, "x"]),
+        pg.update(CAPTURED, ["1", "2", UNCHANGED], ["1", None, "x"], b"O"),
+        pg.update(CAPTURED, ["1", "2", "x"], ["1", "2", "x"], b"O"),
+        pg.delete(CAPTURED, [None, None, None], b"O"),
+    )
+    assert decoded.events == []
+    (table,) = decoded.tables
+    assert "_old_key" not in table.rows.column_names
+    found = [(r["_seq"], r["_op"], r["_unchanged"], r["id"], r["a"], r["b"]) for r in rows_of(decoded)]
+    assert found == [
+        (1, "I", None, "1", None, "x"),
+        (2, "D", None, "1", None, "x"),
+        (3, "M", None, "1", 2, "x"),
+        (4, "D", None, "1", 2, "x"),
+        (5, "M", None, "1", 2, "x"),
+        (6, "D", None, None, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pg.delete(CAPTURED, ["1", None, None], b"K"),
+        pg.update(CAPTURED, ["1", "2", "x"]),
+        pg.update(CAPTURED, ["1", "2", "x"], ["1", None, None], b"K"),
+        pg.update(CAPTURED, ["1", "2", UNCHANGED], ["1", "1", None], b"O"),
+    ],
+)
+def test_without_a_key_a_change_that_does_not_have_the_whole_old_row_stops_the_table(change: bytes) -> None:
+    decoded, tables = keyless(pg.insert(CAPTURED, ["1", None, "x"]), change, pg.insert(CAPTURED, ["2", None, "x"]))
+    assert [r["id"] for r in rows_of(decoded)] == ["1"]
+    (event,) = decoded.events
+    assert event.kind == "table-stopped"
+    assert (event.seq, event.error) == (1, "NoKey")
+    assert "REPLICA IDENTITY FULL" in event.fix
+    assert not tables.is_captured(CAPTURED)

@@ -1,0 +1,67 @@
+"""How many rows of each kind a batch of changes leaves, where rows have no key. Arrays only.
+
+Changes of equal rows are worked in their order: a delete takes what an insert before it has brought, else a row of the
+target. One that finds neither (the table has not been read yet) takes none, and later inserts stay.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrace.targets.lake.engine.key_columns import Ints, Mask
+from tailrace.targets.lake.files.row_digests import Digests, numbered_within
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Changes in order of sequence; those of equal rows are a group."""
+
+    removes: Mask
+    """Of each change, whether it is a delete."""
+    order: Ints
+    """The changes group by group, in each by sequence."""
+    group: Ints
+    """Of each change in that order."""
+    writes: Ints
+    """Of each group, rows to write if the target's own that it takes are marked."""
+    needy: Ints
+    """Groups whose deletes want rows of the target,"""
+    sought: Digests
+    """the digest of each,"""
+    missing: Ints
+    """and how many."""
+
+    @classmethod
+    def of(cls, blocks: Iterable[tuple[Mask, Ints, Ints]]) -> "RowCounts":
+        """`blocks`: whether each change is a delete, and the halves of its row's digest."""
+        empty = (np.empty(0, np.bool_), np.empty(0, np.int64), np.empty(0, np.int64))
+        removes, high, low = map(np.concatenate, zip(empty, *blocks, strict=True))
+        order = np.lexsort((low, high)).astype(np.int64)  # stable
+        high, low, steps = high[order], low[order], np.where(removes[order], -1, 1)
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        begins, group = np.flatnonzero(new), np.cumsum(new) - 1
+        after = np.cumsum(steps)
+        after -= (after[begins] - steps[begins])[group]
+        if not len(begins):
+            return cls(removes, order, group, group, group, (high, low), group)
+        lowest = np.minimum(np.minimum.reduceat(after, begins), 0)
+        total = after[np.append(begins[1:], len(order)) - 1]
+        needy = np.flatnonzero(lowest < 0).astype(np.int64)
+        at = begins[needy]
+        return cls(removes, order, group, total - lowest, needy, (high[at], low[at]), -lowest[needy])
+
+    def settled(self, there: Ints) -> tuple[Mask, Ints]:
+        """`there`: how many rows the target has, of `missing`. Which changes are to be written, and how many rows of
+        each group of `needy` are to be marked: what would be marked and written again just stays."""
+        marks = np.minimum(there, self.missing)
+        stays = np.minimum(marks, self.writes[self.needy])
+        writes = self.writes.copy()
+        writes[self.needy] -= stays
+        inserts = np.flatnonzero(~self.removes[self.order])
+        group = self.group[inserts]
+        behind = np.bincount(group, minlength=len(writes))[group] - 1 - numbered_within(group)
+        written: Mask = np.zeros(len(self.removes), np.bool_)
+        written[self.order[inserts[behind < writes[group]]]] = True
+        return written, marks - stays

@@ -1,0 +1,95 @@
+"""Find live rows of a table without a key in its data files, by all their values.
+
+Apply asks before a commit: of each row that was deleted, as many as are to go. An index of a file's digests is kept in
+the cache that `locate` uses for keys; a file that does not fit is read through. Files whose bounds exclude all of the
+rows are not touched.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
+from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.locate import CACHE, Found, Span, apart, in_layout, live
+from tailrace.targets.lake.files.row_digests import Digests, digests, numbered_within
+from tailrace.targets.lake.model import DataFile
+
+Counts = npt.NDArray[np.int64]
+_ROW_BYTES = 32
+"""Of an index."""
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Rows of which some are to be found."""
+
+    rows: Digests
+    counts: Counts
+    """How many of each, at most."""
+    spans: Mapping[str, Span]
+    """By column, between which values all of them lie, where that is known."""
+
+
+def locate_rows(
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, sought: Sought, cache: IndexCache = CACHE
+) -> dict[str, Found]:
+    """Live rows, by file; of `Found`, `keys` are their places in `sought.rows`."""
+    keys = [pa.array(half) for half in sought.rows]
+    everything = pa.array(np.arange(len(sought.counts)))
+    left, found = sought.counts.copy(), dict[str, Found]()
+    cache.begin()
+    for file in files:
+        if not left.any():
+            break
+        if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in sought.spans.items()):
+            continue
+        rows = live(file, _search(access, file, layout, keys, cache), everything)
+        if rows is None:
+            continue
+        chosen = numbered_within(rows.keys) < left[rows.keys]
+        if chosen.any():
+            found[file.path] = Found(rows.positions[chosen], rows.keys[chosen])
+            left -= np.bincount(rows.keys[chosen], minlength=len(left))
+    return found
+
+
+def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array], cache: IndexCache) -> Matches:
+    # With the columns: a file that is older than one of them has other digests since.
+    name = "\n".join([file.path, "", *(field.name for field in layout.arrow)])
+    index = cache.get(name)
+    if index is None and cache.admits(file.rows * _ROW_BYTES):
+        with parquet(access, file.path) as opened:
+            halves = [half for _, half in _digests(opened, layout)]
+        columns = [pa.array(np.concatenate([np.empty(0, np.int64), *(h[at] for h in halves)])) for at in (0, 1)]
+        index = cache.offer(name, FileIndex.build(columns))
+    if index is not None:
+        return index.search(wanted)
+    return _scan(access, file, layout, wanted)
+
+
+def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array]) -> Matches:
+    """Some rows at a time, nothing kept."""
+    found: list[Matches] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    with parquet(access, file.path) as opened:
+        for start, halves in _digests(opened, layout):
+            positions, which = search_once([pa.array(half) for half in halves], wanted)
+            found.append((positions + start, which))
+    return np.concatenate([at for at, _ in found]), np.concatenate([which for _, which in found])
+
+
+def _digests(opened: pq.ParquetFile, layout: Layout) -> Iterator[tuple[int, Digests]]:
+    """Of some rows at a time; with the position of the first."""
+    names = [column.name for column in layout.schema.columns]
+    present = set(opened.schema_arrow.names)
+    read = [name for name in layout.physical(names) if name in present]
+    start = 0
+    for batch in opened.iter_batches(batch_rows(opened, read), columns=read):
+        if batch.num_rows:
+            yield start, digests(in_layout(pa.table(batch), layout, names))
+        start += batch.num_rows

@@ -1,0 +1,68 @@
+"""Whole rows as numbers: equal rows, and only they, have the same digest.
+
+For tables without a key, whose rows are told apart by all their values. Equal means written alike: NaN equals NaN, NULL
+equals NULL, and -0.0 is not 0.0. Process-local: never stored.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.targets.lake.files.key_words import hashing_connection
+
+Halves = npt.NDArray[np.int64]
+Digests = tuple[Halves, Halves]
+"""128 bits of each row, in two halves."""
+
+
+def digests(columns: Sequence[pa.ChunkedArray]) -> Digests:
+    """Of the rows whose columns, in the order of the table, these are; at least one column."""
+    names = [f"c{number}" for number in range(len(columns))]
+    connection = hashing_connection()
+    rows = pa.table([_plain(column) for column in columns], names=names)
+    connection.register("whole_rows", rows)
+    try:
+        text = f"SELECT concat({', '.join(map(_text, names, rows.schema.types))}) AS t FROM whole_rows"
+        query = f"SELECT md5_number_upper(t) AS upper, md5_number_lower(t) AS lower FROM ({text})"
+        found = connection.execute(query).fetchnumpy()
+    finally:
+        connection.unregister("whole_rows")
+    upper, lower = (np.asarray(found[half], np.uint64).view(np.int64) for half in ("upper", "lower"))
+    return upper, lower
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In a type whose text is exact: floats by their bits, times by their numbers."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
+    if pa.types.is_floating(kind):
+        nan = pa.scalar(float("nan"), kind)
+        bits = pa.int64() if kind.bit_width == 64 else pa.int32()
+        one_nan = pc.if_else(pc.is_nan(column), nan, column)
+        return pa.chunked_array([chunk.view(bits) for chunk in one_nan.chunks], bits)
+    if pa.types.is_temporal(kind):
+        bits = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
+    return column
+
+
+def _text(name: str, kind: pa.DataType) -> str:
+    """What no other value, and no two values of neighbours together, can be taken for."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return f"coalesce(strlen({name}) || ':' || {name}, 'n'), ';'"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return f"coalesce(hex({name}), 'n'), ';'"
+    return f"coalesce(CAST({name} AS VARCHAR), 'n'), ';'"
+
+
+def numbered_within(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Of each, how many of its group stand before it."""
+    order = np.argsort(groups, kind="stable")
+    begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    numbers = np.empty(len(groups), np.int64)
+    numbers[order] = np.arange(len(groups)) - np.repeat(begins, np.diff(begins, append=len(groups)))
+    return numbers
