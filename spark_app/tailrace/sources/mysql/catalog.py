@@ -150,8 +150,10 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
 
 def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
     """The index that names the rows, and its columns: the primary key, else a unique index over columns that are never
-    NULL, the shortest. A prefix of a column would not do: two rows may have equal ones in a unique index of another."""
+    NULL, the shortest. A prefix of a column would not do: two rows may have equal ones in a unique index of another.
+    Nor would MariaDB's hashes of longer texts than it sorts by."""
     computed = {c["column_name"] for c in columns if _generated(c)}
+    long = {c["column_name"] for c in columns if (c["character_octet_length"] or 0) > keys.MOST_SORTED}
     unique: dict[str, list[Row]] = {}
     for part in indexes:
         unique.setdefault(part["index_name"], []).append(part)
@@ -160,6 +162,7 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
         for name, parts in unique.items()
         if all(p["column_name"] and p["nullable"] != "YES" and p["column_name"] not in computed for p in parts)
         and (name == "PRIMARY" or all(p["sub_part"] is None and _is_used(p) for p in parts))
+        and not any(p["index_type"] == "HASH" and p["column_name"] in long for p in parts)
     ]
     if not fit:
         return "", []
@@ -247,7 +250,7 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
         return ReadRefused(name, what, f"Drop {row['merged']}, convert {name} to InnoDB, or exclude it.")
     table = f"{quoted(row['table_schema'])}.{quoted(row['table_name'])}"
     if not any(c.key is not None for c in columns):
-        what = f"{name} has no primary key and no unique index over NOT NULL columns"
+        what = f"{name} has no primary key and no unique index over NOT NULL columns that can stand in for it"
         return NoKey(name, what, f"Run ALTER TABLE {table} ADD PRIMARY KEY (…).")
     unreadable = [(c, fix) for c in columns for end, fix in types.UNREADABLE.items() if c.type.text.endswith(end)]
     if unreadable:  # also where it is not copied: nothing that stands behind it in a row could be found

@@ -26,6 +26,8 @@ Connection = pymysql.Connection
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 900
 """Longest silence of the server inside an answer: a chunk's first row comes after all its rows were looked for."""
+SORTED = 1 << 16
+"""Bytes of a value that the server sorts by: a key of 3,072 bytes can become 49,152 in the form that it compares."""
 SETTINGS = (
     # The text of values and literals, whatever the server's defaults say.
     "NAMES utf8mb4 COLLATE utf8mb4_bin",
@@ -35,6 +37,9 @@ SETTINGS = (
     # Without a limit: DEFAULT would be the server's own.
     "sql_select_limit = 18446744073709551615",
     "sql_big_selects = 1",
+    # Where an index makes no order of long keys, the server sorts: by the whole key, and with the room that it takes.
+    f"max_sort_length = {SORTED}",
+    "sort_buffer_size = 16777216",
     # Names in definitions.
     "sql_quote_show_create = 1",
     # Whoever waits for a lock of ours waits for much more than one table: we try again, with pauses.

@@ -7,6 +7,9 @@ from tailrace.errors import ReadRefused
 from tailrace.sources.mysql import charsets
 from tailrace.sources.mysql.model import MysqlColumn
 
+MOST_SORTED = 8192
+"""Bytes of a text that the server certainly sorts by whole: in the form that it compares, eight times as many
+(`connect.SORTED`)."""
 _MOST_MEMBERS = 63
 
 
