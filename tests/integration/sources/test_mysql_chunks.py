@@ -1,6 +1,7 @@
 """Chunks of MySQL and MariaDB: every row once whatever the key, every value exactly, every refusal by its name."""
 
 import datetime as dt
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +19,7 @@ from tailrace.changelog.keys import Key
 from tailrace.errors import AuthenticationFailed, Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of
+from tailrace.sources.mysql.connect import PROBES, Connection, MyConfig, connect, execute, server_of
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.types import arrow_type
 
@@ -329,6 +330,14 @@ def test_text_of_other_character_sets_is_the_same_text(server: MysqlServer, char
     server.execute("INSERT INTO d.t VALUES (1, %s, %s), (2, NULL, ''), (3, 'plain', %s)", (text, text, text * 3))
     rows, _ = read(server, table)
     assert [(row["v"], row["w"]) for row in rows] == [(text, text), (None, ""), ("plain", text * 3)]
+
+
+def test_a_connection_tells_a_machine_that_vanished_from_a_server_that_takes_long(server: MysqlServer) -> None:
+    """Without it, capture and chunks wait 15 minutes for an answer."""
+    with closing(connect(config(server))) as connection:
+        asked = connection._sock  # type: ignore[attr-defined]  # no public name
+        values = [asked.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in PROBES]
+    assert values == [10, 5, 3, 30_000]
 
 
 def test_a_condition_narrows_a_chunk_and_cannot_reach_beyond_it(server: MysqlServer) -> None:

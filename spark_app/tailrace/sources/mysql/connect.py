@@ -4,6 +4,7 @@ Called by the log, the catalog, chunk readers and preflight. `MyConfig` is pickl
 is read from its file at each connect, so a rotated one is taken without a restart.
 """
 
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ Connection = pymysql.Connection
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 900
 """Longest silence of the server inside an answer: a chunk's first row comes after all its rows were looked for."""
+PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A machine that vanishes says nothing, while a server may take long: only the network can tell them apart. Seconds,
+how many, and milliseconds; what a system does not have is left out."""
 SORTED = 1 << 16
 """Bytes of a value that the server sorts by: a key of 3,072 bytes can become 49,152 in the form that it compares."""
 SETTINGS = (
@@ -139,7 +143,7 @@ def connect(config: MyConfig) -> Connection:
 
 def _opened(config: MyConfig) -> Connection:
     try:
-        return pymysql.connect(
+        connection = pymysql.connect(
             host=config.host,
             port=config.port,
             user=config.username,
@@ -155,6 +159,10 @@ def _opened(config: MyConfig) -> Connection:
         )
     except (pymysql.MySQLError, OSError) as error:
         raise _connect_error(config, error) from None
+    for name, value in PROBES.items():
+        if hasattr(socket, name):
+            connection._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)  # type: ignore[attr-defined]  # no public name
+    return connection
 
 
 def _tls(config: MyConfig) -> dict[str, Any]:
