@@ -162,7 +162,7 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
         for name, parts in unique.items()
         if all(p["column_name"] and p["nullable"] != "YES" and p["column_name"] not in computed for p in parts)
         and (name == "PRIMARY" or all(p["sub_part"] is None and _is_used(p) for p in parts))
-        and not any(p["index_type"] == "HASH" and p["column_name"] in long for p in parts)
+        and not any(p.get("index_type") == "HASH" and p["column_name"] in long for p in parts)
     ]
     if not fit:
         return "", []
