@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,25 @@ def waiting_reasons(pods: Sequence[Document]) -> list[str]:
     return found
 
 
+@contextmanager
+def at_work(what: str, say: Say, every: float = 30.0) -> Iterator[None]:
+    """Says so at once, and again while it lasts."""
+    over, begun = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not over.wait(every):
+            say(f"still {what}: {time.monotonic() - begun:.0f} s so far")
+
+    say(what)
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 @dataclass(frozen=True)
 class Cluster:
     kubeconfig: Path
@@ -73,9 +93,10 @@ class Cluster:
             return
         missing = [name for name in images.NAMES if images.is_missing(name)]
         if missing:
-            say(f"building images: {', '.join(missing)} (up to 5 minutes on two cores)")
+            say(f"building images: {', '.join(missing)} (5 minutes on two idle cores, longer on busy ones)")
         for name in missing:
-            images.build(name)
+            with at_work(f"building image {images.NAMES[name]}", say):
+                images.build(name)
             say(f"image {images.NAMES[name]} built")
         self.node.up(say)
         images.load(self.node, ("operator", "spark"))

@@ -2,7 +2,7 @@
 
 from tailrace.contract.status import Status
 from tailrace.errors import Where, error_line
-from tailrace_operator.decide import lost_nodes, summary
+from tailrace_operator.decide import lost_nodes, source_log, summary
 from tailrace_operator.decide.claims import failing
 from tailrace_operator.decide.driver_history import DriverHistory, answers_as_working, error_of, told
 from tailrace_operator.decide.executors import CONFIG_FAULTS, IMAGE_FAULTS
@@ -22,7 +22,7 @@ Assessed = tuple[ReplicatorState, Readiness]
 def assess(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> Assessed:
     found = (
         _blocked(observed, desired, history)
-        or _suspended(observed, desired)
+        or _suspended(observed, desired, history)
         or _halted(observed, desired, history)
         or _refused(observed, history)
     )
@@ -46,9 +46,11 @@ def _meanwhile(history: DriverHistory) -> ReplicatorState:
     return "Running" if history.pod is not None and history.pod.ready else "Pending"
 
 
-def _suspended(observed: ObservedReplicator, desired: Desired) -> Assessed | None:
+def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if desired.spec is None or not desired.spec.suspend:
         return None
+    if not source_log.refused(observed) and (told := _refused(observed, history)) is not None:
+        return told  # what would end the driver, say
     if observed.pods:
         return _moving(Reason.SUSPENDING, f"waiting for pod {observed.pods[0].name} to shut down.", "Suspended")
     text = f"spec.suspend is true; {desired.spec.source.unread_log}."

@@ -10,15 +10,16 @@ from tailrace_operator.decide import claims
 from tailrace_operator.decide.driver_history import DriverHistory, has_run, replicas
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.observe.model import ObservedReplicator
-from tailrace_operator.resources import log_check
+from tailrace_operator.resources import log_check, names
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, sentence
+from tailrace_operator.status.conditions import Claim, Reason, bounded, sentence
 from tailrace_operator.status.models import CaptureSummary
 
 PATIENCE = 600.0
 """Seconds without an answer of a driver that is meant to run: a restart or a node that is replaced takes less."""
 
-
+MAX_WHY = 500
+"""Characters of a reason in a message that goes on."""
 FRESH = 3 * log_check.MINUTES * 60.0
 """Seconds for which a check's number counts: the next may be late, or fail once."""
 
@@ -46,9 +47,30 @@ def without_driver(
     text = "no driver runs that could say how much log the source keeps for this Replicator; its disk may fill"
     if capture is not None and capture.retained_bytes is not None and seen is not None:
         text += f" ({capture.retained_bytes >> 20} MiB at {times.text(seen)})"
-    if check is not None and check.error:
-        text += f". It was asked at {times.text(check.at)}, in vain: {check.error}"
+    why = _cannot_ask(observed, desired)
+    if why:
+        text += f". It cannot be asked: {bounded(why, MAX_WHY)}"
+    elif check is not None and check.error:
+        text += f". It was asked at {times.text(check.at)}, in vain: {bounded(check.error, MAX_WHY)}"
     yield Claim("SourceLogAtRisk", "Unknown", Reason.NOT_OBSERVED, sentence(text))
+
+
+def _cannot_ask(observed: ObservedReplicator, desired: Desired) -> str:
+    """Why there is no pod that asks, or none that could begin. Empty: nothing is known to be in its way."""
+    if desired.blocker is not None:
+        return desired.blocker.message
+    if refused(observed):
+        assert observed.refusal is not None
+        return f"{observed.refusal.what} cannot be created: {observed.refusal.message}"
+    places = (place.partition("/") for place in observed.refused_pods)
+    jobs = [f"{kind}/{name}" for kind, _, name in places if names.is_log_check(kind, name)]
+    return f"{jobs[0]} cannot create its pod: {observed.refused_pods[jobs[0]]}" if jobs else ""
+
+
+def refused(observed: ObservedReplicator) -> bool:
+    """Whether the CronJob cannot be made."""
+    refusal = observed.refusal
+    return refusal is not None and refusal.what == f"CronJob {names.log_check(observed.meta.name)}"
 
 
 def observed_last(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:

@@ -50,7 +50,7 @@ class Memory:
         if key.kind == "Replicator":
             children = {
                 *names.secrets(key.name),
-                *(name(key.name) for name in (names.driver, names.executors, names.drop)),
+                *(name(key.name) for name in (names.driver, names.executors, names.drop, names.log_check)),
             }
             for known in (self.applied, self.hashes):
                 for place in [p for p in known if p[1] == key.namespace and p[2] in children]:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from tailrace.contract.driver import DropReport, LastWords
 from tailrace.contract.resources import EVERY_TABLE, RecoverSpec, SnapshotRequestSpec
+from tailrace.errors import error_line
 from tailrace_operator.observe.model import (
     PAUSED,
     REQUESTED_AT,
@@ -171,9 +172,12 @@ def log_check(document: Document) -> LogCheck | None:
 def _in_vain(asking: ObservedPod, status: Document) -> str:
     """Why it did not, or does not come to, ask. Empty: it may yet."""
     if asking.ended is not None and asking.ended.fault is not None:
-        return f"{asking.ended.fault.name}: {asking.ended.fault.message}"
+        fault = asking.ended.fault
+        return error_line(fault.name, fault.message, fault.fix)
     if asking.phase == "Failed" and status.get("reason"):  # by its deadline, or from its node
-        return f"pod {asking.name}: {status['reason']}: {status.get('message', '')}".removesuffix(": ")
+        why = f"pod {asking.name}: {status['reason']}: {status.get('message', '')}".rstrip(": .")
+        begun = asking.ended is not None and asking.ended.at
+        return why if begun else f"{why}. Its container never began; see `kubectl describe pod {asking.name}`"
     if asking.ended is not None:
         return f"exit code {asking.ended.code}"
     return asking.cannot_begin or ""

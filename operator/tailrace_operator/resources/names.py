@@ -65,7 +65,15 @@ def replicator_of(kind: str, name: str) -> str | None:
     """Whose StatefulSet or Job has this name; None: nobody's."""
     ends = {"StatefulSet": driver(""), "Job": drop("")}
     end = ends.get(kind)
-    return name.removesuffix(end) if end is not None and name.endswith(end) else None
+    if end is not None and name.endswith(end):
+        return name.removesuffix(end)
+    return name.rpartition("-")[0].removesuffix(log_check("")) if is_log_check(kind, name) else None
+
+
+def is_log_check(kind: str, name: str) -> bool:
+    """Whether it is a Job of a CronJob that asks for the source's log: these have its name and a number."""
+    job, _, number = name.rpartition("-")
+    return kind == "Job" and job.endswith(log_check("")) and number.isdigit()
 
 
 def labels(name: str, component: str) -> dict[str, str]:

@@ -145,6 +145,20 @@ def test_what_is_paused_continues_when_it_is_resumed(place: Team, plugin: Plugin
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "the driver is started")
 
 
+def test_of_a_suspended_replicator_it_says_what_helps(place: Team, plugin: Plugin) -> None:
+    with operator(place):
+        place.apply(replicator(suspend=True))
+        place.until_reason("repl/shop", "Suspended")
+        for verb in ("logs", "doctor"):
+            said = plugin(verb, "shop", code=1)
+            assert "no driver of shop runs: " in said and "kubectl tailrace resume replicator shop" in said
+        assert plugin("tables", "shop") == "no table is known to fail\n"
+        said = plugin("snapshot", "shop", "--tables", "public.late")
+        assert "shop is suspended: the snapshot begins once it is resumed" in said
+        plugin("resume", "replicator", "shop")
+        until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "the driver is started")
+
+
 def test_tables_that_fail_are_listed_with_their_fault(place: Team, plugin: Plugin, driver: DriverDouble) -> None:
     fault = Fault(name="NoKey", message="public.a has no primary key", fix="Add one.", where="source")
     table = TableStatus(name="public.a", state="STOPPED", fault=fault)

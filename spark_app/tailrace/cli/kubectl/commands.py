@@ -101,10 +101,11 @@ def tables(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(listed))
         return 0
-    print("\n".join(view.tables(listed)))
+    print("\n".join(view.tables(listed) if listed else ["no table is known to fail"]))
     left = counts.get("total", 0) - len(listed)
     if left > 0 and not options.all:
-        print(f"and {left:,} more; `{PROGRAM} tables {options.replicator} --all` lists them")
+        way = f"`{PROGRAM} tables {options.replicator} --all` lists them"
+        print(f"and {left:,} more; {way if _driver_runs(found) else 'they cannot be listed while no driver runs'}")
     return 0
 
 
@@ -112,11 +113,20 @@ def _in_pod(verb: str) -> tuple[str, ...]:
     return ("tailrace", verb, "-f", MANIFEST)
 
 
+def _driver_runs(replicator: Document) -> bool:
+    return bool((view.status_of(replicator).get("driver") or {}).get("startedAt"))
+
+
 def _check_driver(replicator: Document) -> None:
-    found = view.status_of(replicator)
-    if not (found.get("driver") or {}).get("startedAt"):
+    if not _driver_runs(replicator):
+        found, name = view.status_of(replicator), replicator["metadata"]["name"]
         message = found.get("message") or "the operator has not reported one yet"
-        raise DriverMissing(f"no driver of {replicator['metadata']['name']} runs: {message}")
+        fix = f"Run `{PROGRAM} resume replicator {name}` first." if _is_suspended(replicator) else ""
+        raise DriverMissing(f"no driver of {name} runs: {message}", fix)
+
+
+def _is_suspended(replicator: Document) -> bool:
+    return bool(replicator["spec"].get("suspend"))
 
 
 def logs(options: argparse.Namespace) -> int:
@@ -126,10 +136,15 @@ def logs(options: argparse.Namespace) -> int:
         *([f"--tail={options.tail}"] if options.tail is not None else []),
     ]
     cluster = cluster_of(options)
-    cluster.find(REPLICATORS, options.replicator)
-    with cluster.driver_log(options.replicator, *chosen) as lines:
-        for line in lines:
-            print(line.rstrip("\n") if options.json else visible(_line(line)), flush=options.follow)
+    found = cluster.find(REPLICATORS, options.replicator)
+    try:
+        with cluster.driver_log(options.replicator, *chosen) as lines:
+            for line in lines:
+                print(line.rstrip("\n") if options.json else visible(_line(line)), flush=options.follow)
+    except KubectlFailed as error:
+        if "(NotFound)" in error.message:
+            _check_driver(found)
+        raise
     return 0
 
 
@@ -147,9 +162,11 @@ def snapshot(options: argparse.Namespace) -> int:
     request = request_options.of_rows(options, options.replicator, PROGRAM, resync=options.resync)
     limit = _limit(options.timeout)
     cluster = cluster_of(options)
-    cluster.find(REPLICATORS, options.replicator)
+    found = cluster.find(REPLICATORS, options.replicator)
     name = request.metadata.name
     _create(cluster, json.loads(request.model_dump_json(by_alias=True, exclude_defaults=True)))
+    if _is_suspended(found):
+        print(f"{options.replicator} is suspended: the snapshot begins once it is resumed")
     if not options.wait:
         print(f"SnapshotRequest {name} created; `{PROGRAM} status {options.replicator}` shows its progress")
         return 0

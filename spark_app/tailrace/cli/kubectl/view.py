@@ -68,15 +68,18 @@ def _flow(status: Document) -> list[str]:
     retained = capture.get("retainedBytes")
     kept = "" if retained is None else f", the source keeps {size(retained)} of log"
     waits = capture.get("waitingFor")
+    place = f"to {capture['position']}, " if capture.get("position") else ""
+    rate = f", {apply.get('rowsPerSecond', 0):,.0f} rows/s" if apply.get("lagSeconds") is not None else ""
     return [
-        visible(f"captured   to {capture.get('position') or '?'}, {_behind(capture)}{kept}"),
-        f"applied    {_behind(apply)}, {apply.get('rowsPerSecond', 0):,.0f} rows/s",
+        visible(f"captured   {place}{_behind(capture)}{kept}"),
+        f"applied    {_behind(apply)}{rate}",
         *([visible(f"waits for  {waits}")] if waits else []),
     ]
 
 
 def _behind(part: Document) -> str:
-    return f"{seconds(part.get('lagSeconds'))} behind"
+    lag = part.get("lagSeconds")
+    return "lag unknown" if lag is None else f"{seconds(lag)} behind"
 
 
 def _tables_line(status: Document) -> list[str]:

@@ -52,6 +52,15 @@ def test_text_of_a_driver_cannot_move_the_cursor() -> None:
     assert not any("\x1b" in line for line in view.tables(worst))
 
 
+def test_while_no_driver_runs_what_is_not_known_is_not_told_as_a_number() -> None:
+    known = {"position": "0/1A", "lag_seconds": 2.0}
+    apply = {"lag_seconds": 3.0, "rows_per_second": 7.0}
+    there = view.detail(replicator(state="Running", capture=known, apply=apply), [], NOW)
+    assert there[1:3] == ["captured   to 0/1A, 2.0 s behind", "applied    3.0 s behind, 7 rows/s"]
+    away = view.detail(replicator(state="Suspended", capture={"retained_bytes": 2048}, apply={}), [], NOW)
+    assert away[1:3] == ["captured   lag unknown, the source keeps 2 KiB of log", "applied    lag unknown"]
+
+
 def test_numbers_are_told_in_units() -> None:
     assert [view.size(n) for n in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "2 KiB", "5.0 GiB"]
     assert [view.seconds(n) for n in (None, 1.25, 600, 7200)] == ["?", "1.2 s", "10 min", "2.0 h"]

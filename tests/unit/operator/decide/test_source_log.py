@@ -13,7 +13,7 @@ from tailrace_operator.decide.model import ApplyChild, Delete
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.model import Child, LogCheck, ObservedReplicator
+from tailrace_operator.observe.model import Child, LogCheck, ObservedReplicator, Refusal
 from tailrace_operator.status import times
 from tailrace_operator.status.load import dump
 from tailrace_operator.status.models import Halt, ReplicatorStatus
@@ -74,6 +74,31 @@ def test_a_check_in_vain_says_why_and_changes_no_number() -> None:
     said = condition(decision, "SourceLogAtRisk")
     assert said is not None and said.reason == "NotObserved" and "no route to db:5432" in said.message
     assert decision.status.capture is not None and decision.status.capture.retained_bytes == 5 << 20
+
+
+IN_THE_WAY: dict[str, tuple[dict[str, Any], str]] = {
+    "the CronJob is refused": ({"refusal": Refusal("CronJob shop-check", "h", "exceeded quota")}, "exceeded quota"),
+    "its pod is refused": ({"refused_pods": {"Job/shop-check-29384": "exceeded quota: pods"}}, "quota: pods"),
+    "a Secret is missing": ({"data_hashes": {}}, "Secret"),
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_WAY)
+def test_what_keeps_a_check_from_asking_is_told_and_the_replicator_stays_suspended(case: str) -> None:
+    change, words = IN_THE_WAY[case]
+    decision = decide(away(spec=SUSPENDED, **change), LIMITS)
+    said = condition(decision, "SourceLogAtRisk")
+    assert said is not None and said.reason == "NotObserved"
+    assert "It cannot be asked: " in said.message and words in said.message
+    ready = condition(decision, "Ready")
+    assert ready is not None and (ready.status, ready.reason) == ("True", "Suspended")
+
+
+def test_another_object_that_is_refused_is_told_of_a_suspended_replicator_too() -> None:
+    refusal = Refusal("StatefulSet shop-driver", "h", "denied")
+    decision = decide(away(spec=SUSPENDED, refusal=refusal), LIMITS)
+    ready = condition(decision, "Ready")
+    assert ready is not None and ready.reason == "ObjectRefused" and "denied" in ready.message
 
 
 def test_the_check_is_there_while_no_driver_is_meant_to_run_and_then_only() -> None:

@@ -33,6 +33,7 @@ def test_what_belonged_to_a_replicator_is_forgotten_with_it() -> None:
     memory, key = Memory(lambda: 0.0), ObjectKey("Replicator", "team", "shop")
     memory.applied["Service", "team", "shop-driver"] = ("h", "1")
     memory.applied["Job", "team", "shop-drop"] = ("h", "1")
+    memory.applied["CronJob", "team", "shop-check"] = ("h", "1")
     memory.applied["Service", "team", "other-driver"] = ("h", "1")
     memory.hashes["Secret", "team", "shop-driver"] = ("1", "h")
     memory.hashes["Secret", "team", "shop-spark"] = ("1", "h")

@@ -36,10 +36,18 @@ def words(**more: Any) -> str:
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available."}
 FAULT = {"name": "SourceUnreachable", "message": "no route to db", "fix": "Make one.", "where": "source"}
 FAILED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "a fault": (asking({"phase": "Failed"}, terminated=ended(11, words(fault=FAULT))), ENDED, "no route to db"),
+    "a fault": (
+        asking({"phase": "Failed"}, terminated=ended(11, words(fault=FAULT))),
+        ENDED,
+        "no route to db. Fix: Make one.",
+    ),
     "no words": (asking({"phase": "Failed"}, terminated=ended(137)), ENDED, "exit code 137"),
     "its deadline": (asking(DEADLINE, terminated=ended(137)), ENDED, "shop-check-1: DeadlineExceeded: Pod was active"),
-    "its deadline, before it began": (asking(DEADLINE, waiting={"reason": "ContainerCreating"}), CREATED, "Deadline"),
+    "its deadline, before it began": (
+        asking(DEADLINE, waiting={"reason": "ContainerCreating"}),
+        CREATED,
+        "specified deadline. Its container never began; see `kubectl describe pod shop-check-1`",
+    ),
     "no node": (asking({"phase": "Pending", "conditions": [UNSCHEDULED]}), CREATED, "cannot be scheduled: 0/3 nodes"),
     "no image": (
         asking({"phase": "Pending"}, waiting={"reason": "ImagePullBackOff", "message": "Back-off pulling"}),

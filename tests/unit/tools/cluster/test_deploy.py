@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from cluster import cgroups, node_files, places, workload
 from cluster.__main__ import NAME, chosen
-from cluster.deploy import Cluster, CommandFailed, waiting_reasons
+from cluster.deploy import Cluster, CommandFailed, at_work, waiting_reasons
 from cluster.node import Node
 from cluster.services import NotReady, Services
 from cluster.workload import Document
@@ -165,3 +166,14 @@ def test_the_kubeconfig_of_the_own_node_means_the_own_cluster(tmp_path: Path) ->
     own = Cluster.own(NAME)
     assert chosen(str(own.kubeconfig)) == chosen("") == chosen(None) == own
     assert chosen(str(tmp_path / "kubeconfig")) == Cluster.given(tmp_path / "kubeconfig")
+
+
+def test_work_that_takes_long_gives_signs_of_life_until_it_is_over() -> None:
+    said: list[str] = []
+    with pytest.raises(OSError), at_work("building it", said.append, 0.01):
+        time.sleep(0.2)
+        raise OSError
+    assert said[0] == "building it" and said[1].startswith("still building it: ")
+    count = len(said)
+    time.sleep(0.05)
+    assert len(said) == count
