@@ -4,7 +4,7 @@ from tailrace.contract.status import Status
 from tailrace.errors import Where, error_line
 from tailrace_operator.decide import lost_nodes, source_log, summary
 from tailrace_operator.decide.claims import failing
-from tailrace_operator.decide.driver_history import DriverHistory, answers_as_working, error_of, told
+from tailrace_operator.decide.driver_history import DriverHistory, answers_as_working, error_of, has_run, told
 from tailrace_operator.decide.executors import CONFIG_FAULTS, IMAGE_FAULTS
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.decide.summary import BAD, WORKING
@@ -53,7 +53,8 @@ def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHi
         return told  # what would end the driver, say
     if observed.pods:
         return _moving(Reason.SUSPENDING, f"waiting for pod {observed.pods[0].name} to shut down.", "Suspended")
-    text = f"spec.suspend is true; {desired.spec.source.unread_log}."
+    kept = desired.spec.source.unread_log if has_run(observed) else "nothing has been made in the source yet"
+    text = f"spec.suspend is true; {kept}."
     return "Suspended", Readiness("True", Reason.SUSPENDED, text)
 
 

@@ -54,8 +54,10 @@ def _paused(observed: ObservedReplicator, limits: Limits) -> Decision[Replicator
     """What runs is told as ever; nothing is done, and what the status records of doing stays as it is."""
     before = observed.status
     newest = resolve(observed, limits)
+    was = any(c.type == "Suspended" and c.status == "True" for c in before.conditions)
     runs = replace(
         newest,
+        spec=newest.spec.model_copy(update={"suspend": was}) if newest.spec is not None else None,
         generation=before.applied_generation,
         spec_hash=before.applied_spec_hash,
         template_hash=before.applied_template_hash or None,

@@ -16,14 +16,17 @@ MINUTES = 15
 MOST_SECONDS = 300
 """For one of them, once its pod is on a node. The pod's own deadline, not the Job's, which would take the pod away and
 with it all that says why; one that never begins is replaced by the next."""
-RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
+CPU, MEMORY = "50m", "256Mi"
 """Measured: 142 MiB, most of it libraries."""
 
 
 def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
     spec = defaults.under(own)
     labels = names.labels(name, names.LOG_CHECK)
-    pod = pods.task(name, spec, image, ("retained",), RESOURCES, fixed_user=defaults.fixed_user)
+    # A quota on limits.cpu, for which the user bounds the driver, asks for a bound here, too.
+    bound = {"cpu": spec.driver.cpu_limit} if spec.driver.cpu_limit is not None else {}
+    needs = {"requests": {"cpu": CPU, "memory": MEMORY}, "limits": {**bound, "memory": MEMORY}}
+    pod = pods.task(name, spec, image, ("retained",), needs, fixed_user=defaults.fixed_user)
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",

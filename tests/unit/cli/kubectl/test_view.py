@@ -57,8 +57,10 @@ def test_while_no_driver_runs_what_is_not_known_is_not_told_as_a_number() -> Non
     apply = {"lag_seconds": 3.0, "rows_per_second": 7.0}
     there = view.detail(replicator(state="Running", capture=known, apply=apply), [], NOW)
     assert there[1:3] == ["captured   to 0/1A, 2.0 s behind", "applied    3.0 s behind, 7 rows/s"]
-    away = view.detail(replicator(state="Suspended", capture={"retained_bytes": 2048}, apply={}), [], NOW)
-    assert away[1:3] == ["captured   lag unknown, the source keeps 2 KiB of log", "applied    lag unknown"]
+    seen = {"retained_bytes": 2048, "retained_at": "2026-01-01T11:00:00Z"}
+    away = view.detail(replicator(state="Suspended", capture=seen, apply={}), [], NOW)
+    kept = "the source keeps 2 KiB of log (at 2026-01-01T11:00:00Z)"
+    assert away[1:3] == [f"captured   lag unknown, {kept}", "applied    lag unknown"]
 
 
 def test_numbers_are_told_in_units() -> None:

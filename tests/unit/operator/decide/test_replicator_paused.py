@@ -22,7 +22,7 @@ from support.observed import (
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
-from tailrace_operator.observe.model import PAUSED, ObservedReplicator, ObservedResync
+from tailrace_operator.observe.model import PAUSED, ObservedDriver, ObservedReplicator, ObservedResync
 from tailrace_operator.status import times
 from tailrace_operator.status.models import Halt, ReplicatorStatus
 
@@ -43,6 +43,25 @@ def test_only_the_word_true_pauses(value: str | None, found: bool) -> None:
     annotations = {} if value is None else {PAUSED: value}
     head = {"namespace": "team", "name": "shop", "uid": "u", "annotations": annotations}
     assert parse.meta({"metadata": head}).paused is found
+
+
+def test_a_driver_that_is_to_be_suspended_goes_on_and_so_says_the_status() -> None:
+    decision = decide(paused(2, spec={**SPEC, "suspend": True}), LIMITS)
+    said = condition(decision, "Suspended")
+    assert said is not None and said.status == "False" and decision.status.state == "Running"
+    assert decision.actions == () and reason(decision) == "ReconciliationPaused"
+    applied_now = decide(replace(paused(2, spec={**SPEC, "suspend": True}), meta=meta(generation=2)), LIMITS)
+    said = condition(applied_now, "Suspended")
+    assert said is not None and said.status == "True"
+    away = replace(
+        paused(3, spec=SPEC),
+        pods=(),
+        driver=ObservedDriver(),
+        status=applied_now.status,
+        meta=meta(generation=3, paused=True),
+    )
+    said = condition(decide(away, LIMITS), "Suspended")
+    assert said is not None and said.status == "True", "what was suspended before stays so"
 
 
 def test_what_runs_is_told_and_a_change_waits() -> None:

@@ -22,6 +22,19 @@ def test_the_longest_name_has_room() -> None:
     assert len(log_check.cron_job("x" * names.MAX_NAME, REPLICATOR, "image")["metadata"]["name"]) <= 52
 
 
+def test_its_cpu_is_bounded_where_that_of_the_driver_is() -> None:
+    """A quota on limits.cpu refuses a pod without a bound."""
+
+    def limits(**driver: str) -> dict[str, str]:
+        spec = ReplicatorSpec.model_validate({**SPEC, "driver": driver})
+        template = of_cron_job(log_check.cron_job("shop", spec, "image"))
+        found: dict[str, str] = template["spec"]["containers"][0]["resources"]["limits"]
+        return found
+
+    assert limits() == {"memory": log_check.MEMORY}
+    assert limits(cpuLimit="2") == {"cpu": "2", "memory": log_check.MEMORY}
+
+
 def test_its_pods_are_known_by_their_component() -> None:
     template = of_cron_job(log_check.cron_job("shop", REPLICATOR, "image"))
     assert parse.component(template) == names.LOG_CHECK
