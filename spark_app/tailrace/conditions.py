@@ -382,7 +382,9 @@ def text_of_value(value: Value) -> str:
         case str():
             return "'" + value.replace("'", "''") + "'"
         case Decimal():
-            return f"{value:f}"
+            digits = f"{value:f}"
+            plain = digits.rstrip("0").removesuffix(".") if "." in digits else digits
+            return "0" if plain == "-0" else plain
         case _:
             return str(value)
 
