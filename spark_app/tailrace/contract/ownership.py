@@ -5,6 +5,7 @@ objects in its messages.
 """
 
 import hashlib
+import re
 
 from tailrace.contract.resources import Replicator
 
@@ -48,6 +49,11 @@ def made_name(name: str, mark: str) -> str:
     digits = hashlib.sha256(mark.encode()).hexdigest()[:MARK_DIGITS]
     room = MAX_IDENTIFIER - len(PREFIX) - MARK_DIGITS - 1
     return f"{PREFIX}{_plain(name)[:room]}_{digits}"
+
+
+def is_made(name: str) -> bool:
+    """Whether it has the form of `made_name`."""
+    return re.fullmatch(rf"{PREFIX}\w*_[0-9a-f]{{{MARK_DIGITS}}}", name) is not None
 
 
 def mark(uid: str | None, location: str) -> str:

@@ -111,6 +111,23 @@ def test_a_given_slot_is_not_taken_from_another_replicator_that_reads_it(capture
     assert capture.fold("public.t") == source_rows(server, "t"), "its own predecessor's connection is ended"
 
 
+def test_a_slot_that_another_replicator_made_is_not_taken_by_a_copied_manifest(
+    capture: CaptureRun, tmp_path: Path
+) -> None:
+    """That one may be suspended: it would find its position gone."""
+    server = started(capture, TABLE)
+    name = made_slot(capture)
+    assert capture.stop() == 0
+    before = server.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots")
+    copied = CaptureRun(capture.nursery, server, tmp_path / "copied", source={"postgresql": {"slot": name}})
+    refused(copied, 10, "SourceRefused", f"slot {name!r} has the name of a slot that Tailrace makes for another")
+    assert server.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots") == before
+    server.execute("INSERT INTO t VALUES (1, 'a')")
+    capture.start()
+    capture.catch_up()
+    assert capture.fold("public.t") == source_rows(server, "t")
+
+
 def replicator_in(folder: Path) -> Replicator:
     """As that of a `CaptureRun` in this folder, as far as its names go."""
     return Replicator.model_validate(document_of(storage={"location": (folder / "log").as_uri()}))

@@ -37,6 +37,14 @@ def check_free(replicator: Replicator, root: str, names: Names, left: Origin | N
         made = left is not None and left.owner == ownership.owner(replicator) and slot_text(names.slot) in left.made
         if not made and slots.find_slot(db, names.slot) is not None:
             raise of_somebody_else(names.slot, root)
+    elif left is None and ownership.is_made(names.slot) and names.slot != ownership.made_by(replicator):
+        # Copied from another Replicator, suspended perhaps: what we read of it would be lost to that one.
+        raise SourceRefused(
+            f"slot {names.slot!r} has the name of a slot that Tailrace makes for another change log, and {root} holds"
+            " none that reads it",
+            "Leave source.postgresql.slot out: Tailrace then makes another slot for this Replicator. In Kubernetes,"
+            " create another Replicator.",
+        )
     # With a slot given, ours by name may be a namesake's publication, whose tables we would take out.
     elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
         raise SourceRefused(
