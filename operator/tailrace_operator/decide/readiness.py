@@ -104,7 +104,8 @@ def _pod(history: DriverHistory) -> Assessed | None:
     if pod.running_since is not None:
         return None
     if pod.waiting in IMAGE_FAULTS:
-        text = f"pod {pod.name}: {pod.waiting}: {pod.waiting_message} Correct spec.image or imagePullSecrets."
+        why = f"{pod.waiting}: {pod.waiting_message}".rstrip(". ")
+        text = f"pod {pod.name}: {why}. Correct spec.image or imagePullSecrets."
         return _moving(Reason.IMAGE_PULL_FAILED, text)
     if pod.ended is not None:
         return _crashed(pod)

@@ -4,6 +4,7 @@ The driver says it as long as it runs. Of one that is suspended or halted nobody
 fills: the operator has a CronJob ask (docs/decisions/0034).
 """
 
+import logging
 from pathlib import Path
 
 from tailrace import sources
@@ -11,27 +12,31 @@ from tailrace.capture.admission import check_product
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Origin
+from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.errors import SourceRefused
 from tailrace.storage.store import Storage
+
+log = logging.getLogger(__name__)
 
 
 def retained_bytes(replicator: Replicator, secrets: Path | None) -> int | None:
-    """None: the source keeps none. Reads the change log, which names what Tailrace has in the source."""
+    """None: the source keeps none. Reads the change log, which names what Tailrace has in the source. A Replicator
+    that has never got so far has nothing there, nor has one whose manifest names somebody else's change log."""
     storage = Storage.open(replicator.spec.storage)
-    origin = _origin(storage)
-    if origin is None:
-        raise SourceRefused(
-            f"there is no change log at {storage.root} yet, so the source keeps no log for it",
-            "Start the Replicator first.",
-        )
+    origin, owner = _found(storage)
+    if origin is None or not ownership.may_go_to(owner, replicator):
+        log.warning("there is no change log of this Replicator at %s", storage.root)
+        return None
     check_product(replicator, origin)
     source = sources.open(replicator.spec.source, "tailrace retained", secrets)
     with source.subscription(replicator, storage.root) as subscription:
         return subscription.retained_bytes(origin)
 
 
-def _origin(storage: Storage) -> Origin | None:
-    """Of a first start that was interrupted, too."""
-    known = JournalReader.open(storage).state.origin
-    return known if known is not None else first_start.read(storage)
+def _found(storage: Storage) -> tuple[Origin | None, str]:
+    """With its owner. Of a first start that was interrupted, too."""
+    state = JournalReader.open(storage).state
+    if state.origin is not None:
+        return state.origin, state.owner or state.origin.owner
+    noted = first_start.read(storage)
+    return noted, "" if noted is None else noted.owner

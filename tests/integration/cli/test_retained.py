@@ -24,10 +24,17 @@ def test_it_says_what_the_slot_keeps_also_in_its_last_words(
     monkeypatch.setenv("TAILRACE_TERMINATION_MESSAGE", str(words))
     path = manifest(tmp_path, {"host": postgres.host, "port": postgres.port}, UID)
     command = ("retained", "-f", str(path))
-    assert main(command) == 10
-    assert "there is no change log" in capsys.readouterr().err
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert said.out == "the source keeps no log for web-shop\n" and "there is no change log of this" in said.err
     with connect(config_of(postgres)) as admin:
-        journal(tmp_path / "log", origin("log", "", SLOT, slots.identify(admin).system_identifier))
+        system = slots.identify(admin).system_identifier
+        journal(tmp_path / "other", origin("log", "team/other@u", SLOT, system))
+        other = manifest(tmp_path, {"host": postgres.host}, UID, storage={"location": f"file://{tmp_path}/other"})
+        assert main(("retained", "-f", str(other))) == 0, "it is not asked: the log there is another's"
+        assert "there is no change log of this Replicator" in capsys.readouterr().err
+        path = manifest(tmp_path, {"host": postgres.host, "port": postgres.port}, UID)
+        journal(tmp_path / "log", origin("log", f"team/web-shop@{UID}", SLOT, system))
         assert main((*command, "--json")) == 0
         assert json.loads(capsys.readouterr().out) == {"retainedBytes": None}, "there is no slot"
         slots.create_slot(config_of(postgres), SLOT)
