@@ -62,8 +62,8 @@ AS_KINDS = (
 )
 AS_NOTE = """
 A column of the key keeps its own type or becomes `text`. A type that a column cannot have stops its table with
-`ReadRefused` before anything is read; `tailrace doctor` shows it. A changed type takes a resync, or with
-`onSchemaChange: Evolve` the table starts over by itself.
+`ReadRefused` before anything is read; `tailrace doctor` shows it. After a change of `as` the table
+starts over by itself, or, with `onSchemaChange: EvolveAdditive` or `Stop`, takes a resync.
 """
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),

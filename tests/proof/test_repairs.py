@@ -112,7 +112,7 @@ def run_all(one: Quick, name: str, statements: tuple[str, ...]) -> None:
 def test_each_table_is_equal_after_the_documented_repair(
     server: PostgresServer, nursery: Nursery, tmp_path: Path
 ) -> None:
-    with quick(server, nursery, tmp_path, "repairs") as one:
+    with quick(server, nursery, tmp_path, "repairs", onSchemaChange="EvolveAdditive") as one:
         fill(one)
         one.spec |= {"options": [{"match": "s.valueunsupported", "onUnsupported": "Fail"}]}
         one.start()

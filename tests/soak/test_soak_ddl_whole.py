@@ -43,6 +43,6 @@ def test_random_ddl(tmp_path: Path, format: str, policy: str) -> None:
             for _ in range(PER_REPLICATOR):
                 whole.restarts = 1
                 stopped = fuzz(whole, seed, OPERATIONS)
-                print(f"seed {seed}: {len(stopped)} stopped", flush=True)
+                print(f"seed {seed}: {len(stopped)} stopped, {sorted(stopped.values())}; all equal then", flush=True)
                 seed += 1
             whole.stop()

@@ -147,7 +147,8 @@ class TableOptions(Model):
     """Columns to copy as another type, by name. `text`: their exact text, whatever their type. `decimal(p,s)`: exact;
     `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of `numeric` (in MySQL
     `decimal`) and integers, except in keys. A value outside of the type is one that it cannot hold (`onUnsupported`). A
-    masked column is `string` all the same. Once a table is captured, a change of this takes a resync."""
+    masked column is `string` all the same. Once a table is captured, a change of this has it start over
+    (`onSchemaChange`)."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """The same as `as` with `text` for each of these columns."""
     on_unsupported: Annotated[OnUnsupported, FormerDefault("Fail")] = "SetNull"
@@ -162,11 +163,13 @@ class TableOptions(Model):
         ),
     ] = ()
     """Columns whose values are replaced before anything is written, also in the change log. In the target they are
-    `string`, whatever their type; NULL stays NULL. Once a table is captured, a change of this takes a resync."""
+    `string`, whatever their type; NULL stays NULL. Once a table is captured, a change of this has it
+    start over (`onSchemaChange`)."""
     where: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """Copy only rows for which this is true: comparisons of columns with literals (`=`, `<>`, `<`, `<=`, `>`, `>=`),
     `IN`, `BETWEEN`, `IS NULL`, `IS NOT NULL`, joined by `AND`, `OR` and `NOT`, such as `region = 'eu' AND id > 1000`.
-    A row that no longer matches is deleted in the target. Once a table is captured, a change of this takes a resync."""
+    A row that no longer matches is deleted in the target. Once a table is captured, a change of this has it
+    start over (`onSchemaChange`)."""
     on_schema_change: OnSchemaChange | None = None
     """As `spec.onSchemaChange`, for these tables; unset: what that says."""
 
@@ -237,12 +240,12 @@ class ReplicatorSpec(Model):
     on_table_failure: Literal["Degrade", "NotReady"] = "Degrade"
     """What a failing or stopped table means for `Ready` while others replicate. `Degrade`: it stays True, and
     `TablesHealthy` is False. `NotReady`: it is False. Ignored outside Kubernetes."""
-    on_schema_change: OnSchemaChange = "EvolveAdditive"
-    """What happens when the columns or the key of a table change. `Stop`: the table stops, until it is resynced.
-    `EvolveAdditive`: columns that are added are followed, and any other change stops it. `Evolve`: columns of
-    PostgreSQL that are dropped, renamed or of another type are followed in place, too, where it is proven which they
-    are; after any other change the table starts over by itself: all rows are read into a new copy, and readers see the
-    former table until it is complete."""
+    on_schema_change: Annotated[OnSchemaChange, FormerDefault("EvolveAdditive")] = "Evolve"
+    """What happens when the columns or the key of a table change. `Evolve`: columns that are added are followed, and
+    of PostgreSQL those that are dropped, renamed or of another type, where it is proven which they are; after any other
+    change the table starts over by itself: all rows are read into a new copy, and readers see the former table until it
+    is complete. `EvolveAdditive`: any change but columns that are added stops the table, until it is resynced. `Stop`:
+    these, too."""
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()

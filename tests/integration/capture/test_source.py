@@ -106,7 +106,7 @@ def test_tables_are_added_and_removed_and_columns_added_while_it_runs(capture: C
 
 
 def test_a_change_that_cannot_be_followed_stops_its_table_alone(capture: CaptureRun) -> None:
-    capture.spec = {"options": [{"match": "public.d", "onUnsupported": "Fail"}]}
+    capture.spec = {"options": [{"match": "public.d", "onUnsupported": "Fail"}], "onSchemaChange": "EvolveAdditive"}
     server = started(capture, TABLE + "; CREATE TABLE d (id int PRIMARY KEY, day date)")
     server.execute("INSERT INTO t VALUES (1, 'a'); ALTER TABLE t RENAME COLUMN v TO w; INSERT INTO t VALUES (2, 'b')")
     server.execute("INSERT INTO d VALUES (1, '2020-01-01'); INSERT INTO d VALUES (2, 'infinity'), (3, '2020-01-02')")

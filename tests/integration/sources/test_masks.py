@@ -195,12 +195,12 @@ def test_a_large_transaction_and_values_that_the_log_leaves_out_are_masked(tmp_p
 def test_another_mask_key_or_row_filter_never_mixes_with_what_was_written(
     product: Product, tmp_path: Path, key: Path
 ) -> None:
-    """By default the table stops by name; with onSchemaChange Evolve it starts over, in its new form alone."""
+    """With onSchemaChange EvolveAdditive the table stops by name; by default it starts over, in its new form alone."""
     product.run(*(f"CREATE TABLE m.{t} (id int PRIMARY KEY, v varchar(60))" for t in ("stops", "evolves")))
     mask = [{"column": "v", "method": "Hash"}]
     options = [
-        {"match": "m.evolves", "mask": mask, "onSchemaChange": "Evolve"},
-        {"match": "m.stops", "mask": mask},
+        {"match": "m.evolves", "mask": mask},
+        {"match": "m.stops", "mask": mask, "onSchemaChange": "EvolveAdditive"},
     ]
     copy = copy_of(product, tmp_path, options)
 

@@ -290,13 +290,15 @@ def test_a_new_column_that_was_told_of_before_a_restart_is_not_read_again(server
     "statement",
     ["ALTER TABLE d.t DROP COLUMN v", "ALTER TABLE d.t RENAME COLUMN v TO w", "ALTER TABLE d.t MODIFY v varbinary(20)"],
 )
-def test_what_cannot_be_followed_stops_the_table_by_name(server: MysqlServer, run: LogRun, statement: str) -> None:
-    server.script("INSERT INTO d.t VALUES (1, 'a')", statement, "INSERT INTO d.t (id) VALUES (2)")
-    run.catch_up()
-    stopped = run.table("d.t").stopped
-    assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 1)
+def test_what_cannot_be_followed_stops_the_table_by_name(server: MysqlServer, tmp_path: Path, statement: str) -> None:
+    with LogRun(server, tmp_path, options=ADDITIVE) as run:
+        server.script("INSERT INTO d.t VALUES (1, 'a')", statement, "INSERT INTO d.t (id) VALUES (2)")
+        run.catch_up()
+        stopped = run.table("d.t").stopped
+        assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 1)
 
 
+ADDITIVE = ({"match": "d.t", "onSchemaChange": "EvolveAdditive"},)
 STILL = ({"match": "d.t", "onSchemaChange": "Stop"},)
 
 
@@ -409,12 +411,13 @@ def test_rows_of_before_a_change_are_read_as_they_were_also_by_a_restart(server:
         assert len({str(row["d"]) for row in run.rows("d.t")}) == 1
 
 
-def test_rows_that_the_catalog_no_longer_explains_stop_the_table(server: MysqlServer, run: LogRun) -> None:
-    server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET latin1", "INSERT INTO d.t VALUES (1, 'é')")
-    server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET utf8mb4")
-    run.catch_up()
-    stopped = run.table("d.t").stopped
-    assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 0)
+def test_rows_that_the_catalog_no_longer_explains_stop_the_table(server: MysqlServer, tmp_path: Path) -> None:
+    with LogRun(server, tmp_path, options=ADDITIVE) as run:
+        server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET latin1", "INSERT INTO d.t VALUES (1, 'é')")
+        server.script("ALTER TABLE d.t MODIFY v varchar(20) CHARACTER SET utf8mb4")
+        run.catch_up()
+        stopped = run.table("d.t").stopped
+        assert stopped is not None and (stopped.error, stopped.seq) == ("SchemaChangeUnsupported", 0)
 
 
 def test_a_table_that_is_dropped_and_made_again_begins_anew(server: MysqlServer, run: LogRun) -> None:
@@ -479,7 +482,7 @@ def test_a_table_that_is_dropped_and_its_right_revoked_is_removed(
 def test_a_stopped_table_that_is_gone_is_no_longer_told(server: MysqlServer, tmp_path: Path, how: str) -> None:
     """Where the fix says `exclude it`, that ends it."""
     server.script("CREATE TABLE d.other (id int PRIMARY KEY)")
-    with LogRun(server, tmp_path) as run:
+    with LogRun(server, tmp_path, options=ADDITIVE) as run:
         server.script("ALTER TABLE d.t DROP COLUMN v")
         run.catch_up()
         assert run.table("d.t").stopped is not None and not run.table("d.t").removed

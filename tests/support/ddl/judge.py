@@ -16,7 +16,9 @@ from demo.compare import is_text, matched, plain, target_rows
 from support.ddl.quick import Quick
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.patterns import options_of, selected
+from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.stops import starts_over
 
 TABLES = """
@@ -53,13 +55,20 @@ class Found:
         return f"{self.schema}.{self.table}"
 
 
+def _published(quick: Quick, table: PgTable) -> bool:
+    """Whether a publication that the manifest names brings the table as it is now."""
+    given = quick.replicator.spec.source.postgresql.publication
+    found = None if given is None else publication.look(quick.session("judge"), given)
+    return found is None or found.stop(table) is None
+
+
 def judge(quick: Quick, state: LogState) -> Verdict:
     """After `settle`."""
     wrong: list[str] = []
     stopped: dict[str, str] = {}
     spec = quick.replicator.spec
     there = discover(quick.session("judge"), spec.tables, spec.options)
-    fit = {table.oid for table in there if table.stop is None}
+    fit = {table.oid for table in there if table.stop is None and _published(quick, table)}
     for table in selected_tables(quick):
         log = state.tables.get(table.oid)
         said = _said(quick, table, log)

@@ -109,7 +109,7 @@ KEYLESS = ReadRefused("s.t", "s.t is unlogged", "Log it.")
 def test_a_table_is_named_with_what_becomes_of_it(
     was: PgTable | None, now: PgTable | None, effect: str, part: str
 ) -> None:
-    (found,) = changes(resource().spec, was, now)
+    (found,) = changes(resource(onSchemaChange="EvolveAdditive").spec, was, now)
     assert (found.table, found.effect) == ("s.t", effect) and part in found.reason
     assert bool(found.fix) == (effect == "stops")
 

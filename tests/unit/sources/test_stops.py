@@ -33,12 +33,22 @@ def table(error: TableStop | None) -> TableLog:
 @pytest.mark.parametrize(
     ("spec", "error", "expected"),
     [
-        ({}, SchemaChangeUnsupported("s.t", "m"), False),
+        ({}, SchemaChangeUnsupported("s.t", "m"), True),
+        ({"onSchemaChange": "EvolveAdditive"}, SchemaChangeUnsupported("s.t", "m"), False),
+        ({"onSchemaChange": "Stop"}, SchemaChangeUnsupported("s.t", "m"), False),
         ({"onSchemaChange": "Evolve"}, SchemaChangeUnsupported("s.t", "m"), True),
         ({"onSchemaChange": "Evolve"}, ValueUnsupported("s.t", "m"), False),
         ({"onSchemaChange": "Evolve"}, None, False),
-        ({"options": [{"match": "*.*", "onSchemaChange": "Evolve"}]}, SchemaChangeUnsupported("s.t", "m"), True),
-        ({"options": [{"match": "*.other", "onSchemaChange": "Evolve"}]}, SchemaChangeUnsupported("s.t", "m"), False),
+        (
+            {"onSchemaChange": "Stop", "options": [{"match": "*.*", "onSchemaChange": "Evolve"}]},
+            SchemaChangeUnsupported("s.t", "m"),
+            True,
+        ),
+        (
+            {"onSchemaChange": "Stop", "options": [{"match": "*.other", "onSchemaChange": "Evolve"}]},
+            SchemaChangeUnsupported("s.t", "m"),
+            False,
+        ),
         (
             {"onSchemaChange": "Evolve", "options": [{"match": "*.*", "onSchemaChange": "EvolveAdditive"}]},
             SchemaChangeUnsupported("s.t", "m"),

@@ -11,10 +11,11 @@ chain of renames, and not when a table was dropped and made again.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tailrace.changelog.state import LogState
+from tailrace.changelog.records import TableSchema
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.sources.postgresql.log.tables import Captured
-from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.model import PgTable, number
 from tailrace.sources.resyncs import resyncs
 from tailrace.sources.stops import EVOLVED, starts_over
 
@@ -43,9 +44,21 @@ def rejoins(
             due[table_id] = Rejoin(f"a resync of {name} was asked for ({asked[table_id]})", asked[table_id])
         elif now.name != name:
             due[table_id] = Rejoin(f"it was renamed to {now.name}")
-        elif now.stop is None and table_id in state.tables and starts_over(state.tables[table_id], spec):
+        elif now.stop is None and table_id in state.tables and _starts_over(state.tables[table_id], now, spec):
             due[table_id] = Rejoin(EVOLVED)
     return due
+
+
+def _starts_over(table: TableLog, now: PgTable, spec: ReplicatorSpec) -> bool:
+    return starts_over(table, spec) and not bares(table.schema, now)
+
+
+def bares(before: TableSchema, now: PgTable) -> bool:
+    """Whether a column that was masked would be copied in clear under another name, because the options know only
+    names: nobody but a person decides that (a resync)."""
+    clear = {number(column): column.name for column in now.schema.columns if column.mask is None}
+    masked = (column for column in before.columns if column.mask is not None)
+    return any(clear.get(number(column), column.name) != column.name for column in masked)
 
 
 def name_is_free(known: Mapping[int, Captured], table: PgTable) -> bool:
