@@ -93,6 +93,38 @@ def test_a_new_column_of_a_lagging_stream_is_in_what_is_read_again_also_after_a_
         assert [c.name for c in newest.table.columns] == ["id", "v", "n"] and newest.reread
 
 
+@pytest.mark.parametrize("first", ["ADD COLUMN a int DEFAULT 5", "MODIFY v smallint"])
+def test_each_row_of_a_lagging_stream_has_the_columns_that_it_has_in_the_log(
+    server: MysqlServer, tmp_path: Path, first: str
+) -> None:
+    """The catalog shows the second column already where the first statement has it looked at."""
+    with LogRun(server, tmp_path) as run:
+        server.script(
+            "INSERT INTO d.t VALUES (1, 1)",
+            f"ALTER TABLE d.t {first}",
+            "INSERT INTO d.t (id, v) VALUES (2, 2)",
+            "ALTER TABLE d.t ADD COLUMN b int",
+            "INSERT INTO d.t (id, v, b) VALUES (3, 3, 7)",
+        )
+        run.catch_up()
+        assert run.table("d.t").stopped is None
+        assert run.rows("d.t")[-1]["b"] == 7
+
+
+def test_a_column_that_came_between_two_looks_is_not_expected_of_rows_before_it(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    with LogRun(server, tmp_path) as run:
+        server.script("INSERT INTO d.t VALUES (1, 1)", "ALTER TABLE d.t ADD COLUMN a int")
+        run.stream.look()
+        read_to_the_end(run, server)
+        server.script("INSERT INTO d.t VALUES (2, 2, 2)", "ALTER TABLE d.t ADD COLUMN b int")
+        run.stream.look()
+        run.catch_up()
+        assert run.table("d.t").stopped is None
+        assert run.rows("d.t")[-1]["a"] == 2
+
+
 def test_a_truncated_partition_is_read_again_although_capture_restarts(server: MysqlServer, tmp_path: Path) -> None:
     parts = "PARTITION p0 VALUES LESS THAN (2), PARTITION p1 VALUES LESS THAN (99)"
     server.script("CREATE TABLE d.u (id int PRIMARY KEY)", f"ALTER TABLE d.t PARTITION BY RANGE (id) ({parts})")

@@ -61,8 +61,8 @@ class CatalogPoll:
         self._sink = wiring.sink
         self._settle = wiring.settle
         self._progress = progress
-        self._since: dict[int, Position] = {}
-        """Table -> where the log ended when a look first found it otherwise."""
+        self._since: dict[int, tuple[TableSchema | None, Position]] = {}
+        """Table -> its form, and where the log ended when a look first found it in that. None: it is gone."""
         self._forms: dict[int, tuple[TableSchema, Position]] = {}
         """Table that is to start over -> its form, and where the log ended when a look first found it in that."""
 
@@ -120,7 +120,7 @@ class CatalogPoll:
                 fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
             case Effect.REREAD | Effect.HARMLESS:
-                self._since[schema.table_id] = self._progress.end()
+                self._since[schema.table_id] = _form(now), self._progress.end()
                 return self._reread(known, now) if effect is Effect.REREAD else _announced(known)
             case Effect.EMPTIED:
                 return []
@@ -129,7 +129,7 @@ class CatalogPoll:
         """At once, and again with the columns that the statement may have brought, unless they are there already."""
         table_id = known.schema.table_id
         known.reread = True
-        if now is not None and self._progress.position() >= self._since[table_id]:
+        if now is not None and self._progress.position() >= self._since[table_id][1]:
             return self._compared(table_id, now)
         marked = known.schema.model_copy(update={"version": known.schema.version + 1})
         log.info("%s has schema version %d; it is read again", marked.name, marked.version)
@@ -158,16 +158,16 @@ class CatalogPoll:
         return [i for i, known in self._tables.known.items() if not known.stopped and self._is_due(i, found)]
 
     def _is_due(self, table_id: int, found: Found) -> bool:
-        """Whether the catalog has another table than the log, also after all that was written before a look."""
-        known = self._tables.known[table_id]
+        """Whether the catalog has another table than the log, also after all that was written before a look showed it
+        as it is now: rows of before do not have what came since."""
+        known, form = self._tables.known[table_id], _form(found.get(table_id))
         differs = _differs(known, found.get(table_id))
         if not known.reread and not differs:
             self._since.pop(table_id, None)
             return False
-        since = self._since.get(table_id)
-        if since is None:
-            since = self._since[table_id] = self._progress.end()
-        if self._progress.position() < since:
+        if table_id not in self._since or self._since[table_id][0] != form:
+            self._since[table_id] = form, self._progress.end()
+        if self._progress.position() < self._since[table_id][1]:
             return False
         if not differs:
             known.reread = False
@@ -293,6 +293,10 @@ def _announced(known: Captured) -> list[Event]:
         return []
     known.parts = parts
     return [TableFingerprint(table_id=known.schema.table_id, parts=parts)]
+
+
+def _form(table: MysqlTable | None) -> TableSchema | None:
+    return None if table is None else table.schema
 
 
 def _differs(known: Captured, now: MysqlTable | None) -> bool:

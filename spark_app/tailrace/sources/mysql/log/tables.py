@@ -38,7 +38,7 @@ class Captured:
     schema: TableSchema
     stopped: bool = False
     table: MysqlTable | None = None
-    """As last seen in the catalog; None: not looked up yet."""
+    """As last seen in the catalog, with the columns that rows have; None: not looked up yet."""
     history: list[TableSchema] = field(default_factory=list)
     """Older versions, for chunks read before a change."""
     reread: bool = False
@@ -176,11 +176,12 @@ class Tables(Forms):
         if form is None:
             what = f"rows of {name} have other columns than the table: it was changed, and changed again since"
             raise SchemaChangeUnsupported(name, what, STOP_FIX)
-        known.table = now
+        # A column that rows have only later is new when they do.
+        known.table = replace(now, columns=tuple(c for c in now.columns if c.name in sent.names))
         if evolved is None:
             return form
         reread = known.reads_again(evolved)
-        self.evolve(evolved, now)
+        self.evolve(evolved, known.table)
         return Evolved(form, reread)
 
     def followed(self, known: Captured, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:
