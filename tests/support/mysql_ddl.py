@@ -1,0 +1,215 @@
+"""Random statements on two tables of MySQL or MariaDB, and a model of their copies.
+
+The stream lags behind the statements at random, looks at the catalog in between and is started again. After each
+`catch_up` a copy holds what the change log makes of it: rows that are read again are read by a chunk at that moment,
+all others come from the log. So a change that is in neither shows as a difference from the source.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from support.mysql import MysqlServer
+from support.mysql_log import LogRun, by_chunk, exactly
+from tailrace.changelog.segments import DELETE, OP, SEQ
+from tailrace.changelog.state import TableLog
+
+TABLES = ("t", "u")
+STOPS = ("was dropped or renamed", "and changed again since")
+"""Words of the stops that these statements may lead to (docs/mysql.md)."""
+_VALUES = {
+    "int": ("1", "-5", "30000"),
+    "int unsigned": ("1", "30000"),
+    "int DEFAULT 5": ("2", "NULL"),
+    "int NOT NULL DEFAULT 7": ("0", "8"),
+    "bigint": ("1", "-9223372036854775808", "NULL"),
+    "tinyint(1)": ("0", "1", "NULL"),
+    "decimal(10,2)": ("0.25", "-7.50", "NULL"),
+    "double": ("1.5", "-0e0", "NULL"),
+    "datetime": ("'2024-01-02 10:00:00'", "NULL"),
+    "timestamp NULL": ("'2024-01-02 10:00:00'", "NULL"),
+    "varchar(20)": ("'a'", "''", "NULL"),
+    "varchar(9) NOT NULL": ("'b'", "''"),
+    "varchar(9) CHARACTER SET latin1": ("'c'", "NULL"),
+    "enum('a','b')": ("'a'", "'b'", "NULL"),
+    "text": ("'long'", "NULL"),
+}
+
+
+class Statements:
+    """Draws statements, and knows what columns the tables have then."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._columns: dict[str, dict[str, str]] = {}
+        self._numbers = iter(range(1, 1 << 30))
+
+    def creation(self, table: str) -> str:
+        random = self._random
+        self._columns[table] = {"v": "int"} | {self._name(): self._kind() for _ in range(random.randrange(3))}
+        made = ", ".join(f"{name} {kind}" for name, kind in self._columns[table].items())
+        return f"CREATE TABLE d.{table} (id int PRIMARY KEY, {made})"
+
+    def draw(self) -> list[str]:
+        table = self._random.choice(TABLES)
+        return self._definition(table) if self._random.random() < 0.35 else [self._rows(table)]
+
+    def _name(self) -> str:
+        return f"c{next(self._numbers)}"
+
+    def _kind(self) -> str:
+        return self._random.choice(list(_VALUES))
+
+    def _value(self, kind: str) -> str:
+        return self._random.choice(_VALUES[kind])
+
+    def _rows(self, table: str) -> str:
+        random, columns = self._random, self._columns[table]
+        match random.randrange(10):
+            case 0:
+                return f"DELETE FROM d.{table} WHERE id % {random.randrange(3, 9)} = 1"
+            case 1:
+                return f"UPDATE d.{table} SET id = {next(self._numbers)} ORDER BY id DESC LIMIT 1"
+            case 2 | 3 | 4:
+                name = random.choice(list(columns))
+                value = self._value(columns[name])
+                return f"UPDATE d.{table} SET {name} = {value} WHERE id % {random.randrange(2, 5)} = 0"
+            case _:
+                kinds = columns.values()
+                rows = [[str(next(self._numbers)), *map(self._value, kinds)] for _ in range(random.randrange(1, 4))]
+                listed = ", ".join(f"({', '.join(row)})" for row in rows)
+                return f"INSERT INTO d.{table} (id, {', '.join(columns)}) VALUES {listed}"
+
+    def _definition(self, table: str) -> list[str]:
+        random, columns = self._random, self._columns[table]
+        match random.randrange(13):
+            case 0:
+                return [f"TRUNCATE TABLE d.{table}"]
+            case 1:
+                return [f"ALTER TABLE d.{table} ADD INDEX i{next(self._numbers)} (v)"]
+            case 2:
+                return [f"ALTER TABLE d.{table} COMMENT 'x{random.randrange(99)}'"]
+            case 3:
+                return [f"DROP TABLE d.{table}", self.creation(table)]
+            case 4:
+                return list(self._exchange(table))
+            case 5 if len(columns) > 1:
+                name = random.choice([name for name in columns if name != "v"])
+                del columns[name]
+                return [f"ALTER TABLE d.{table} DROP COLUMN {name}"]
+            case _:
+                where = random.choice(["", " FIRST", f" AFTER {random.choice(list(columns))}"])
+                added = {self._name(): self._kind() for _ in range(random.randrange(1, 3))}
+                columns |= added
+                actions = ", ".join(f"ADD COLUMN {name} {kind}{where}" for name, kind in added.items())
+                return [f"ALTER TABLE d.{table} {actions}"]
+
+    def _exchange(self, table: str) -> Iterator[str]:
+        """As an online schema change ends."""
+        other, former = self._name(), self._name()
+        yield f"CREATE TABLE d.{other} LIKE d.{table}"
+        yield f"INSERT INTO d.{other} SELECT * FROM d.{table} WHERE id % 2 = 0"
+        yield f"RENAME TABLE d.{table} TO d.{former}, d.{other} TO d.{table}"
+
+
+class Copy:
+    """Of one table."""
+
+    def __init__(self) -> None:
+        self._begun = (-1, -1)
+        self._seq = 0
+        self._rows: dict[Any, dict[str, Any]] = {}
+
+    def follow(self, run: LogRun, server: MysqlServer, name: str) -> str | None:
+        """What it has otherwise than the source; None: it is equal."""
+        table = run.table(name)
+        begun = table.added_record, table.reread_record
+        source = by_chunk(server, name)
+        if begun == self._begun:
+            self._apply(run, table)
+        else:
+            self._begun, self._rows = begun, {row["id"]: row for row in source}
+        self._seq = run.journal.state.last_seq
+        names = [c.name for c in table.schema.columns]
+        copied = [{n: self._rows[key].get(n) for n in names} for key in sorted(self._rows)]
+        asked = [{n: row[n] for n in names} for row in source]
+        return None if exactly(copied) == exactly(asked) else f"{name} has {copied}, and not {asked}"
+
+    def _apply(self, run: LogRun, table: TableLog) -> None:
+        emptied = [one.seq for one in table.truncates if one.seq > self._seq]
+        for row in run.changes(table.schema.name):
+            if row[SEQ] <= self._seq:
+                continue
+            while emptied and row[SEQ] > emptied[0]:
+                self._rows.clear()
+                emptied.pop(0)
+            if row[OP] == DELETE:
+                self._rows.pop(row["id"], None)
+            else:
+                self._rows[row["id"]] = {name: value for name, value in row.items() if not name.startswith("_")}
+        if emptied:
+            self._rows.clear()
+
+
+class Round:
+    """One seed on a server: `fault` is the first thing that is wrong, behind the statements that led to it."""
+
+    def __init__(self, server: MysqlServer, folder: Path, seed: int) -> None:
+        self._server, self._folder, self._random = server, folder, Random(seed)
+        self._statements = Statements(self._random)
+        self._copies = {table: Copy() for table in TABLES}
+        self.trace: list[str] = []
+        self.compared = 0
+
+    def fault(self, turns: int = 14) -> str | None:
+        self._server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d")
+        self._execute([self._statements.creation(table) for table in TABLES])
+        run = self._begun()
+        try:
+            for _ in range(turns):
+                for _ in range(self._random.randrange(1, 7)):
+                    for statement in self._statements.draw():
+                        self._execute([statement])
+                        run = self._disturbed(run)
+                self.trace.append("-- catch up")
+                run.catch_up()
+                found = [told for table in TABLES if (told := self._compared(run, table)) is not None]
+                if found:
+                    return "; ".join(found)
+        finally:
+            run.__exit__()
+        return None
+
+    def _begun(self) -> LogRun:
+        return LogRun(self._server, self._folder, include="d.?").__enter__()
+
+    def _execute(self, statements: list[str]) -> None:
+        self.trace += statements
+        self._server.script(*statements)
+
+    def _disturbed(self, run: LogRun) -> LogRun:
+        match self._random.randrange(30):
+            case 0 | 1:
+                self.trace.append("-- look")
+                run.stream.look()
+            case 2 | 3:
+                self.trace.append("-- read")
+                run.read()
+            case 4:
+                self.trace.append("-- restart")
+                run.__exit__()
+                return self._begun()
+            case _:
+                pass
+        return run
+
+    def _compared(self, run: LogRun, table: str) -> str | None:
+        stopped = run.table(f"d.{table}").stopped
+        if stopped is None:
+            self.compared += 1
+            return self._copies[table].follow(run, self._server, f"d.{table}")
+        if not any(words in stopped.message for words in STOPS):
+            return stopped.message
+        self._execute([f"DROP TABLE d.{table}", self._statements.creation(table)])
+        return None
