@@ -162,13 +162,13 @@ class Round:
         self.trace: list[str] = []
         self.compared = 0
 
-    def fault(self, turns: int = 14) -> str | None:
+    def fault(self, turns: int = 8) -> str | None:
         self._server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d")
         self._execute([self._statements.creation(table) for table in TABLES])
         run = self._begun()
         try:
             for _ in range(turns):
-                for _ in range(self._random.randrange(1, 7)):
+                for _ in range(self._random.randrange(1, 20)):
                     for statement in self._statements.draw():
                         self._execute([statement])
                         run = self._disturbed(run)
