@@ -1,6 +1,6 @@
 """Conditions of their own out of the driver's status document, which do not feed Ready. Pure.
 
-What is not known is not claimed, but for the initial snapshots: completed ones stay so while no driver tells.
+What is not known is not claimed, but for what stays true while no driver tells (`carried`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
 def carried(before: Sequence[Condition]) -> Iterable[Claim]:
     """What stays true while no driver tells, or none that was the first."""
     for known in before:
-        if known.type in (INITIAL, ASSESSED):
+        if known.type in (INITIAL, ASSESSED, COPIED):
             yield Claim(known.type, known.status, Reason(known.reason), known.message)
 
 

@@ -21,7 +21,7 @@ PATIENCE = 600.0
 MAX_WHY = 500
 """Characters of a reason in a message that goes on."""
 FRESH = 3 * log_check.MINUTES * 60.0
-"""Seconds for which a check's number counts: the next may be late, or fail once."""
+"""Seconds for which a check's number counts: the next may be late."""
 
 
 def asks(observed: ObservedReplicator, desired: Desired, wanted: int) -> bool:

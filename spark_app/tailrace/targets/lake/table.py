@@ -122,7 +122,7 @@ class LakeTable:
         except Fenced:
             raise
         except TailraceError as error:
-            log.debug("old versions stay for now: %s", error, extra=extra)
+            log.debug("old versions could not be removed: %s", error, extra=extra)
 
     def _sweep(self, applied: AppliedState, now: float, chunks: KeptChunks) -> int:
         """Now and then; tables that are opened together take turns by their ids."""

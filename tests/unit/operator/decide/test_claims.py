@@ -114,6 +114,9 @@ def test_values_that_became_null_are_told_once_for_each_column_and_hold_up_nothi
     assert [(e.type, e.reason) for e in first.events] == [("Warning", "ValuesNulled")]
     more = after(first.status, with_nulled(WELL, until=4))
     assert more.events == () and condition(more, "ValuesCopied") == told, "nothing is written because a number grew"
+    away = decide(replace(running(), driver=ObservedDriver(), status=more.status), LIMITS)
+    assert condition(away, "ValuesCopied") == told, "it stays so while no driver tells"
+    assert not [e for e in after(away.status, with_nulled(WELL, until=4)).events if e.reason == "ValuesNulled"]
     again = after(more.status, with_nulled(WELL, until=4, total=1))
     assert len(again.events) == 1 and "public.a: until, total" in again.events[0].message
 
