@@ -182,7 +182,8 @@ def _fault(item: Any, model: type[BaseModel] | None, named: Callable[[Sequence[i
         case "string_pattern_mismatch" if item["ctx"]["pattern"] in FORMS:
             return f"{found}: {FORMS[item['ctx']['pattern']]}"
         case _:
-            return f"{found}: {_one_line(str(item['msg'])).lower()}"
+            message = _one_line(str(item["msg"]))
+            return f"{found}: {message[:1].lower()}{message[1:]}"
 
 
 def _guess(location: Sequence[int | str], model: type[BaseModel] | None) -> str:

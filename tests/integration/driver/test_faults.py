@@ -146,6 +146,7 @@ def test_no_value_of_a_row_is_told(postgres: PostgresServer, deployment: Deploym
     for table in ("unfit", "later"):
         postgres.execute(f"CREATE TABLE {table} (id text PRIMARY KEY, at timestamp)")
     postgres.execute(f"INSERT INTO unfit VALUES ('{CANARY}', '54321-01-02')")
+    deployment.spec["options"] = [{"match": "*.*", "onUnsupported": "Fail"}]
     deployment.requests = [
         _request("filtered", tables=["public.good"], where="v::int > 0"),
         _request("in-chunks", tables=["public.good"], chunkRows=4),

@@ -1,9 +1,16 @@
 """What the catalog proves of a table's past."""
 
+from dataclasses import replace
+
+import pytest
+
 from support.pg_source import config_of
 from support.postgres import PostgresServer
-from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, settled
+from tailrace.contract.resources import TablesSpec
+from tailrace.sources.postgresql import unreadable
+from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, discover, settled
 from tailrace.sources.postgresql.connect import Connection, connect
+from tailrace.sources.postgresql.model import PgTable
 
 MADE = "CREATE TABLE s.{0} (id int PRIMARY KEY)"
 CHANGED = "ALTER TABLE s.{0} ALTER id SET STATISTICS 7"
@@ -41,3 +48,39 @@ def _settled(admin: Connection, since: CatalogHorizon | None) -> set[str]:
     inside = "SELECT oid::int8, relname FROM pg_class WHERE relnamespace = 's'::regnamespace AND relkind = 'r'"
     names = {row[0]: row[1] for row in admin.execute(inside.encode()).fetchall()}
     return {names[oid] for oid in settled(admin, list(names), since)}
+
+
+def test_a_name_that_is_not_utf8_and_comes_between_two_statements_ends_no_look(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+    odd = ["CREATE TABLE public.%I (id int PRIMARY KEY)", "CREATE TABLE col (id int PRIMARY KEY, %I text)"]
+    find = unreadable.find
+
+    def others_go_on(connection: Connection) -> tuple[PgTable, ...]:
+        found = find(connection)
+        if odd:
+            other.execute(f"DO $$BEGIN EXECUTE format('{odd.pop(0)}', convert_from('\\x41ff', 'SQL_ASCII')); END$$")
+        return found
+
+    monkeypatch.setattr(unreadable, "find", others_go_on)
+    with (
+        postgres.connect(dbname="ascii", client_encoding="LATIN1") as other,
+        connect(replace(config_of(postgres), database="ascii")) as admin,
+    ):
+        found = discover(admin, TablesSpec(include=("*.*",)))
+    assert {t.name for t in found if t.stop is not None} == {"public.A\\xff", "public.col"}
+
+
+def test_partitions_whose_names_are_not_utf8_are_looked_at(postgres: PostgresServer) -> None:
+    postgres.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+    with (
+        postgres.connect(dbname="ascii", client_encoding="LATIN1") as other,
+        connect(replace(config_of(postgres), database="ascii")) as admin,
+    ):
+        other.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY LIST (id)")
+        statement = "CREATE TABLE %I PARTITION OF p DEFAULT"
+        for line in (statement, "ALTER TABLE %I REPLICA IDENTITY FULL"):
+            other.execute(f"DO $$BEGIN EXECUTE format('{line}', convert_from('\\x41ff', 'SQL_ASCII')); END$$")
+        (found,) = discover(admin, TablesSpec(include=("*.*",)))
+    assert (found.stop, found.whole_identity) == (None, 'public."A\\377"')

@@ -173,7 +173,9 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
             connection, TablesSpec(include=("public.a",)), [TableOptions(match="*.a", as_text=("at",))]
         )
         (some,) = discover(
-            connection, TablesSpec(include=("public.a",)), [TableOptions(match="*.a", columns=("tags",))]
+            connection,
+            TablesSpec(include=("public.a",)),
+            [TableOptions(match="*.a", columns=("tags",), on_unsupported="Fail")],
         )
     described = describe(table, TableSize(), checks_text=True)
     found = {c.column: (c.support, c.suggestion) for c in described.columns}
@@ -184,7 +186,7 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
         "tags": "PARTIAL",
         "twice": "NO",
     }
-    assert "options[].as" in found["at"][1]
+    assert found["at"][1] == "" and "become NULL" in next(c for c in described.columns if c.column == "at").reason
     narrow = describe(some, TableSize(), checks_text=False)
     assert {c.column: c.support for c in narrow.columns} == {
         "id": "YES",
@@ -193,7 +195,7 @@ def test_each_column_is_judged(postgres: PostgresServer) -> None:
         "tags": "PARTIAL",
         "twice": "NO",
     }
-    assert "SQL_ASCII" in narrow.columns[1].reason
+    assert "SQL_ASCII" in narrow.columns[1].reason and "options[].onUnsupported" in narrow.columns[1].suggestion
     assert [c.type for c in as_text.schema.columns] == ["int32", "string", "decimal(9,2)", "string"]
     assert [(c.name, c.key) for c in some.schema.columns] == [("id", 0), ("tags", None)]
 

@@ -152,6 +152,12 @@ def test_a_text_in_place_of_a_list_is_told_in_yaml_s_words() -> None:
         parse(GOOD.replace('["public.*"]', '"public.*"'), "x.yaml")
 
 
+def test_the_values_that_are_allowed_are_told_as_they_are_written() -> None:
+    options = 'options: [{match: "*.*", onUnsupported: Stop}]'
+    with pytest.raises(InvalidManifest, match=r"input should be 'Fail' or 'SetNull'"):
+        parse(GOOD.replace("  tables:", f"  {options}\n  tables:"), "x.yaml")
+
+
 def test_every_served_version_is_taken_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "VERSIONS", ("v1alpha1", "v1beta1"))
     newer = GOOD.replace("v1alpha1", "v1beta1")

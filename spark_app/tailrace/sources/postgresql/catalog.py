@@ -5,6 +5,7 @@ by preflight. Identity is oid and attnum, never a name.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import psycopg
@@ -23,6 +24,8 @@ from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
 
+_LOOKS = 5
+"""Each sees what others had committed when it began."""
 _REFUSED = ". While it is published PostgreSQL refuses its updates and deletes, so Tailrace's publication leaves it out"
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname, c.relname, c.relkind::text AS relkind, c.relreplident::text AS relreplident,
@@ -81,12 +84,21 @@ def discover(
 ) -> tuple[PgTable, ...]:
     """The tables that the patterns select now, ordered by name. What cannot be captured carries its `stop`. `trees`:
     what an earlier look knows; a later one reads only those that may differ."""
+    for _ in range(_LOOKS):
+        with suppress(psycopg.errors.CharacterNotInRepertoire):  # a name came between two of the statements
+            return _discover(connection, tables, options, trees or Trees())
+    return _discover(connection, tables, options, trees or Trees())
+
+
+def _discover(
+    connection: Connection, tables: TablesSpec, options: Sequence[TableOptions], trees: Trees
+) -> tuple[PgTable, ...]:
     odd = unreadable.find(connection)
     others = sql.SQL("AND c.oid <> ALL({})").format(sql.Literal([t.oid for t in odd])) if odd else sql.SQL("")
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(sql.SQL(_TABLES).format(only=others)).fetchall()
         rows = [r for r in rows if selected(tables, r["nspname"], r["relname"])]
-        found = _with_columns(cursor, rows, options, trees or Trees())
+        found = _with_columns(cursor, rows, options, trees)
     return found + tuple(t for t in odd if selected(tables, t.schema_name, t.table_name))
 
 

@@ -43,6 +43,9 @@ EMPTIED_BY = """
                               OR pg_catalog.age(a.xmin) BETWEEN 0 AND pg_catalog.age(c.xmin))) THEN NULL
             ELSE c.xmin::text::int8 END AS emptied_by""".strip()
 
+# A SQL_ASCII database may name a partition by any bytes; in messages alone, so anything but ASCII may be escaped there.
+_NAME = """CASE WHEN pg_catalog.current_setting('server_encoding') <> 'SQL_ASCII' THEN c.oid::regclass::text
+       ELSE pg_catalog.encode(pg_catalog.convert_to(c.oid::regclass::text, 'SQL_ASCII'), 'escape') END"""
 # Rows of partitions are logged by their own replica identity, and `ADD COLUMN … DEFAULT` keeps the value of older rows
 # with them, not with the root. `toast`: a rewrite gives a
 # table another one, TRUNCATE leaves it. Trees are walked in pg_inherits: pg_partition_tree() locks every leaf, and a
@@ -54,7 +57,7 @@ WITH RECURSIVE member(root, oid, attached_by) AS (
   UNION ALL
   SELECT m.root, i.inhrelid, i.xmin FROM member m JOIN pg_catalog.pg_inherits i ON i.inhparent = m.oid
    WHERE NOT i.inhdetachpending)
-SELECT m.root AS root, c.oid::int8 AS oid, c.oid::regclass::text AS name, c.relkind::text AS relkind,
+SELECT m.root AS root, c.oid::int8 AS oid, {_NAME} AS name, c.relkind::text AS relkind,
        c.relpersistence::text AS persistence, c.relreplident::text AS identity, c.relfilenode::int8 AS file,
        c.reltoastrelid::int8 AS toast, m.attached_by::text AS attached_by,
        {EMPTIED_BY},
