@@ -96,7 +96,13 @@ _WRITES = frozenset(
     ]
 )
 """First words of row changes; functions write, too."""
-_NULLABLE = (exp.CommentColumnConstraint, exp.NotNullColumnConstraint)
+_NULLABLE = (
+    exp.CommentColumnConstraint,
+    exp.NotNullColumnConstraint,
+    exp.DefaultColumnConstraint,
+    exp.CollateColumnConstraint,
+    exp.CharacterSetColumnConstraint,
+)
 _NULL_BY_DEFAULT = frozenset(
     exp.DType[name]
     for name in [
@@ -299,7 +305,7 @@ def _is_harmless(action: exp.Expr) -> bool:
     """A new column that is NULL in every row; indexes and constraints."""
     if isinstance(action, exp.ColumnDef):
         kinds = [constraint.args.get("kind") for constraint in action.args.get("constraints", [])]
-        if not all(isinstance(k, _NULLABLE) and not _is_not_null(k) for k in kinds):
+        if not all(isinstance(k, _NULLABLE) and not _gives_value(k) for k in kinds):
             return False
         type_ = action.args.get("kind")
         return isinstance(type_, exp.DataType) and type_.this in _NULL_BY_DEFAULT
@@ -308,7 +314,10 @@ def _is_harmless(action: exp.Expr) -> bool:
     return isinstance(action, exp.AddConstraint) and not list(action.find_all(exp.PrimaryKey))
 
 
-def _is_not_null(kind: exp.Expr) -> bool:
+def _gives_value(kind: exp.Expr) -> bool:
+    """To old rows."""
+    if isinstance(kind, exp.DefaultColumnConstraint):
+        return not isinstance(kind.this, exp.Null)
     return isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null")
 
 
