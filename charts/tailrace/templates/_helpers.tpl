@@ -52,8 +52,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{- /* Permissions of the operator in each namespace that it watches. It reads the Secrets and ConfigMaps that specs name
-       to notice changes, stops drivers by deleting their StatefulSets, and deletes their NetworkPolicies when
-       networkPolicy.drivers is turned off; other objects are deleted with their Replicator. */ -}}
+       to notice changes, stops drivers by deleting their StatefulSets, replaces the Job that cleans up after a deleted
+       Replicator when that is edited, and deletes their NetworkPolicies when networkPolicy.drivers is turned off; other
+       objects are deleted with their Replicator. */ -}}
 {{- define "tailrace.rules" -}}
 - apiGroups: [tailrace.dev]
   resources: [replicators, snapshotrequests]
@@ -70,7 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, list, watch, create, patch, delete]

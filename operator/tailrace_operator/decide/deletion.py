@@ -8,26 +8,15 @@ In a namespace that is being deleted nothing can run: the driver dropped everyth
 words say so. What stays behind is named in an event. Kubernetes removes the children after the object.
 """
 
-from collections.abc import Iterator
-
 from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import error_line
+from tailrace_operator.decide import clean_up
 from tailrace_operator.decide.driver_history import has_run
-from tailrace_operator.decide.model import (
-    Action,
-    ApplyChild,
-    Decision,
-    Delete,
-    Desired,
-    DropSource,
-    EmitEvent,
-    Limits,
-    SetFinalizers,
-)
+from tailrace_operator.decide.model import Decision, Desired, DropSource, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
-from tailrace_operator.resources import drop, hashing, identity, names, settings
+from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Readiness, Reason, conditions, sentence
 from tailrace_operator.status.models import ReplicatorStatus
@@ -35,8 +24,6 @@ from tailrace_operator.status.models import ReplicatorStatus
 SOON = 5.0
 ASK_AGAIN = 1.0
 """While the driver drops: it takes a few seconds, and who deletes waits for it."""
-NEVER_RAN_SECONDS = 60.0
-"""That the Job's pod has to start where no driver ever did."""
 DRIVERS_PART = 0.5
 """Of the whole time; then the Job has the rest."""
 
@@ -56,24 +43,25 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
             observed, (_left(observed, desired, "its spec is invalid, and no earlier valid spec is known"),)
         )
     asking = _driver_answers(observed, spent, limits)
-    job = observed.children.get(f"Job/{names.drop(observed.meta.name)}")
+    left = max(int(limits.cleanup_seconds - spent), 1)
+    steps = tuple(clean_up.steps(observed, desired, left, limits))
+    observed = clean_up.without_old_job(observed, desired)
+    job = clean_up.job_of(observed)
     if job is not None and job.succeeded:  # by an image that leaves no report
         done = _released(observed, desired) if _orphans(desired) else _cleaned(desired)
         return _release(observed, (done,))
     if observed.namespace_ends and not asking:
         why = "its namespace is being deleted, so nothing can run there, and no driver reported a complete clean-up"
         return _release(observed, (_left(observed, desired, why),))
-    if job is not None and job.failed:
+    if job is not None and job.failed and not clean_up.outdated(job, desired):
         return _release(observed, (_left(observed, desired, _why(observed)),))
-    if _pointless(observed, spent):
-        why = (_hindrance(observed) or "its pod is waiting").rstrip(".: ")
-        text = f"no driver has ever started, nor can the clean-up ({why})"
-        return _release(observed, (_left(observed, desired, text),))
+    hopeless = _hopeless(observed, asking, spent)
+    if hopeless:
+        return _release(observed, (_left(observed, desired, hopeless),))
     if spent >= limits.cleanup_seconds:
         return _release(observed, (_left(observed, desired, _late(observed, desired, limits)),))
     status = _status(observed, f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}.")
-    left = max(int(limits.cleanup_seconds - spent), 1)
-    actions = (DropSource(desired.spec.deletion_policy),) if asking else tuple(_steps(observed, desired, left, limits))
+    actions = (DropSource(desired.spec.deletion_policy),) if asking else steps
     return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=begun is None)
 
 
@@ -107,15 +95,6 @@ def _driver_answers(observed: ObservedReplicator, spent: float, limits: Limits) 
     return alive and not (silent or refused or over)
 
 
-def _pointless(observed: ObservedReplicator, spent: float) -> bool:
-    """What kept the driver from starting at all (its image, a quota, a volume) keeps the Job's pod as well. Should
-    it start after all, it has its whole time: a driver may have run while no operator looked."""
-    started = any(p.running_since is not None or p.ended is not None for p in observed.cleaners)
-    fresh = any(observed.now - p.created < NEVER_RAN_SECONDS / 2 for p in observed.cleaners)
-    job = f"Job/{names.drop(observed.meta.name)}" in observed.children
-    return job and spent >= NEVER_RAN_SECONDS and not (started or fresh or has_run(observed))
-
-
 def _report(observed: ObservedReplicator) -> DropReport | None:
     """From the driver's answer or a pod's last words; of this very Replicator, and complete if there is such a one."""
     answered = (
@@ -127,31 +106,6 @@ def _report(observed: ObservedReplicator) -> DropReport | None:
     owner = owner_of(observed.meta.namespace, observed.meta.name, observed.meta.uid)
     of_this = [report for report in found if report is not None and report.owner == owner]
     return max(of_this, key=lambda report: report.complete, default=None)
-
-
-def _steps(observed: ObservedReplicator, desired: Desired, seconds: int, limits: Limits) -> Iterator[Action]:
-    name, spec = observed.meta.name, desired.spec
-    assert spec is not None
-    child = observed.children.get(f"StatefulSet/{names.driver(name)}")
-    if child is not None:
-        yield Delete("StatefulSet", child.name, child.uid)
-    if observed.pods or child is not None:
-        return  # the slot is in use until the driver has ended
-    if f"Job/{names.drop(name)}" in observed.children:
-        return
-    needed = [
-        settings.config_map(
-            name,
-            observed.meta.namespace,
-            observed.meta.uid,
-            spec,
-            generation=desired.generation,
-            defaults=limits.pods,
-        )
-    ]
-    needed += [identity.service_account(name)] if spec.service_account_name is None else []
-    for document in [*needed, drop.job(name, spec, desired.image, seconds=seconds, defaults=limits.pods)]:
-        yield ApplyChild(document, hashing.content_hash(document))
 
 
 def _release(observed: ObservedReplicator, events: tuple[EmitEvent, ...]) -> Decision[ReplicatorStatus]:
@@ -213,8 +167,21 @@ def _why(observed: ObservedReplicator) -> str:
 
 def _last_error(observed: ObservedReplicator) -> str:
     """Of the Job's newest pod that ended and said why; empty: none did."""
-    faults = [p.ended.fault for p in observed.cleaners if p.ended is not None and p.ended.fault is not None]
-    return error_line(faults[-1].name, faults[-1].message, faults[-1].fix) if faults else ""
+    newest = sorted(observed.cleaners, key=lambda p: p.created, reverse=True)
+    faults = (p.ended.fault for p in newest if p.ended is not None and p.ended.fault is not None)
+    return next((error_line(fault.name, fault.message, fault.fix) for fault in faults), "")
+
+
+def _hopeless(observed: ObservedReplicator, asking: bool, spent: float) -> str:
+    """Why it is not waited for longer, although there is time. Empty: it is."""
+    if clean_up.pointless(observed, spent):
+        why = (_hindrance(observed) or "its pod is waiting").rstrip(".: ")
+        return f"no driver has ever started, nor can the clean-up ({why})"
+    if not clean_up.in_vain(observed, asking, spent):
+        return ""
+    answer = observed.dropping.answer if asking and observed.dropping is not None else None
+    why = answer.message if answer is not None else _hindrance(observed)
+    return f"the clean-up fails as the driver did ({why.rstrip('.')})"
 
 
 def _late(observed: ObservedReplicator, desired: Desired, limits: Limits) -> str:
@@ -257,9 +224,7 @@ def _made(observed: ObservedReplicator) -> tuple[str, ...]:
 def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent:
     """Names what a driver said that it had made. One that never said so may have died in between: what it would have
     made is named as such, and warns of nothing."""
-    spec = desired.spec
-    tables = observed.status.tables
-    captured = bool(_made(observed)) or (tables is not None and tables.total > 0)
+    spec, captured = desired.spec, clean_up.captured(observed)
     if spec is not None and captured and _orphans(desired):
         return _unreleased(observed, spec, why)
     made = list(_made(observed)) or _would_be_made(observed, desired)

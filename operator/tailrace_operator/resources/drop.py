@@ -16,9 +16,9 @@ BACKOFF_LIMIT = 20
 
 
 def job(
-    name: str, own: ReplicatorSpec, image: str, *, seconds: int, defaults: PodDefaults = NO_DEFAULTS
+    name: str, own: ReplicatorSpec, image: str, *, seconds: int, by: str = "", defaults: PodDefaults = NO_DEFAULTS
 ) -> dict[str, Any]:
-    """`seconds`: it is given up after these. The one pod keeps trying: the pauses that a Job makes between pods double,
+    """`by`: hash of what it works by. `seconds`: it is given up after these. The one pod keeps trying: the pauses that a Job makes between pods double,
     and a few attempts would be all."""
     spec = defaults.under(own)
     commands: dict[DeletionPolicy, tuple[str, ...]] = {
@@ -31,7 +31,11 @@ def job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": names.drop(name), "labels": names.labels(name, "drop")},
+        "metadata": {
+            "name": names.drop(name),
+            "labels": names.labels(name, "drop"),
+            "annotations": {names.TEMPLATE_HASH: by},
+        },
         "spec": {
             "backoffLimit": BACKOFF_LIMIT,
             "activeDeadlineSeconds": seconds,

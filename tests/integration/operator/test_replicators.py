@@ -390,6 +390,28 @@ def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_ap
         assert "CleanedUp" in said
 
 
+def test_what_is_edited_during_a_deletion_reaches_its_job(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "edited", tmp_path) as place, operator(place) as process:
+        place.apply(replicator())
+        until(lambda: place.node.stateful_set("shop"), "the StatefulSet")
+        place.kubectl("delete", "repl", "shop", "--wait=false")
+        first = until(lambda: place.get("job/shop-drop"), "the clean-up's Job")["metadata"]["uid"]
+        elsewhere = {"spec": {"storage": {"endpoint": "http://elsewhere:7070"}, "deletionPolicy": "Delete"}}
+        place.kubectl("patch", "repl", "shop", "--type=merge", "-p", json.dumps(elsewhere))
+
+        def another() -> Any:
+            job = place.get("job/shop-drop")
+            return job if job is not None and job["metadata"]["uid"] != first else None
+
+        job = until(another, "another Job")
+        assert "--data" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert "http://elsewhere:7070" in place.get("configmap/shop-driver")["data"]["replicator.yaml"]
+        place.secret("shop-db", "another")
+        first = job["metadata"]["uid"]
+        until(another, "one for another Secret")
+        assert not [line for line in process.lines() if line["level"] == "error"], process.log
+
+
 def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
     kube_api: KubeApi, tmp_path: Path
 ) -> None:

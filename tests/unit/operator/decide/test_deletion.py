@@ -12,7 +12,7 @@ from tailrace.contract.status import Fault
 from tailrace_operator.decide.model import Delete, DropSource, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import Child, ObservedDriver, ObservedDrop, ObservedReplicator
-from tailrace_operator.resources import drop
+from tailrace_operator.resources import drop, names
 from tailrace_operator.status import times
 from tailrace_operator.status.models import DriverSummary, Halt, ReplicatorStatus
 
@@ -37,6 +37,12 @@ def without_driver(observed: ObservedReplicator) -> ObservedReplicator:
     """It has ended; what it said is in the status."""
     status = observed.status.model_copy(update={"made": MADE})
     return replace(observed, pods=(), children={}, driver=ObservedDriver(), status=status)
+
+
+def job_of(observed: ObservedReplicator, **change: Any) -> Child:
+    """The Job that is made for this one."""
+    made = applied(decide(replace(observed, cleaners=(), children={}), LIMITS).actions)["Job"]
+    return Child("Job", "shop-drop", "j", "1", "", made["metadata"]["annotations"][names.TEMPLATE_HASH], **change)
 
 
 def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() -> None:
@@ -181,7 +187,7 @@ def test_the_end_of_the_clean_up_releases_the_object() -> None:
 def stays(how: str, observed: ObservedReplicator) -> ObservedReplicator:
     match how:
         case "failed":
-            job = Child("Job", "shop-drop", "j", "1", "", failed=True)
+            job = job_of(observed, failed=True)
             dead = pod(name="shop-drop-x", ended=ended(1, Fault(name="Retry", message="no route to host")))
             return replace(observed, children={"Job/shop-drop": job}, cleaners=(dead,))
         case "late":
@@ -248,7 +254,7 @@ def test_a_replicator_whose_specs_are_all_invalid_by_now_is_released_and_says_wh
 
 def with_job(begun: float, **change: Any) -> ObservedReplicator:
     """Its clean-up Job has a pod."""
-    job = Child("Job", "shop-drop", "j", "1", "")
+    job = job_of(without_driver(deleting()))
     cleaner = pod(name="shop-drop-x", ready=False, phase="Pending", ip=None, running_since=None)
     return replace(
         without_driver(deleting(begun)), children={"Job/shop-drop": job}, cleaners=(replace(cleaner, **change),)
