@@ -11,8 +11,9 @@ from tailrace_operator.resources import drop, hashing, identity, names, settings
 from tailrace_operator.status.conditions import Reason
 
 TRY_SECONDS = 60.0
-"""Where nobody ever said that anything was made: for the Job's pod to start if no driver ever did, and for attempts that
-meet what kept the driver from working. The whole time would bring no more; who edits the Replicator has this long."""
+"""Where nobody ever said that anything was made: for the Job's pod to start if no driver ever did, and for attempts
+that meet what kept the driver from working. The whole time would bring no more; who edits the Replicator has this
+long."""
 INVALID = 2
 """Exit code of an invalid manifest: only another spec or Secret changes it."""
 REFUSED = {Reason.INVALID_MANIFEST.value, Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value}
@@ -33,8 +34,8 @@ def captured(observed: ObservedReplicator) -> bool:
 
 
 def steps(observed: ObservedReplicator, desired: Desired, seconds: int, limits: Limits) -> Iterator[Action]:
-    """A Job that runs by an earlier spec, or with what a Secret held before, is replaced: its pod's fields do not change,
-    and what the newest say may be what it lacks."""
+    """A Job that runs by an earlier spec, or with what a Secret held before, is replaced: its pod's fields cannot be
+    changed, and what is new may be just what it lacks."""
     name, spec = observed.meta.name, desired.spec
     assert spec is not None
     child, job = observed.children.get(f"StatefulSet/{names.driver(name)}"), job_of(observed)

@@ -12,8 +12,8 @@ from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import error_line
-from tailrace_operator.decide import clean_up
-from tailrace_operator.decide.driver_history import has_run
+from tailrace_operator.decide import clean_up, executors, progress
+from tailrace_operator.decide.driver_history import seen
 from tailrace_operator.decide.model import Decision, Desired, DropSource, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.resources import names
@@ -60,15 +60,19 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
         return _release(observed, (_left(observed, desired, hopeless),))
     if spent >= limits.cleanup_seconds:
         return _release(observed, (_left(observed, desired, _late(observed, desired, limits)),))
-    status = _status(observed, f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}.")
+    waits = f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}."
+    status = _status(observed, waits, limits)
     actions = (DropSource(desired.spec.deletion_policy),) if asking else steps
     return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=begun is None)
 
 
-def _status(observed: ObservedReplicator, message: str) -> ReplicatorStatus:
+def _status(observed: ObservedReplicator, message: str, limits: Limits) -> ReplicatorStatus:
+    pod, driver, _ = seen(observed)
+    there = executors.unwanted(observed)
     readiness = Readiness("False", Reason.DELETING, sentence(message), progress=True)
     return observed.status.model_copy(
         update={
+            **progress.progress(observed, progress.told(observed, limits), pod),
             "observed_generation": observed.meta.generation,
             "state": "Deleting",
             "message": readiness.message,
@@ -77,7 +81,9 @@ def _status(observed: ObservedReplicator, message: str) -> ReplicatorStatus:
             ),
             "deletion_started_at": observed.status.deletion_started_at or times.text(observed.now),
             "made": _made(observed),
-            "driver": observed.status.driver.model_copy(update={"has_run": has_run(observed)}),
+            "driver": driver,
+            "executors": there,
+            "executors_summary": f"{there.running}/{there.desired}",
         }
     )
 

@@ -28,8 +28,11 @@ STOPPING: dict[int, tuple[Reason, str]] = {
 """What to do, of an error that does not say it."""
 STEPS = {Reason.POSITION_LOST: "spec.recover", Reason.FENCED: "spec.restartNonce"}
 """What to do is said in any case, unless the error names this: its own fix alone starts no driver."""
+ON_CHANGE = "as soon as the spec (spec.restartNonce, for example) or a Secret that it names is changed"
 SLOWLY = (Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value)
 """Refused by source, target or storage, where it may be put right without anything changing here."""
+BY_CHANGE = (*SLOWLY, Reason.INVALID_MANIFEST.value, Reason.RESTART_LIMIT_EXCEEDED.value)
+"""Lifted by another spec, Secret or image; of the others the messages say what helps."""
 FENCED = 13
 LOST = Reason.POSITION_LOST.value
 OOM = "OOMKilled"
@@ -63,11 +66,7 @@ def replicas(desired: Desired, history: DriverHistory) -> int:
 
 def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> DriverHistory:
     before = observed.status
-    pod = current(observed.pods)
-    ends = _ends(pod) if pod is not None else 0
-    same = pod is not None and pod.uid == before.driver.pod_uid
-    new_ends = max(ends - before.driver.pod_restarts, 0) if same else ends
-    driver = _summary(before.driver, pod, ends, new_ends, has_run(observed))
+    pod, driver, new_ends = seen(observed)
     resync = _resync(observed, desired)
     halt = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and halt is None
@@ -76,6 +75,15 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     if new_ends and pod is not None and (halt is None or halt.retried_at is not None):
         halt = _new_halt(observed, desired, pod, failures, limits) or halt
     return DriverHistory(pod, driver, failures, halt, resync or before.resync_uid, error, new_ends > 0)
+
+
+def seen(observed: ObservedReplicator) -> tuple[ObservedPod | None, DriverSummary, int]:
+    """The pod that counts, the driver with it, and how often its container ended since the last look."""
+    before, pod = observed.status.driver, current(observed.pods)
+    ends = _ends(pod) if pod is not None else 0
+    same = pod is not None and pod.uid == before.pod_uid
+    new_ends = max(ends - before.pod_restarts, 0) if same else ends
+    return pod, _summary(before, pod, ends, new_ends, has_run(observed)), new_ends
 
 
 def current(pods: tuple[ObservedPod, ...]) -> ObservedPod | None:
@@ -188,15 +196,14 @@ def _no_help(halt: Halt, observed: ObservedReplicator) -> str:
 
 
 def _told(halt: Halt, desired: Desired) -> str:
-    if halt.reason not in SLOWLY:
+    if halt.reason not in BY_CHANGE or FOLLOW_LOG in halt.message:
         return halt.message
     due = retry_at(halt, desired)
-    nonce = "spec.restartNonce"
-    after = f"Retried when {nonce} is changed."
+    after = f"Retried {ON_CHANGE}."
     if halt.retried_at is not None:
         after = "Being retried now."
     elif due is not None:
-        after = f"Retried at {times.text(due)}, or when {nonce} is changed."
+        after = f"Retried {ON_CHANGE}, and at {times.text(due)}."
     return f"{sentence(halt.message)} {after}"
 
 
@@ -244,7 +251,7 @@ def _new_halt(
     if failures.count <= limits.restart_limit or since is None or observed.now - since < patience:
         return None
     text = f"the driver failed {failures.count} times in {times.span(observed.now - since)}; last: {words.rstrip('.')}."
-    text += " Change restartNonce to try again." if known else f" {FOLLOW_LOG}"
+    text += "" if known else f" {FOLLOW_LOG}"
     return _halt(observed, desired, Reason.RESTART_LIMIT_EXCEEDED, text)
 
 

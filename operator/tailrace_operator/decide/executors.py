@@ -47,6 +47,12 @@ def summary(
     return found.model_copy(update={"reason": reason.value, "message": sentence(text)})
 
 
+def unwanted(observed: ObservedReplicator) -> ExecutorsSummary:
+    """While the Replicator is being deleted: those that are still there."""
+    pods = [p for p in observed.executors if not p.deleting]
+    return ExecutorsSummary(running=sum(map(_runs, pods)), pending=sum(p.phase == "Pending" for p in pods))
+
+
 def _wanted(own: Executors, told: Status | None, there: int) -> int:
     """As many as Spark asks for. Those that have no task any more are wanted until they go: they are well."""
     if not own.most or told is None:

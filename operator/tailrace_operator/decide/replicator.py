@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tailrace.contract.status import Status
-from tailrace_operator.decide import children, claims, deletion, executors, lost_nodes, rollout, source_log, summary
+from tailrace_operator.decide import children, claims, deletion, executors, lost_nodes, progress, rollout, source_log
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.driver_history import DriverHistory, follow, retry_at
 from tailrace_operator.decide.model import Decision, Desired, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.decide.readiness import Assessed, assess
 from tailrace_operator.observe.model import FINALIZER, PAUSED, ObservedReplicator
-from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Readiness, Reason, conditions, sentence
-from tailrace_operator.status.models import CaptureSummary, ReplicatorStatus
+from tailrace_operator.status.models import ReplicatorStatus
 
 IDLE_SECONDS = 300.0
 BUSY_SECONDS = 30.0
@@ -91,21 +89,12 @@ def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
     )
 
 
-def _told(observed: ObservedReplicator, limits: Limits) -> Status | None:
-    """What the driver says; None: nothing, or it has been silent for so long that what it said last may be true no
-    more, whatever else is the matter."""
-    driver = observed.driver
-    late = driver.silent_since is not None and driver.answered_at is not None
-    silent = late and observed.now - (driver.answered_at or 0.0) >= limits.silent_seconds
-    return None if silent else driver.status
-
-
 def _status(
     observed: ObservedReplicator, desired: Desired, history: DriverHistory, assessed: Assessed, limits: Limits
 ) -> ReplicatorStatus:
     state, readiness = assessed
     before, generation = observed.status, observed.meta.generation
-    told = _told(observed, limits)
+    told = progress.told(observed, limits)
     pods = executors.summary(observed, desired, history, told, limits)
     made = [*readiness.claims(), *_switches(observed, desired), *rollout.claims(desired, limits)]
     made += executors.claims(pods, desired, history, told)
@@ -136,7 +125,7 @@ def _status(
         source = desired.spec.source
         update["source"] = f"{source.type}://{source.address}"[:253]
         update["target"] = desired.spec.target.type
-    return before.model_copy(update={**update, **_progress(observed, history)})
+    return before.model_copy(update={**update, **progress.progress(observed, told, history.pod)})
 
 
 def _recovery(observed: ObservedReplicator, history: DriverHistory) -> str | None:
@@ -153,42 +142,6 @@ def _switches(observed: ObservedReplicator, desired: Desired) -> Iterator[Claim]
     if observed.meta.paused:
         text = f"annotation {PAUSED} is true: nothing is changed."
         yield Claim("ReconciliationPaused", "True", Reason.RECONCILIATION_PAUSED, text)
-
-
-def _progress(observed: ObservedReplicator, history: DriverHistory) -> dict[str, object]:
-    """What the driver says. While it is silent the last known numbers stay, without those that would be lies."""
-    reported = observed.driver.status
-    if reported is None or history.pod is None or observed.driver.silent_since is not None:
-        unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0}
-        capture, apply = observed.status.capture, observed.status.apply
-        return {
-            "lag": None,
-            "snapshot_summary": None,
-            "snapshot": None,
-            "capture": _silent(observed, capture) if capture is not None else None,
-            "apply": apply.model_copy(update=unknown) if apply is not None else None,
-        }
-    snapshots, behind = summary.snapshots(reported), summary.lag(reported)
-    found: dict[str, object] = {
-        "capture": summary.capture(reported),
-        "apply": summary.apply(reported),
-        "tables": summary.tables(reported),
-        "made": reported.made or observed.status.made,
-        "snapshot": snapshots,
-        "lag": times.span(behind) if behind is not None else None,
-        "tables_summary": f"{reported.tables_replicating}/{reported.tables_total}",
-        "snapshot_summary": None,
-    }
-    if snapshots is not None:
-        found["snapshot_summary"] = summary.percentage(snapshots.rows_done, snapshots.rows_estimated, False)
-    if reported.fault is not None:
-        found["last_error"] = summary.fault(reported.fault)
-    return found
-
-
-def _silent(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
-    unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0, "lag_bytes": None}
-    return source_log.observed_last(observed, capture).model_copy(update=unknown)
 
 
 def _events(

@@ -78,7 +78,7 @@ class CaptureSummary(Model):
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Row changes captured per second."""
     waiting_for: Text | None = None
-    """What capture waits for, for example an old transaction with its pid and age."""
+    """What capture waits for, for example an old transaction with its pid and age; none while no driver answers."""
 
 
 class ApplySummary(Model):
@@ -106,7 +106,8 @@ class TableSummary(Model):
 
 
 class TableCounts(Model):
-    """Tables by state, and the worst of them by name."""
+    """Tables by state, and the worst of them by name. While no driver answers, only `total`, `stopped` and the stopped
+    ones of `worst` are known."""
 
     total: Count = 0
     """All tables that match the patterns."""
@@ -233,7 +234,8 @@ class ReplicatorStatus(Model):
     lag: ShortText | None = None
     """Lag of capture and apply together, to be read by people (`1.2s`, `3m`)."""
     tables_summary: ShortText | None = None
-    """Number of replicating tables and of all tables (`118/120`)."""
+    """Number of replicating tables and of all tables (`118/120`); `0/120` while no driver runs, `?/120` while one runs
+    that does not answer."""
     snapshot_summary: ShortText | None = None
     """Share of the rows of running snapshots that is read (`63%`); none while no snapshot runs."""
     executors_summary: ShortText | None = None

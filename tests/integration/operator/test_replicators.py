@@ -238,7 +238,7 @@ def test_a_refused_driver_is_tried_again_slowly_and_a_fenced_one_only_for_its_no
     with team(kube_api, "halts", tmp_path) as halts, operator(halts):
         halts.apply(replicator(retry={"halted": "3s"}))
         fails(halts, halts.driver("shop", "127.0.10.14"), 11, "AuthenticationFailed")
-        assert "Retried at" in halts.until_reason("repl/shop", "AuthenticationFailed")["message"]
+        assert "Retried as soon as" in halts.until_reason("repl/shop", "AuthenticationFailed")["message"]
         until(lambda: replicas(halts) == 1, "it is tried again")
         assert halts.condition("repl/shop", "Stalled")["reason"] == "AuthenticationFailed", "until it works"
         driver = halts.driver("shop", "127.0.10.15")

@@ -26,6 +26,7 @@ from support.observed import (
 from tailrace.contract.manifest import parse as parse_manifest
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import Fault, SnapshotStatus, Status
+from tailrace_operator.decide.driver_history import ON_CHANGE
 from tailrace_operator.decide.model import ApplyChild, Cancel, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
@@ -135,7 +136,7 @@ def test_a_driver_that_is_given_up_has_its_reason_in_the_status_for_its_log_is_g
         (given_up(137, f"{line}\n{line}\n"), ("exit code 137", "last line of its log: applied to record 7")),
         (given_up(1, "", told), ("exit code 1", "before: Retry: bucket lake does not answer. Fix: Check the network.")),
         (given_up(1), ("exit code 1", "it left no message")),
-        (given_up(10), ("exit code 10", "Remove the cause.", "or when spec.restartNonce is changed.")),
+        (given_up(10), ("exit code 10", "Remove the cause.", f"Retried {ON_CHANGE}, and at ")),
     ):
         assert all(word in text for word in words), text
         assert "restartNonce" in text and "See the log" not in text, text
@@ -288,8 +289,9 @@ def test_how_slowly_is_the_users_to_say(spec: dict[str, Any], replicas: int) -> 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (10, f"Retried at {times.text(NOW + 1800)}, or when spec.restartNonce is changed."),
-        (11, f"Retried at {times.text(NOW + 1800)}, or when spec.restartNonce is changed."),
+        (2, f"Retried {ON_CHANGE}."),
+        (10, f"Retried {ON_CHANGE}, and at {times.text(NOW + 1800)}."),
+        (11, f"Retried {ON_CHANGE}, and at {times.text(NOW + 1800)}."),
         (12, "Set spec.recover, or create a SnapshotRequest with resync: true and tables: ['*.*']."),
         (13, "Stop the other writer, then change spec.restartNonce."),
     ],
@@ -302,6 +304,26 @@ def test_a_halt_says_what_lifts_it(code: int, words: str) -> None:
         dead = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(code, fault))
         message = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS).status.message
         assert words in message, message
+
+
+@pytest.mark.parametrize("code", [2, 10, 11, 12, 13, 139])
+@pytest.mark.parametrize("what", ["Secret", "nonce", "spec"])
+def test_what_a_halt_says_that_lifts_it_does(code: int, what: str) -> None:
+    """And what does not is not said."""
+    seen = with_driver(running(), failures=Failures(count=6, since=times.text(NOW - 7200)))
+    fault = Fault(name="SomeFault", message="no", fix="Do it.")
+    dead = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(code, fault))
+    status = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS).status
+    assert status.halt is not None
+    change: dict[str, Any] = {
+        "Secret": {"data_hashes": {**HASHES, "Secret/shop-db": "p2"}},
+        "nonce": {"spec": {**SPEC, "restartNonce": 7}, "meta": meta(generation=2)},
+        "spec": {"spec": {**SPEC, "sparkConf": [{"name": "spark.x", "value": "1"}]}, "meta": meta(generation=2)},
+    }[what]
+    assert f"Retried {ON_CHANGE}" in status.message or code in (12, 13)
+    assert code not in (12, 13) or "Retried" not in status.message
+    lifted = decide(observed(status=status, **change), LIMITS).status.halt is None
+    assert lifted == (code not in (12, 13) or (code, what) in {(12, "nonce"), (12, "spec"), (13, "nonce")})
 
 
 ALL = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ["*.*"], "resync": True})

@@ -1,0 +1,88 @@
+"""How far everything is: what the driver says, and what stays true while none says anything. Pure.
+
+What the change log holds stays: positions, records, the number of tables, tables that are stopped. What only a running
+driver knows is unknown without one: lag, rates, what capture waits for, snapshots, and which tables replicate.
+"""
+
+from tailrace.contract.status import Status
+from tailrace_operator.decide import source_log, summary
+from tailrace_operator.decide.model import Limits
+from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
+from tailrace_operator.status import times
+from tailrace_operator.status.models import ApplySummary, CaptureSummary, TableCounts
+
+
+def told(observed: ObservedReplicator, limits: Limits) -> Status | None:
+    """What the driver says; None: nothing, or it has been silent for so long that what it said last may be true no
+    more, whatever else is the matter."""
+    driver = observed.driver
+    late = driver.silent_since is not None and driver.answered_at is not None
+    silent = late and observed.now - (driver.answered_at or 0.0) >= limits.silent_seconds
+    return None if silent else driver.status
+
+
+def progress(observed: ObservedReplicator, told: Status | None, pod: ObservedPod | None) -> dict[str, object]:
+    """Fields of the status. `told`: by the driver, not too long ago. `pod`: the driver's that counts."""
+    reported = observed.driver.status
+    if reported is None or pod is None or observed.driver.silent_since is not None:
+        capture, apply = observed.status.capture, observed.status.apply
+        tables = {} if told is not None and pod is not None else _tables_untold(observed.status.tables, pod)
+        return {
+            "lag": None,
+            "snapshot_summary": None,
+            "snapshot": None,
+            "capture": _capture_untold(observed, capture) if capture is not None else None,
+            "apply": _apply_untold(apply) if apply is not None else None,
+            **tables,
+        }
+    snapshots, behind = summary.snapshots(reported), summary.lag(reported)
+    found: dict[str, object] = {
+        "capture": summary.capture(reported),
+        "apply": summary.apply(reported),
+        "made": reported.made or observed.status.made,
+        "snapshot": snapshots,
+        "lag": times.span(behind) if behind is not None else None,
+        "snapshot_summary": None,
+        **_tables(observed, reported, pod),
+    }
+    if snapshots is not None:
+        found["snapshot_summary"] = summary.percentage(snapshots.rows_done, snapshots.rows_estimated, False)
+    if reported.fault is not None:
+        found["last_error"] = summary.fault(reported.fault)
+    return found
+
+
+def _tables(observed: ObservedReplicator, reported: Status, pod: ObservedPod) -> dict[str, object]:
+    """One that starts has not read its change log yet: that it names no table is no news."""
+    if reported.state == "Starting" and not reported.tables_total and observed.status.tables is not None:
+        return _tables_untold(observed.status.tables, None)
+    return {
+        "tables": summary.tables(reported),
+        "tables_summary": f"{reported.tables_replicating}/{reported.tables_total}",
+    }
+
+
+def _tables_untold(before: TableCounts | None, pod: ObservedPod | None) -> dict[str, object]:
+    """Without a driver none replicates; beside one that does not answer nobody knows how many do."""
+    if before is None:
+        return {"tables_summary": None}
+    stopped = tuple(t for t in before.worst if t.state == "STOPPED")
+    runs = pod is not None and pod.running_since is not None
+    return {
+        "tables": TableCounts(
+            total=before.total,
+            stopped=before.stopped,
+            worst=stopped,
+            truncated=before.stopped > len(stopped),
+        ),
+        "tables_summary": f"{'?' if runs else 0}/{before.total}",
+    }
+
+
+def _capture_untold(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
+    unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0, "lag_bytes": None, "waiting_for": None}
+    return source_log.observed_last(observed, capture).model_copy(update=unknown)
+
+
+def _apply_untold(apply: ApplySummary) -> ApplySummary:
+    return apply.model_copy(update={"lag_seconds": None, "rows_per_second": 0.0})
