@@ -56,6 +56,11 @@ def main() -> int:
     except (CommandFailed, NotReady, PermissionError, TimeoutError, RuntimeError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1
+    except psycopg.Error as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        print(f"cluster: the demo's database refused or ended the connection: {why}", file=sys.stderr)
+        print(f"See `kubectl -n {SPACE} get pods`, then run `make cluster` again: it continues.", file=sys.stderr)
+        return 1
     return 0
 
 

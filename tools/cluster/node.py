@@ -6,6 +6,7 @@ the namespace.
 """
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,8 @@ from .services import Services
 
 Say = Callable[[str], None]
 IN_ORDER_OF_END = ("forward", "kubelet", "kube-proxy")
+LENT = "lent-"
+"""How the names of processes begin that lend a port for a while; the owner's process id follows."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,20 @@ class Node:
     @contextmanager
     def lend(self, host: str, port: int) -> Iterator[int]:
         """A port on this machine's loopback that leads to an address of the cluster, as long as the block lasts."""
-        name = f"lent-{host}-{port}"
+        self._end_lent(lambda owner: not Path(f"/proc/{owner}").exists())  # of processes that were killed
+        name = f"{LENT}{os.getpid()}-{secrets.token_hex(4)}"  # the same address may be lent several times at once
         try:
             yield self._start_forward(name, host, port)
         finally:
             self.services.stop(name)
+            (self.services.folder / f"{name}.log").unlink(missing_ok=True)
+
+    def _end_lent(self, ends: Callable[[str], bool]) -> None:
+        """Of those whose owner's process id `ends` says so."""
+        for file in self.services.folder.glob(f"{LENT}*.pid"):
+            if ends(file.stem.split("-")[1]):
+                self.services.stop(file.stem)
+                file.with_suffix(".log").unlink(missing_ok=True)
 
     def _start_forward(self, name: str, host: str, port: int) -> int:
         with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
@@ -186,6 +198,7 @@ class Node:
 
     def down(self) -> None:
         """End and remove everything; what is not there is passed over."""
+        self._end_lent(lambda _: True)
         for name in IN_ORDER_OF_END:
             self.services.stop(name, patience=2)
         if self.services.alive("containerd"):

@@ -6,6 +6,7 @@ What is not known is not claimed, but for what stays true while no driver tells 
 from collections.abc import Iterable, Sequence
 
 from tailrace.contract.status import Assessment, Status, TableStatus
+from tailrace.contract.units import size_text
 from tailrace.errors import error_line
 from tailrace_operator.decide.model import EmitEvent, Limits
 from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, lag
@@ -154,6 +155,6 @@ def _retained(status: Status, limits: Limits) -> Iterable[Claim]:
 def retained(kept: int, limits: Limits, besides: str = ";") -> Claim:
     """Whether so many bytes of log are too many. `besides`: what is also the matter."""
     risk = kept > limits.retained_bytes
-    text = f"the source keeps {kept >> 20} MiB of log for this Replicator{besides} its disk may fill." if risk else ""
+    text = f"the source keeps {size_text(kept)} of log for this Replicator{besides} its disk may fill." if risk else ""
     reason = Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW
     return Claim("SourceLogAtRisk", _truth(risk), reason, text)

@@ -6,6 +6,7 @@ that is meant to run does not answer, the last number is old, and the log goes o
 
 from collections.abc import Iterable
 
+from tailrace.contract.units import size_text
 from tailrace_operator.decide import claims
 from tailrace_operator.decide.driver_history import DriverHistory, has_run, replicas
 from tailrace_operator.decide.model import Desired, Limits
@@ -46,7 +47,7 @@ def without_driver(
         return
     text = "no driver runs that could say how much log the source keeps for this Replicator; its disk may fill"
     if capture is not None and capture.retained_bytes is not None and seen is not None:
-        text += f" ({capture.retained_bytes >> 20} MiB at {times.text(seen)})"
+        text += f" ({size_text(capture.retained_bytes)} at {times.text(seen)})"
     why = _cannot_ask(observed, desired)
     if why:
         text += f". It cannot be asked: {bounded(why, MAX_WHY)}"

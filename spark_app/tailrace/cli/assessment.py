@@ -6,6 +6,7 @@ Takes the report of `driver.doctor`; `document` is its form for programs, descri
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tailrace.contract.units import size_text
 from tailrace.driver import display
 from tailrace.driver.assessment import BASIS, Reading, copied
 from tailrace.driver.doctor import Report
@@ -84,18 +85,13 @@ def _cells(table: TableSupport, is_copied: bool) -> tuple[str, str, str, str, st
     key = ", ".join(c.name for c in table.schema.key_columns) or ("whole rows" if table.schema.keyless else "none")
     some = sum(column.support != "NO" for column in table.columns)
     what = f"{some} of {len(table.columns)}" if is_copied else "not copied: see its line above"
-    return visible(table.name), rows, _size(table.size.bytes), visible(key), what
-
-
-def _size(value: int | None) -> str:
-    if value is None:
-        return "?"
-    number = float(value)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}"
-        number /= 1024
-    return f"{number:.1f} TiB"
+    return (
+        visible(table.name),
+        rows,
+        "?" if table.size.bytes is None else size_text(table.size.bytes),
+        visible(key),
+        what,
+    )
 
 
 def _columns(columns: Iterable[ColumnSupport]) -> Iterator[str]:
@@ -120,7 +116,7 @@ def _reading(reading: Reading) -> Iterator[str]:
     if not reading.tables:
         return
     tables = "1 table" if reading.tables == 1 else f"{reading.tables} tables"
-    what = f"{tables}, {reading.rows:,} rows, {_size(reading.bytes)}"
+    what = f"{tables}, {reading.rows:,} rows, {'?' if reading.bytes is None else size_text(reading.bytes)}"
     yield f"first snapshot: about {display.seconds(reading.seconds)} for {what}"
     yield f"     estimate: by the source's statistics, at {BASIS}, as measured with"
     yield "     2 cores on the source's machine (docs/performance.md); network, load and wide rows make it longer"

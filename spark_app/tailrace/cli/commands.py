@@ -14,7 +14,7 @@ from tailrace.cli.client import DriverClient
 from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
-from tailrace.contract.units import seconds
+from tailrace.contract.units import seconds, size_text
 from tailrace.driver import display, live_spec
 from tailrace.driver.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, TailraceError
@@ -299,7 +299,7 @@ def retained(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"retainedBytes": found.bytes}))
         return 0
-    size = "no log" if found.bytes is None else f"{found.bytes >> 20:,} MiB of log"
+    size = "no log" if found.bytes is None else f"{size_text(found.bytes)} of log"
     print(f"the source keeps {size} for {replicator.metadata.name}")
     return 0
 

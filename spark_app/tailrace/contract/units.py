@@ -1,4 +1,4 @@
-"""Durations and sizes, as the resources write them."""
+"""Durations and sizes, as the resources write them and people read them."""
 
 import re
 
@@ -22,3 +22,15 @@ def size(memory: str) -> int:
     if unit not in _SIZES or not number.isdigit():
         raise InvalidManifest(f"{memory!r} is not a size", "Write 512Mi or 2Gi.")
     return int(number) * _SIZES[unit]
+
+
+def size_text(count: float) -> str:
+    """Bytes as people read them: `512 bytes`, `3 KiB`, `1.5 GiB`. What is more than nothing is never shown as 0."""
+    if count < 1024:
+        return f"{count:.0f} bytes"
+    for unit in ("KiB", "MiB"):
+        count /= 1024
+        if count < 1023.5:
+            return f"{count:.0f} {unit}"
+    count /= 1024
+    return f"{count:.1f} GiB" if count < 1024 else f"{count / 1024:,.1f} TiB"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from tailrace.contract.units import size_text
 from tailrace.logs import visible
 
 Document = dict[str, Any]
@@ -67,7 +68,7 @@ def _flow(status: Document) -> list[str]:
         return []
     retained = capture.get("retainedBytes")
     seen = f" (at {capture['retainedAt']})" if capture.get("retainedAt") and capture.get("lagSeconds") is None else ""
-    kept = "" if retained is None else f", the source keeps {size(retained)} of log{seen}"
+    kept = "" if retained is None else f", the source keeps {size_text(retained)} of log{seen}"
     waits = capture.get("waitingFor")
     place = f"to {capture['position']}, " if capture.get("position") else ""
     rate = f", {apply.get('rowsPerSecond', 0):,.0f} rows/s" if apply.get("lagSeconds") is not None else ""
@@ -161,11 +162,3 @@ def seconds(value: float | None) -> str:
     if value < 120:
         return f"{value:.1f} s"
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:,.1f} GiB"

@@ -315,14 +315,14 @@ def test_what_a_halt_says_that_lifts_it_does(code: int, what: str) -> None:
     dead = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(code, fault))
     status = decide(replace(seen, pods=(dead,), driver=ObservedDriver()), LIMITS).status
     assert status.halt is not None
-    change: dict[str, Any] = {
+    changes: dict[str, dict[str, Any]] = {
         "Secret": {"data_hashes": {**HASHES, "Secret/shop-db": "p2"}},
         "nonce": {"spec": {**SPEC, "restartNonce": 7}, "meta": meta(generation=2)},
         "spec": {"spec": {**SPEC, "sparkConf": [{"name": "spark.x", "value": "1"}]}, "meta": meta(generation=2)},
-    }[what]
+    }
     assert f"Retried {ON_CHANGE}" in status.message or code in (12, 13)
     assert code not in (12, 13) or "Retried" not in status.message
-    lifted = decide(observed(status=status, **change), LIMITS).status.halt is None
+    lifted = decide(observed(status=status, **changes[what]), LIMITS).status.halt is None
     assert lifted == (code not in (12, 13) or (code, what) in {(12, "nonce"), (12, "spec"), (13, "nonce")})
 
 

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+import psycopg
 import pytest
 from typing_extensions import override
 
 from cluster import cgroups, node_files, places, workload
-from cluster.__main__ import NAME, chosen
+from cluster.__main__ import NAME, chosen, main
 from cluster.deploy import Cluster, CommandFailed, at_work, waiting_reasons
 from cluster.node import Node
 from cluster.services import NotReady, Services
@@ -177,3 +178,40 @@ def test_work_that_takes_long_gives_signs_of_life_until_it_is_over() -> None:
     count = len(said)
     time.sleep(0.05)
     assert len(said) == count
+
+
+def test_one_address_lent_twice_ends_with_its_own_block_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = services(tmp_path / "services")
+
+    def forward(node: Node, name: str, host: str, port: int) -> int:
+        folder.start(name, ["sleep", "60"])
+        return folder.pid(name) or 0
+
+    monkeypatch.setattr(places, "cluster_dir", lambda _: tmp_path)
+    monkeypatch.setattr(Node, "_start_forward", forward)
+    node = Node("any")
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    folder.start(f"lent-{ended.pid}-left", ["sleep", "60"])
+    with node.lend("10.0.0.1", 5432) as first:
+        assert not folder.alive(f"lent-{ended.pid}-left"), "its process was killed"
+        with node.lend("10.0.0.1", 5432) as second:
+            assert first != second
+        assert [file.stem for file in folder.folder.glob("*.pid") if folder.alive(file.stem)]
+        assert folder.pid(next(folder.folder.glob("lent-*.pid")).stem) == first
+    assert not list(folder.folder.iterdir()), "neither a process nor a file is left"
+
+
+@pytest.mark.parametrize("error", [psycopg.OperationalError("server closed\n\tthe connection"), psycopg.Error()])
+def test_a_database_that_goes_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: psycopg.Error
+) -> None:
+    def up(self: Cluster, say: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Cluster, "up", up)
+    monkeypatch.setattr("sys.argv", ["cluster", "up"])
+    assert main() == 1
+    said = capsys.readouterr().err
+    assert "Traceback" not in said and "make cluster" in said
+    assert ("server closed the connection" in said) == bool(str(error))
