@@ -453,11 +453,15 @@ def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
         words = LastWords(drop=report(ending, "shop", "replication slot x")).to_message() if told else "killed"
         ending.node.end_pod("shop", 0, words)
         kube_api.kubectl("delete", "namespace", name, "--wait=false")
+        ending.kubectl("delete", "secret/shop-db")  # Kubernetes deletes what is in it in no order
+        until(lambda: "SecretNotFound" in process.log, "the operator misses it")
         ending.node.delete_pod("shop")
         ending.kubectl("delete", "statefulset/shop-driver", "--wait=false")
         ending.kubectl("delete", "repl", "shop", "--wait=false")
         until(lambda: ending.get("repl/shop") is None, "it is let go, long before its time is over")
         said = events(ending, process.home)
+        assert "SecretNotFound" not in said, "nobody has to create it"
+        assert "DriverEnded" not in said
         if told:
             assert "Dropped: replication slot x" in process.log and "LeftBehind" not in said
         else:
