@@ -14,7 +14,7 @@ from tailrace.sources.mysql import types as mysql
 from tailrace.sources.postgresql import types as postgresql
 from tailrace.targets.lake.delta.schema import delta_type
 from tailrace.targets.lake.iceberg.schema import iceberg_type
-from tailrace.types import arrow_type
+from tailrace.types import arrow_type, element_of
 
 PAGE = ROOT / "docs" / "types.md"
 HEADER = """\
@@ -59,6 +59,13 @@ AS_KINDS = (
         "the nearest double, as PostgreSQL's own cast rounds, so **not always exact**; NaN and infinities as they are;"
         " holds no number that this cast refuses (beyond 1.8e308, or so small that it would become 0)",
     ),
+    (
+        "list",
+        "PostgreSQL's arrays of a table with a key",
+        "list<…>",
+        "the elements have the type that a column of theirs would have, with its limits, and may be NULL;"
+        f" {postgresql.LISTS}",
+    ),
 )
 AS_NOTE = """
 A column of the key keeps its own type or becomes `text`. A type that a column cannot have stops its table with
@@ -67,7 +74,7 @@ starts over by itself, or, with `onSchemaChange: EvolveAdditive` or `Stop`, take
 """
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
-    *("date", "timestamp", "timestamptz"),
+    *("date", "timestamp", "timestamptz", "list<int32>"),
 )
 
 
@@ -177,11 +184,16 @@ def as_table() -> str:
 def target_table() -> str:
     rows = []
     for logical in LOGICAL:
-        found = [logical, str(arrow_type(logical)), delta_type(logical), iceberg_type(logical)]
+        found = [logical, str(arrow_type(logical)), _delta(logical), iceberg_type(logical)]
         named = [re.sub(r"\(38, ?10\)", "(p,s)", name) for name in found]
         rows.append("| " + " | ".join(f"`{name}`" for name in named) + " |")
     head = ["## In change log and targets\n", "| type | Arrow (change log) | Delta | Iceberg |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def _delta(logical: str) -> str:
+    element = element_of(logical)
+    return f"array<{_delta(element)}>" if element is not None else str(delta_type(logical))
 
 
 def text() -> str:

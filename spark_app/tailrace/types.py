@@ -20,6 +20,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
 }
+_LIST = re.compile(r"list<([^<>]+)>")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 MAX_PRECISION = 38
 """Digits that Spark, Delta and Iceberg can hold in a decimal."""
@@ -31,10 +32,24 @@ def decimal_parts(logical: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def element_of(logical: str) -> str | None:
+    """The logical type of the elements of `list<…>`, each of which may be null; None: another type."""
+    found = _LIST.fullmatch(logical)
+    return found[1] if found else None
+
+
+def list_type(element: pa.DataType, metadata: dict[bytes, bytes] | None = None) -> pa.DataType:
+    """Of elements that Parquet, Delta and Iceberg call by this name."""
+    return pa.list_(pa.field("element", element, metadata=metadata))
+
+
 def arrow_type(logical: str) -> pa.DataType:
     """The Arrow type of a logical type; `ValueError` names one that does not exist."""
     if logical in _SIMPLE:
         return _SIMPLE[logical]
+    element = element_of(logical)
+    if element is not None:
+        return list_type(arrow_type(element))
     parts = decimal_parts(logical)
     if parts is None or not (1 <= parts[0] <= MAX_PRECISION and parts[1] <= parts[0]):
         raise ValueError(f"unknown logical type {logical!r}")

@@ -29,6 +29,8 @@ SAMPLES: dict[str, list[Any]] = {
     "string": ["a", "b", "c"],
     "float64": [0.5, 1.5, 2.5],
     "bool": [True, False, True],
+    "list<int32>": [[1, None], [], None],
+    "list<string>": [["b,c", ""], None, [None]],
 }
 
 

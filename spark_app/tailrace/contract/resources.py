@@ -146,9 +146,10 @@ class TableOptions(Model):
     as_: Annotated[dict[str, CopiedAs], Field(max_length=1600)] = Field(default_factory=dict, alias="as")
     """Columns to copy as another type, by name. `text`: their exact text, whatever their type. `decimal(p,s)`: exact;
     `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of `numeric` (in MySQL
-    `decimal`) and integers, except in keys. A value outside of the type is one that it cannot hold (`onUnsupported`). A
-    masked column is `string` all the same. Once a table is captured, a change of this has it start over
-    (`onSchemaChange`)."""
+    `decimal`) and integers, except in keys. `list`: of PostgreSQL's arrays of one dimension, except in keys; the
+    elements have the type that a column of theirs would have. A value outside of the type is one that it cannot hold
+    (`onUnsupported`). A masked column is `string` all the same. Once a table is captured, a change of this has it start
+    over (`onSchemaChange`)."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """The same as `as` with `text` for each of these columns."""
     on_unsupported: Annotated[OnUnsupported, FormerDefault("Fail")] = "SetNull"

@@ -5,31 +5,37 @@ Asked by the catalogs. What a value becomes in such a type is decided by the cod
 
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
-from tailrace.types import decimal_parts
+from tailrace.types import decimal_parts, element_of
 
 _LOGICAL = {"text": "string", "double": "float64"}
 _DIGITS = {"int32": (10, 0), "int64": (19, 0)}
 
 
-def asked(options: TableOptions | None, column: str) -> str | None:
-    """The logical type that the options give a column; None: that of its type in the source."""
+def asked(options: TableOptions | None, column: str, element: str | None = None) -> str | None:
+    """The logical type that the options give a column; None: that of its type in the source. `element`: the logical
+    type of its elements, if it is an array."""
     if options is None:
         return None
     if column in options.as_text:
         return "string"
     found = options.as_.get(column)
+    if found == "list":
+        return f"list<{element or 'string'}>"
     return None if found is None else _LOGICAL.get(found, found)
 
 
 def named(logical: str) -> str:
     """As users write it."""
+    if element_of(logical) is not None:
+        return "list"
     return next((name for name, found in _LOGICAL.items() if found == logical), logical)
 
 
-def allowed(logical: str, native: str | None, number: bool, key: bool) -> bool:
+def allowed(logical: str, native: str | None, number: bool, key: bool, array: bool = False) -> bool:
     """Whether a column can be copied as `logical`. `native`: what its type becomes by itself. `number`: it has an exact
-    number as its text. A key in another type would be found under other values than those of the source."""
-    return logical in ("string", native) or (number and not key)
+    number as its text; `array`: that of its elements. A key in another type would be found under other values than
+    those of the source."""
+    return logical in ("string", native) or (not key and (number if element_of(logical) is None else array))
 
 
 def refused(table: str, column: str, source_type: str, logical: str, why: str) -> ReadRefused:

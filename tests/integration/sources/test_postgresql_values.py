@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from support.pg_source import LogReader, chunk_of, config_of, table_of
@@ -17,6 +18,7 @@ from tailrace.errors import ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.findings import TableSize
 from tailrace.sources.postgresql.chunks import boundary, max_key, normal_keys
+from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.support import describe
 
@@ -100,6 +102,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 def same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
     """Bit for bit: NaN equals NaN, 0 does not equal -0."""
+    if pa.types.is_list(left.type):
+        lengths = (pc.list_value_length(a).to_pylist() for a in (left, right))
+        flat = (pa.chunked_array([a.combine_chunks().flatten()]) for a in (left, right))
+        return next(lengths) == next(lengths) and same(*flat)
     if pa.types.is_floating(left.type):
         bits = pa.int64() if left.type == pa.float64() else pa.int32()
         left, right = (a.combine_chunks().view(bits) for a in (left, right))
@@ -295,3 +301,67 @@ def test_text_that_is_not_utf8_in_a_sql_ascii_database_is_refused_by_name(postgr
             ValueUnsupported, match=r"column 'v' of public\.t has text that is not UTF-8 \(string #\w{4}\)"
         ):
             chunk_of(config, table_of(connection, "public.t", STRICT), ALL)
+
+
+ARRAYS = {
+    "i": ("int2[]", "int32", "(random() * 60000 - 30000)::int::int2"),
+    "l": ("bigint[]", "int64", "(random() * 1e18)::bigint"),
+    "n": ("numeric(12,3)[]", "decimal(12,3)", "(random() * 1e8)::numeric(12,3)"),
+    "u": ("numeric[]", "string", "(random() * 1e8)::numeric / 7"),
+    "f": ("float8[]", "float64", "CASE WHEN random() < 0.2 THEN 'NaN' ELSE random() * 1e10 END"),
+    "b": ("bool[]", "bool", "random() < 0.5"),
+    "x": ("bytea[]", "binary", "decode(md5(random()::text), 'hex')"),
+    "d": ("date[]", "date", "date '2000-01-01' + (random() * 90000)::int"),
+    "t": ("timestamp[]", "timestamp", "timestamp '1900-01-01' + random() * interval '100 years'"),
+    "z": ("timestamptz[]", "timestamptz", "timestamptz '1900-01-01' + random() * interval '100 years'"),
+    "s": (
+        "text[]",
+        "string",
+        r"""substr(E'{},"\\\\ \\nNULLa\\u00fc\\U0001F600', (random() * 14)::int, (random() * 5)::int)""",
+    ),
+    "c": ("char(4)[]", "string", "substr('null', 1, (random() * 4)::int)"),
+    "e": ("public.mood[]", "string", "CASE WHEN random() < 0.5 THEN 'so, so' ELSE 'NULL' END::public.mood"),
+    "j": ("jsonb[]", "string", """jsonb_build_object('a', '"' || random())"""),
+    "p": ("public.pair[]", "string", """ROW((random() * 9)::int, '"{,')::public.pair"""),
+    "o": ("public.tags", "string", "md5(random()::text)"),
+    "m": ("public.small[]", "string", "(random() * 9)::int::public.small"),
+}
+"""Column: type, logical type of its elements, a random element."""
+
+
+def test_the_elements_of_arrays_are_what_columns_of_theirs_hold(postgres: PostgresServer) -> None:
+    """Of arrays made by the server: by chunk and by log the same, and each element as the codec reads it alone."""
+    options = TableOptions.model_validate({"match": "public.t", "as": dict.fromkeys(ARRAYS, "list")})
+    config = config_of(postgres)
+    made = ", ".join(
+        f"CASE WHEN g % 7 = 0 THEN NULL ELSE ARRAY(SELECT CASE WHEN random() < 0.2 THEN NULL ELSE {one} END"
+        f" FROM generate_series(1, (g + {place}) % 5)) END"
+        for place, (_, _, one) in enumerate(ARRAYS.values())
+    )
+    with connect(config) as connection:
+        for line in (
+            "CREATE TYPE public.mood AS ENUM ('so, so', 'NULL')",
+            "CREATE TYPE public.pair AS (n int, m text)",
+            "CREATE DOMAIN public.tags AS text[]",
+            "CREATE DOMAIN public.small AS int",
+            f"CREATE TABLE public.t (id int PRIMARY KEY, {', '.join(f'{c} {a[0]}' for c, a in ARRAYS.items())})",
+        ):
+            connection.execute(line.encode())
+        table = table_of(connection, "public.t", options)
+        assert {c.name: c.logical for c in table.columns if c.name != "id"} == {
+            name: f"list<{element}>" for name, (_, element, _) in ARRAYS.items()
+        }
+        log = LogReader(connection, table)
+        connection.execute(f"INSERT INTO public.t SELECT g, {made} FROM generate_series(1, 400) g".encode())
+        logged, read = log.inserted(), chunk_of(config, table, ALL)
+        assert [c.name for c in table.columns if not same(logged[c.name], read[c.name])] == []
+        for name, (_, element, _) in ARRAYS.items():
+            rows = connection.execute(
+                f"SELECT CASE WHEN {name}[place] IS NOT NULL THEN format('%s', {name}[place]) END"
+                f" FROM public.t, generate_subscripts({name}, 1) place ORDER BY id, place".encode()
+            ).fetchall()
+            texts = pa.array([row[0] and row[0].encode() for row in rows], pa.large_binary())
+            alone = decode(texts, element, "public.t", name)
+            assert same(pa.chunked_array([read[name].combine_chunks().flatten()]), pa.chunked_array([alone])), name
+            sizes = connection.execute(f"SELECT cardinality({name}) FROM public.t ORDER BY id".encode()).fetchall()
+            assert pc.list_value_length(read[name]).to_pylist() == [row[0] for row in sizes]

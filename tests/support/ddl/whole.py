@@ -159,6 +159,12 @@ class Whole:
             if len(wrong) < fewest:
                 end, fewest = time.monotonic() + PATIENCE, len(wrong)
 
+    def _ended(self) -> None:
+        """It did after all tables had been stopped: settled, as far as tables go."""
+        assert self.run is not None
+        self.run.process.wait(60)
+        self._refused()
+
     def _refused(self) -> None:
         """A start over a publication that leaves out operations ends, and says how to mend that."""
         assert self.run is not None
@@ -196,13 +202,22 @@ class Whole:
             if not self.stopped:
                 break
             self.play(fix, strict=False)
-            refused = self._command("resync", sorted(self.stopped))
-            assert not refused, self._failed([refused])
+            self._resync()
             self._resynced()
             if not self.needless():
                 break
         self.settle(stopped=False)
         return before
+
+    def _resync(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while refused := self._command("resync", sorted(self.stopped)):
+            assert time.monotonic() < end, self._failed([refused])
+            if "NotRunning" in refused:
+                self._ended()
+            else:
+                assert "still starting" in refused, self._failed([refused])
+            time.sleep(1)
 
     def _resynced(self) -> None:
         """Until the request is over."""

@@ -20,6 +20,7 @@ def options(**given: Any) -> TableOptions:
 def test_each_column_has_at_most_one_type() -> None:
     given = options(**{"as": {"a": "text", "b": "double", "c": "decimal(38,10)"}, "asText": ["d"]})
     assert [as_types.asked(given, name) for name in "abcde"] == ["string", "float64", "decimal(38,10)", "string", None]
+    assert as_types.asked(options(**{"as": {"a": "list"}}), "a", "int64") == "list<int64>"
     assert as_types.asked(None, "a") is None
     with pytest.raises(ValidationError, match="asText: a is in as, too"):
         options(**{"as": {"a": "double"}, "asText": ["a"]})
@@ -35,16 +36,22 @@ def test_a_column_that_is_not_there_is_named() -> None:
     assert stop is not None and "['prize']" in stop.message
 
 
-def table(type: str, given: TableOptions, typmod: int = -1) -> PgTable:
-    """A key `id` and a column `v` of the type, as the catalog's query shows them."""
+LISTS = {"int4[]": "int32", "date[]": "date", "numeric[]": "decimal(10,2)"}
+
+
+def table(type: str, given: TableOptions, typmod: int = -1, key: int | None = 0) -> PgTable:
+    """A key `id`, at place `key` of it, and a column `v` of the type, as the catalog's query shows them."""
     base = {"oid": 1, "base_schema": "pg_catalog", "domain": False, "out_schema": "pg_catalog", "out_name": "x"}
     base |= {"generated": False, "stored": False, "atthasdef": False, "atthasmissing": False, "coll_schema": None}
     base |= {"coll_name": None, "operators": None}
-    key = {"attname": "id", "attnum": 1, "source_type": "numeric", "base_name": "numeric", "typmod": -1, "position": 0}
+    identity = {"attname": "id", "attnum": 1, "source_type": "numeric", "base_name": "numeric", "typmod": -1}
+    identity |= {"position": key, "element_name": None}
+    array = type.endswith("[]")
+    base |= {"element_schema": "pg_catalog" if array else None, "element_name": type[:-2] if array else None}
     value = {"attname": "v", "attnum": 2, "source_type": type, "base_name": type, "typmod": typmod, "position": None}
-    row = {"oid": 1, "nspname": "s", "relname": "t", "relkind": "r", "relreplident": "d", "relpersistence": "p"}
-    row |= {"owner": "x", "file": 1, "attributes": 2}
-    found = [base | key | {"attnotnull": True}, base | value | {"attnotnull": False}]
+    row = {"oid": 1, "nspname": "s", "relname": "t", "relkind": "r", "relpersistence": "p"}
+    row |= {"relreplident": "f" if key is None else "d", "owner": "x", "file": 1, "attributes": 2}
+    found = [base | identity | {"attnotnull": True}, base | value | {"attnotnull": False}]
     return _table(row, found, None, given)
 
 
@@ -61,12 +68,15 @@ def table(type: str, given: TableOptions, typmod: int = -1) -> PgTable:
         ("float8", -1, "double", "YES", ""),
         ("numeric", -1, "text", "PARTIAL", "becomes text"),
         ("jsonb", -1, "text", "PARTIAL", "becomes text"),
+        ("int4[]", -1, "list", "PARTIAL", "holds no array of more than one dimension"),
+        ("date[]", -1, "list", "PARTIAL", "begin at index 1; holds no infinity, no BC"),
+        ("numeric[]", (10 << 16 | 2) + 4, "list", "PARTIAL", "begin at index 1; holds no NaN: such"),
     ],
 )
 def test_a_doctor_says_what_a_type_loses(type: str, typmod: int, wanted: str, support: str, reason: str) -> None:
     found = table(type, options(**{"as": {"v": wanted}}), typmod)
     assert found.stop is None
-    logical = {"double": "float64", "text": "string"}.get(wanted, wanted)
+    logical = {"double": "float64", "text": "string", "list": f"list<{LISTS.get(type)}>"}.get(wanted, wanted)
     assert [c.type for c in found.schema.columns] == ["string", logical]
     told = describe(found, TableSize(), checks_text=True).columns[1]
     assert told.support == support and told.becomes == logical
@@ -80,6 +90,8 @@ def test_a_doctor_says_what_a_type_loses(type: str, typmod: int, wanted: str, su
         ("text", {"v": "decimal(5,2)"}, r"cannot be copied as decimal\(5,2\): its type is text"),
         ("float8", {"v": "decimal(5,2)"}, "its type is float8"),
         ("float4", {"v": "double"}, "its type is float4"),
+        ("text", {"v": "list"}, "column 'v' of s.t cannot be copied as list: its type is text"),
+        ("int4[]", {"v": "double"}, r"cannot be copied as double: its type is int4\[\]"),
         (
             "int4",
             {"id": "decimal(38,0)"},
@@ -117,3 +129,9 @@ def test_a_mask_is_of_the_text_whatever_the_type() -> None:
     mask = [{"column": "v", "method": "Redact"}]
     found = table("jsonb", options(**{"as": {"v": "double"}, "mask": mask}))
     assert found.stop is None and [c.type for c in found.schema.columns] == ["string", "string"]
+
+
+def test_a_table_without_a_key_has_no_lists() -> None:
+    """Its rows are found by the text of their values."""
+    found = table("int4[]", options(**{"as": {"v": "list"}}), key=None)
+    assert found.stop is not None and "s.t has no key: column 'v' cannot be copied as list" in found.stop.message

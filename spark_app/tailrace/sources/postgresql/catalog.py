@@ -23,6 +23,7 @@ from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
+from tailrace.types import element_of
 
 _LOOKS = 5
 """Each sees what others had committed when it began."""
@@ -59,6 +60,7 @@ key AS (
 SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS source_type,
        bn.nspname AS base_schema, bt.typname AS base_name, b.base <> b.type AS domain,
        CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END AS typmod,
+       CASE WHEN el.typtype = 'd' THEN '' ELSE eln.nspname END AS element_schema, el.typname AS element_name,
        pn.nspname AS out_schema, p.proname AS out_name, a.attnotnull OR k.attnum IS NOT NULL AS attnotnull,
        a.attgenerated <> '' AS generated, a.attgenerated = 's' AS stored, a.atthasdef, a.atthasmissing, k.position,
        cn.nspname AS coll_schema, co.collname AS coll_name,
@@ -71,6 +73,8 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
   JOIN base b ON b.type = a.atttypid AND b.next = 0
   JOIN pg_type bt ON bt.oid = b.base JOIN pg_namespace bn ON bn.oid = bt.typnamespace
   JOIN pg_proc p ON p.oid = bt.typoutput JOIN pg_namespace pn ON pn.oid = p.pronamespace
+  LEFT JOIN pg_type el ON el.oid = bt.typelem AND el.typdelim = ',' AND p.proname = 'array_out'
+  LEFT JOIN pg_namespace eln ON eln.oid = el.typnamespace
   LEFT JOIN key k ON k.rel = a.attrelid AND k.attnum = a.attnum
   LEFT JOIN pg_collation co ON co.oid = k.coll AND k.coll <> a.attcollation
   LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
@@ -258,7 +262,10 @@ def _record(column: CatalogColumn) -> Column:
 
 def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
     mask = masks.mask_of(options, row["attname"])
-    asked = as_types.asked(options, row["attname"]) if mask is None else "string"
+    element = None
+    if row["element_name"] is not None:
+        element = types.logical(row["element_schema"], row["element_name"], row["typmod"])
+    asked = as_types.asked(options, row["attname"], element) if mask is None else "string"
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
@@ -269,6 +276,7 @@ def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
         output=(row["out_schema"], row["out_name"]),
         logical=asked or native,
         native=native,
+        element=element,
         nullable=not row["attnotnull"],
         key=row["position"],
         operators=_operators(row["operators"]),
@@ -344,6 +352,10 @@ def _unfit_keyless(schema: TableSchema) -> ReadRefused | None:
     if schema.where is not None or masked is not None:
         what = f"{schema.name} has no key: options[].where and mask are for tables with one"
         return ReadRefused(schema.name, what, "Remove the option, or give the table a primary key.")
+    listed = next((c.name for c in schema.columns if element_of(c.type) is not None), None)
+    if listed is not None:
+        what = f"{schema.name} has no key: column {listed!r} cannot be copied as list (options[].as)"
+        return ReadRefused(schema.name, what, as_types.way_out(listed))
     if not schema.columns:
         return ReadRefused(schema.name, f"{schema.name} has no columns to copy", "Add one, or exclude the table.")
     return None

@@ -17,8 +17,9 @@ from tailrace import privacy
 from tailrace.errors import ValueUnsupported
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
+from tailrace.sources.postgresql import arrays
 from tailrace.sources.unfit import or_null, way_out, without_unfit
-from tailrace.types import arrow_type
+from tailrace.types import arrow_type, element_of
 
 _YEARS = "its years are 0001 to 9999, without infinity"
 
@@ -53,6 +54,10 @@ class _Unfit(NoSuchNumber):
 
 
 def _decode(values: pa.LargeBinaryArray, type: str) -> pa.Array:
+    element = element_of(type)
+    if element is not None:
+        parts = arrays.split(values)
+        return arrays.lists(parts, _decode(parts.elements, element), values)
     if type == "binary":
         return _binary(values)
     if type == "bool":

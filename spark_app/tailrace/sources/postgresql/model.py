@@ -53,6 +53,8 @@ class CatalogColumn:
     """As in `changelog.records.Column`."""
     padded: int | None = None
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
+    element: str | None = None
+    """Logical type of an array's elements; None: it is no array."""
 
 
 _TYPES = 1 << 16

@@ -9,6 +9,7 @@ from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 from tailrace.sources.unfit import RARE, limited, sets_null
+from tailrace.types import element_of
 
 _GENERATED = ("generated columns are not in the log", "Compute them in the target, or in a view over it.")
 
@@ -45,17 +46,25 @@ def _column(column: CatalogColumn, table: str, nulls: bool, checks_text: bool) -
 def unfit_type(table: str, column: CatalogColumn) -> TableStop | None:
     """`options[].as` asks for what the column's type does not allow."""
     number = column.base_type[0] == "pg_catalog" and column.base_type[1] in types.NUMBERS
-    if as_types.allowed(column.logical, column.native, number, column.key is not None):
+    array = column.element is not None
+    if as_types.allowed(column.logical, column.native, number, column.key is not None, array):
         return None
-    why = ", and it is part of the key" if number else ""
+    why = ", and it is part of the key" if column.key is not None and (number or array) else ""
     return as_types.refused(table, column.name, column.source_type, column.logical, why)
 
 
 def _loss(column: CatalogColumn) -> tuple[str, str]:
     """How its logical type changes values, and which it cannot hold."""
+    element = element_of(column.logical)
+    if element is not None:
+        return "", "; ".join(filter(None, (types.LISTS, _limit(element))))
     if column.logical not in (column.native, "string"):
         return as_types.loss(column.logical, column.native)
-    return "", types.LIMITS.get(column.logical.partition("(")[0], "")
+    return "", _limit(column.logical)
+
+
+def _limit(logical: str) -> str:
+    return types.LIMITS.get(logical.partition("(")[0], "")
 
 
 def is_text(column: CatalogColumn) -> bool:

@@ -25,6 +25,7 @@ NOT_UTF8 = "holds no text that is not UTF-8 (`SQL_ASCII` databases)"
 _YEARS = "holds no infinity, no BC and no years after 9999"
 LIMITS = {"date": _YEARS, "timestamp": _YEARS, "timestamptz": _YEARS, "decimal": "holds no NaN"}
 """What a logical type cannot hold; of decimals without their digits."""
+LISTS = "holds no array of more than one dimension, and none that does not begin at index 1"
 
 
 def logical(schema: str, name: str, typmod: int) -> str:

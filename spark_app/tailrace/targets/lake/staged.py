@@ -85,7 +85,7 @@ class StagedTable:
         self._naming.check(schema)
         self._abandon(paths for number, paths in found.items() if shown < number < generation.number)
         columns = Columns(0, {}, {}).extended(schema, last_id, self._naming.physical)
-        highest = max([last_id, *columns.ids.values()])
+        highest = max(last_id, columns.highest)
         self._write(_Version(0, generation.begin(schema, log_id), schema, columns, highest))
         return self._known.applied
 
@@ -125,7 +125,7 @@ class StagedTable:
                 stats = file_stats(footer_of(self._access, new.path), key, tight=False)
                 live[new.path] = _File(new.path, new.rows, new.size, new.dead, stats)
         seam("staged.before-commit")
-        highest = max([at.last_id, *columns.ids.values()])
+        highest = max(at.last_id, columns.highest)
         self._at = self._files = None
         self._write(_Version(at.number + 1, change.applied, schema, columns, highest, live))
         seam("staged.after-commit")
@@ -156,7 +156,13 @@ class StagedTable:
         required = self._naming.key_required
         return pa.schema(
             [
-                physical_field(columns.names[c.id], c.type, columns.ids[c.id], not required or c.key is None)
+                physical_field(
+                    columns.names[c.id],
+                    c.type,
+                    columns.ids[c.id],
+                    not required or c.key is None,
+                    columns.elements.get(c.id),
+                )
                 for c in schema.columns
             ]
         )

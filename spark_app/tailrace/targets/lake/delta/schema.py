@@ -15,7 +15,7 @@ from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.layout import physical_field
-from tailrace.types import decimal_parts
+from tailrace.types import decimal_parts, element_of
 
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -60,13 +60,19 @@ PROPERTIES = {
 }
 
 
-def delta_type(logical: str) -> str:
+def delta_type(logical: str) -> str | dict[str, Any]:
+    element = element_of(logical)
+    if element is not None:
+        return {"type": "array", "elementType": delta_type(element), "containsNull": True}
     decimal = decimal_parts(logical)
     return f"decimal({decimal[0]},{decimal[1]})" if decimal else _DELTA[logical]
 
 
 def logical_type(delta: object) -> str | None:
     """None: a type that Tailrace does not write."""
+    if isinstance(delta, Mapping) and delta.get("type") == "array":
+        element = logical_type(delta["elementType"])
+        return None if element is None or element_of(element) is not None else f"list<{element}>"
     if not isinstance(delta, str):
         return None
     return delta if delta.startswith("decimal(") else _LOGICAL.get(delta)
@@ -175,15 +181,19 @@ def _with_fields(
     configuration = dict(metadata["configuration"])
     out["schemaString"] = json.dumps({"type": "struct", "fields": [*kept, *added]})
     out["configuration"] = configuration | {
-        _MAX_ID: str(max([int(configuration.get(_MAX_ID, 0)), *columns.ids.values()])),
+        _MAX_ID: str(max(int(configuration.get(_MAX_ID, 0)), columns.highest)),
         COLUMNS: columns.to_json(),
     }
     if kept != _fields(metadata):  # it names columns
         out["configuration"][_STATS] = _stats_columns(schema)
-    if any(field["type"] == "timestamp_ntz" for field in added):
+    if any("timestamp_ntz" in (field["type"], _element(field["type"])) for field in added):
         # Delta enables this by itself for a new table only; it takes the key into the protocol and out of here.
         out["configuration"]["delta.feature.timestampNtz"] = "supported"
     return out
+
+
+def _element(delta: object) -> object:
+    return delta.get("elementType") if isinstance(delta, Mapping) else None
 
 
 def _new_field(column: Column, columns: Columns) -> dict[str, Any]:
@@ -207,7 +217,7 @@ def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema)
         if column.id not in ids and field is not None:
             ids[column.id] = int(field["metadata"].get(_ID, 0))
             names[column.id] = field["metadata"].get(_PHYSICAL, field["name"])
-    return Columns(columns.version, ids, names)
+    return Columns(columns.version, ids, names, columns.elements)
 
 
 def _extended(metadata: Mapping[str, Any], columns: Columns, schema: TableSchema) -> Columns:
@@ -227,7 +237,8 @@ def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema, present: bool
             raise _lacking(schema, column)
         if field is not None:
             _same(schema, column, field)
-        out.append(physical_field(columns.names[column.id], column.type, id_))
+        element_id = columns.elements.get(column.id)
+        out.append(physical_field(columns.names[column.id], column.type, id_, element_id=element_id))
     return pa.schema(out)
 
 
@@ -258,7 +269,8 @@ def _same(schema: TableSchema, column: Column, field: Mapping[str, Any]) -> None
     if field["type"] != delta_type(column.type):
         raise SchemaChangeUnsupported(
             schema.name,
-            f"column {column.name!r} is {field['type']} in the target and {column.type} in the source",
+            f"column {column.name!r} is {logical_type(field['type']) or field['type']} in the target and {column.type}"
+            " in the source",
             "Drop the target table and take a snapshot of it.",
         )
 
@@ -272,6 +284,10 @@ def _stats_columns(schema: TableSchema) -> str:
     """What others' writers (OPTIMIZE) keep statistics of: the key first, then as many as Delta would. Delta refuses to
     be told of columns whose type it does not skip by."""
     rest = [column for column in schema.columns if column.key is None]
-    chosen = [column for column in (*schema.key_columns, *rest[:32]) if column.type not in ("bool", "binary")]
+    chosen = [column for column in (*schema.key_columns, *rest[:32]) if _skipped_by(column.type)]
     names = [column.name for column in chosen]
     return ",".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+def _skipped_by(logical: str) -> bool:
+    return logical not in ("bool", "binary") and element_of(logical) is None

@@ -43,6 +43,8 @@ def file_stats(footer: pq.FileMetaData, columns: Sequence[pa.Field], tight: bool
     place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     for field in columns:
+        if pa.types.is_nested(field.type):
+            continue
         if field.name not in place:
             out["nullCount"][field.name] = footer.num_rows
             continue

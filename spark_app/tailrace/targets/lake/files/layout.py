@@ -14,13 +14,19 @@ import pyarrow as pa
 
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import SchemaChangeUnsupported
-from tailrace.types import arrow_type
+from tailrace.types import arrow_type, element_of, list_type
 
 FIELD_ID = b"PARQUET:field_id"
 
 
-def physical_field(name: str, logical: str, field_id: int, nullable: bool = True) -> pa.Field:
-    return pa.field(name, arrow_type(logical), nullable, {FIELD_ID: str(field_id).encode()})
+def physical_field(
+    name: str, logical: str, field_id: int, nullable: bool = True, element_id: int | None = None
+) -> pa.Field:
+    """`element_id`: field id of a list's elements."""
+    kind, element = arrow_type(logical), element_of(logical)
+    if element is not None and element_id is not None:
+        kind = list_type(arrow_type(element), {FIELD_ID: str(element_id).encode()})
+    return pa.field(name, kind, nullable, {FIELD_ID: str(field_id).encode()})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tailrace.targets.lake.iceberg.files import Tracked, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
 from tailrace.targets.lake.model import NewFile, TableCommit
+from tailrace.types import element_of
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,15 @@ def evolve(transaction: Any, java: Java, steps: Sequence[SchemaStep]) -> str:
             elif step.action == "renameColumn":
                 update.renameColumn(step.name, step.value)
             else:
-                kind = java.iceberg.types.Types.fromPrimitiveString(step.value)
-                getattr(update, step.action)(step.name, kind)
+                getattr(update, step.action)(step.name, type_of(java, step.value))
         update.commit()
     text: str = java.iceberg.SchemaParser.toJson(transaction.table().schema())
     return text
+
+
+def type_of(java: Java, text: str) -> Any:
+    """Iceberg's type of its text. The number of a list's elements is given when the column is added."""
+    types = java.iceberg.types.Types
+    element = element_of(text)
+    kind = types.fromPrimitiveString(element or text)
+    return kind if element is None else types.ListType.ofOptional(1, kind)

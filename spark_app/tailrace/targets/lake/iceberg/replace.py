@@ -15,7 +15,7 @@ from tailrace.targets.lake.columns import COLUMNS
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import Builder, Work, fill, row_delta
+from tailrace.targets.lake.iceberg.commit import Builder, Work, fill, row_delta, type_of
 from tailrace.targets.lake.iceberg.files import Tracked, Vector, listed
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
@@ -121,21 +121,24 @@ def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> No
             names.add(column.name)
         transaction.updateSchema().setIdentifierFields(names).commit()
     after = iceberg_schema.present_fields(java.iceberg.SchemaParser.toJson(transaction.table().schema()))
-    if {f.name: f.id for f in after} != {c.name: columns.ids[c.id] for c in schema.columns}:
+    if len(after) != len(schema.columns) or iceberg_schema.unforeseen(columns, schema, after):
         raise CommitConflict(f"{name}: the new columns got other field ids than foreseen", "The table is read again.")
 
 
 def _add(java: Java, update: Any, last_id: int, by: Replacement) -> list[str]:
     """Iceberg numbers what is added. For the numbers of columns that have been dropped while the copy was made, it adds
     some that go again: their names."""
-    types, wanted, gaps = java.iceberg.types.Types, {by.columns.ids[c.id]: c for c in by.schema.columns}, []
-    for id_ in range(last_id + 1, max(by.columns.ids.values(), default=last_id) + 1):
+    wanted, gaps = {by.columns.ids[c.id]: c for c in by.schema.columns}, list[str]()
+    given = {by.columns.elements[c.id] for c in by.schema.columns if c.id in by.columns.elements}
+    for id_ in range(last_id + 1, by.columns.highest + 1):
         column = wanted.get(id_)
+        if id_ in given:
+            continue  # with its list
         if column is None:
             gaps.append(f"_tailrace_{uuid.uuid4().hex}")
-            update.addColumn(None, gaps[-1], types.fromPrimitiveString("int"))
+            update.addColumn(None, gaps[-1], type_of(java, "int"))
             continue
-        kind = types.fromPrimitiveString(iceberg_schema.iceberg_type(column.type))
+        kind = type_of(java, iceberg_schema.iceberg_type(column.type))
         add = update.addColumn if column.key is None else update.addRequiredColumn
         add(None, column.name, kind)  # with a parent, or a dot in the name would be taken for one
     return gaps

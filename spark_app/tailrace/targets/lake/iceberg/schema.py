@@ -19,7 +19,7 @@ from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import physical_field
-from tailrace.types import decimal_parts
+from tailrace.types import decimal_parts, element_of
 
 _TYPES = {
     "bool": "boolean",
@@ -50,6 +50,9 @@ def check_names(schema: TableSchema) -> None:
 
 
 def iceberg_type(logical: str) -> str:
+    element = element_of(logical)
+    if element is not None:
+        return f"list<{iceberg_type(element)}>"
     decimal = decimal_parts(logical)
     return _TYPES[logical] if decimal is None else f"decimal({decimal[0]}, {decimal[1]})"
 
@@ -61,15 +64,25 @@ def unlike(columns: Columns, present: Sequence["PresentField"]) -> dict[int, str
 
 
 def first_columns(schema: TableSchema) -> Columns:
-    return Columns(schema.version, {}, {}).extended(schema, 0)
+    """As Iceberg numbers the fields of a new table: from 1, what is in a field after all fields."""
+    ids = {column.id: number for number, column in enumerate(schema.columns, 1)}
+    lists = [column.id for column in schema.columns if element_of(column.type) is not None]
+    elements = {column_id: number for number, column_id in enumerate(lists, len(ids) + 1)}
+    return Columns(schema.version, ids, {column.id: column.name for column in schema.columns}, elements)
 
 
 def schema_json(schema: TableSchema) -> str:
-    """A new table's schema, in Iceberg's JSON. Iceberg numbers the fields of a new table in order from 1, as we do."""
+    """A new table's schema, in Iceberg's JSON, with the numbers that Iceberg will give (`first_columns`)."""
     check_names(schema)
+    known = first_columns(schema)
     fields = [
-        {"id": number, "name": column.name, "required": column.key is not None, "type": iceberg_type(column.type)}
-        for number, column in enumerate(schema.columns, 1)
+        {
+            "id": known.ids[column.id],
+            "name": column.name,
+            "required": column.key is not None,
+            "type": _json_type(column.type, known.elements.get(column.id)),
+        }
+        for column in schema.columns
     ]
     doc: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": fields}
     if identifier(schema):
@@ -77,6 +90,13 @@ def schema_json(schema: TableSchema) -> str:
             number for number, column in enumerate(schema.columns, 1) if column.key is not None
         ]
     return json.dumps(doc)
+
+
+def _json_type(logical: str, element_id: int | None) -> str | dict[str, Any]:
+    element = element_of(logical)
+    if element is None:
+        return iceberg_type(logical)
+    return {"type": "list", "element-id": element_id, "element": iceberg_type(element), "element-required": False}
 
 
 def identifier(schema: TableSchema) -> tuple[Column, ...]:
@@ -105,7 +125,10 @@ def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Sche
     if known.ids != columns.ids and schema.version <= columns.version:
         raise Retry(f"{schema.name} version {schema.version} has a column that version {columns.version} does not know")
     return pa.schema(
-        [physical_field(known.names[c.id], c.type, known.ids[c.id], c.key is None) for c in schema.columns]
+        [
+            physical_field(known.names[c.id], c.type, known.ids[c.id], c.key is None, known.elements.get(c.id))
+            for c in schema.columns
+        ]
     )
 
 
@@ -118,6 +141,8 @@ class PresentField:
     type: str
     """Iceberg's type text."""
     required: bool
+    element_id: int | None = None
+    """Field id of a list's elements."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +215,30 @@ def _promotable(old: str, new: str) -> bool:
 
 def present_fields(text: str) -> list[PresentField]:
     """The table's current fields, from Iceberg's schema JSON."""
-    return [PresentField(f["id"], f["name"], str(f["type"]), f["required"]) for f in json.loads(text)["fields"]]
+    return [
+        PresentField(f["id"], f["name"], _type_text(f["type"]), f["required"], _element_id(f["type"]))
+        for f in json.loads(text)["fields"]
+    ]
+
+
+def unforeseen(columns: Columns, schema: TableSchema, after: Sequence[PresentField]) -> str | None:
+    """A field to which Iceberg has given another id than the data files have."""
+    given = {field.name: (field.id, field.element_id) for field in after}
+    for column in schema.columns:
+        foreseen = columns.ids[column.id], columns.elements.get(column.id)
+        if given.get(column.name) != foreseen:
+            return f"column {column.name} got field id {given.get(column.name)}, foreseen was {foreseen}"
+    return None
+
+
+def _type_text(found: object) -> str:
+    if isinstance(found, dict) and found["type"] == "list" and not found["element-required"]:
+        return f"list<{_type_text(found['element'])}>"
+    return str(found)
+
+
+def _element_id(found: object) -> int | None:
+    return int(found["element-id"]) if isinstance(found, dict) and found["type"] == "list" else None
 
 
 def bound(logical: str, raw: bytes) -> object | None:

@@ -320,16 +320,10 @@ class IcebergTable:
         if by := iceberg_schema.claims([f for f in present if f.name in names], text, spec, order):
             raise claimed(self.name, *by)
         after = iceberg_schema.present_fields(evolve(transaction, self._java, steps))
-        ids = {field.name: field.id for field in after}
-        for column in wanted.columns:
-            if ids.get(column.name) != columns.ids[column.id]:
-                # Somebody else changed the schema; our files already carry the ids foreseen.
-                raise CommitConflict(
-                    f"{self.name}: column {column.name} got field id {ids.get(column.name)}, "
-                    f"foreseen was {columns.ids[column.id]}",
-                    "The table is read again and the batch written again.",
-                )
-        return columns, max([base.last_id, *ids.values()])
+        if what := iceberg_schema.unforeseen(columns, wanted, after):
+            # Somebody else changed the schema; our files already carry the ids foreseen.
+            raise CommitConflict(f"{self.name}: {what}", "The table is read again and the batch written again.")
+        return columns, max([base.last_id, columns.highest, *(field.id for field in after)])
 
     def _store(self, applied: AppliedState, last: StoredSummary) -> StoredSummary:
         text = iceberg_state.holes_json(applied)
