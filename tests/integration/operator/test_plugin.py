@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,18 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster import places
 from support.kube import KubeApi
 from support.kubectl_plugin import Plugin
 from support.operator_process import DriverDouble, until
 from support.resources import replicator, request
 from support.team import Team, install_crds, operator, team
+from tailrace.cli.kubectl.applied import Unasked, as_stored
+from tailrace.cli.kubectl.cluster import Cluster
+from tailrace.contract import manifest
+from tailrace.contract.defaults import for_comparing
 from tailrace.contract.driver import LastWords
+from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import Fault, TableStatus
 
 
@@ -28,7 +35,8 @@ def crds(kube_api: KubeApi) -> None:
 
 @pytest.fixture
 def place(kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
-    with team(kube_api, "plugin-" + request.node.name[5:25].replace("_", "-").strip("-"), tmp_path) as made:
+    name = re.sub("[^a-z0-9]+", "-", f"{request.node.name[5:25]}-{request.node.name[-6:]}").strip("-")
+    with team(kube_api, f"plugin-{name}", tmp_path) as made:
         yield made
 
 
@@ -224,3 +232,48 @@ def test_without_kubectl_it_says_so(plugin: Plugin) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert "the program kubectl is missing. Fix: Install kubectl" in done.stderr
+
+
+@pytest.mark.parametrize("way", [(), ("--server-side", "--field-manager=flux")])
+def test_what_a_changed_manifest_would_be_is_what_applying_it_stores(
+    place: Team, monkeypatch: pytest.MonkeyPatch, way: tuple[str, ...]
+) -> None:
+    """Fields that somebody patched stay, those that the file had and has no longer go, and defaults are none of it."""
+    monkeypatch.setenv("KUBECONFIG", str(place.kube.kubeconfig))
+    monkeypatch.setenv("PATH", f"{places.program('kubectl').parent}:{os.environ['PATH']}")
+    cluster = Cluster(place.namespace, None)
+
+    def apply(document: Any, *more: str) -> None:
+        place.kube.kubectl("-n", place.namespace, "apply", *way, *more, "-f", "-", stdin=json.dumps(document))
+
+    apply(replicator(retry={"time": "1h", "halted": "5m"}, onSchemaChange="Stop"))
+    patch = {"spec": {"apply": {"suspend": True}, "snapshot": {"parallelism": 5}}}
+    place.kubectl("patch", "repl", "shop", "--type=merge", "-p", json.dumps(patch))
+    before = place.get("repl/shop")
+    changed = replicator(retry={"time": "2h"}, sparkConf=[{"name": "spark.x", "value": "1"}])
+    content = yaml.safe_dump_all([{"kind": "Secret", "metadata": {"name": "shop"}}, changed]).encode()
+    told = manifest.parse(as_stored(cluster, "shop", content).decode(), "file").replicator().spec
+    assert place.get("repl/shop")["metadata"]["generation"] == before["metadata"]["generation"], "nothing is stored"
+    assert (told.apply.suspend, told.snapshot.parallelism, told.retry.time) == (True, 5, "2h")
+    assert (told.retry.halted, told.on_schema_change) != ("5m", "Stop")
+    came = json.dumps({**place.get("repl/shop"), "spec": changed["spec"]}).encode()
+    assert manifest.parse(as_stored(cluster, "shop", came).decode(), "file").replicator().spec == told
+    apply(changed, *(["--force-conflicts"] if way else []))
+    stored = ReplicatorSpec.model_validate(place.get("repl/shop")["spec"])
+    assert for_comparing(stored) == for_comparing(told)
+
+
+def test_what_the_api_server_does_not_take_is_compared_as_the_file_is(
+    place: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(place.kube.kubeconfig))
+    monkeypatch.setenv("PATH", f"{places.program('kubectl').parent}:{os.environ['PATH']}")
+    cluster = Cluster(place.namespace, None)
+    place.apply(replicator())
+    moved = replicator(storage={"location": "s3://lake/elsewhere"})
+    with pytest.raises(Unasked, match=r"storage\.location is immutable"):
+        as_stored(cluster, "shop", json.dumps(moved).encode())
+    other = replicator()
+    other["metadata"]["namespace"] = "elsewhere"
+    with pytest.raises(Unasked, match="of namespace elsewhere, not "):
+        as_stored(cluster, "shop", json.dumps(other).encode())

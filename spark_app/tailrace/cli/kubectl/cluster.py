@@ -58,6 +58,14 @@ class Cluster:
         items = self._json("get", resource)["items"]
         return named(items, name, KINDS[resource])
 
+    def get(self, resource: str, name: str) -> Document:
+        """With who set which of its fields."""
+        return self._json("get", resource, name, "--show-managed-fields")
+
+    def would_apply(self, document: Document, *way: str) -> Document:
+        """What `kubectl apply` would store; nothing is."""
+        return self._json("apply", "--dry-run=server", *way, "-f", "-", stdin=json.dumps(document, default=str))
+
     def create(self, document: Document) -> Document:
         return self._json("create", "-f", "-", stdin=json.dumps(document))
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from tailrace.cli import request_options
 from tailrace.cli.kubectl import view
+from tailrace.cli.kubectl.applied import Unasked, as_stored
 from tailrace.cli.kubectl.cluster import REPLICATORS, REQUESTS, Cluster, Document, KubectlFailed, named
 from tailrace.cli.kubectl.main import PROGRAM
 from tailrace.errors import InvalidManifest, TailraceError
@@ -255,6 +256,10 @@ def diff(options: argparse.Namespace) -> int:
     changed = b"\n---\n".join(_content(path) for path in options.file)
     cluster = cluster_of(options)
     _check_driver(cluster.find(REPLICATORS, options.replicator))
+    try:
+        changed = as_stored(cluster, options.replicator, changed)
+    except Unasked as why:
+        print(f"compared as the file is, not as the cluster would store it: {visible(str(why))}", file=sys.stderr)
     command = ("tailrace", "diff", "-f", "-", "--name", options.replicator)
     as_json = ("--json",) if options.json else ()
     return cluster.in_driver(options.replicator, *command, *as_json, stdin=changed)
