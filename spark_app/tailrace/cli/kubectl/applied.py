@@ -7,12 +7,7 @@ object was applied before, and stores nothing (`--dry-run=server`).
 
 import json
 
-import yaml
-from pydantic import ValidationError
-
 from tailrace.cli.kubectl.cluster import REPLICATORS, Cluster, Document, KubectlFailed
-from tailrace.contract.defaults import for_reading
-from tailrace.contract.resources import ReplicatorSpec
 
 OPERATOR = "tailrace-operator"
 """Field manager of the operator, which applies nothing to Replicators that a file could."""
@@ -40,6 +35,8 @@ def as_stored(cluster: Cluster, name: str, content: bytes) -> bytes:
 
 
 def _document(content: bytes, name: str) -> Document:
+    import yaml  # takes a while to load, as the models do, and the other commands need neither
+
     try:
         documents = list(yaml.safe_load_all(content))
     except (yaml.YAMLError, ValueError) as error:
@@ -64,6 +61,11 @@ def _way(there: Document) -> tuple[str, ...]:
 
 def _without_defaults(spec: Document) -> Document:
     """A driver of an older version knows no field that only the definitions of now have put in."""
+    from pydantic import ValidationError
+
+    from tailrace.contract.defaults import for_reading
+    from tailrace.contract.resources import ReplicatorSpec
+
     try:
         return for_reading(ReplicatorSpec.model_validate(spec))
     except ValidationError:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tailrace.cli.kubectl import commands, main
+from tailrace.cli.kubectl import applied, commands, main
 from tailrace.cli.kubectl.cluster import REPLICATORS, REQUESTS
 from tailrace.contract.resources import API_VERSION, GROUP
 from tailrace_operator.observe.model import PAUSED
@@ -14,7 +14,7 @@ from tailrace_operator.resources import names
 SLOW = ("pydantic", "pyspark", "pyarrow", "rich", "kubernetes", "aiohttp", "kopf")
 PROGRAM = f"""
 import sys
-from tailrace.cli.kubectl import commands, main
+from tailrace.cli.kubectl import applied, commands, main
 main.parser()
 print([name for name in {SLOW} if name in sys.modules])
 """
@@ -29,6 +29,7 @@ def test_its_names_are_those_of_the_contract_and_of_the_operator() -> None:
     assert (f"replicators.{GROUP}", f"snapshotrequests.{GROUP}") == (REPLICATORS, REQUESTS)
     assert API_VERSION == "tailrace.dev/v1alpha1"
     assert commands.PAUSE_ANNOTATION == PAUSED
+    assert applied.OPERATOR == names.MANAGER
     assert f"/etc/tailrace/replicator/{names.MANIFEST_KEY}" == commands.MANIFEST
 
 
