@@ -217,6 +217,39 @@ def test_a_checkpoint_that_fails_or_is_there_fails_no_commit(
     assert target.table.refresh() == target.state(7)
 
 
+class Killed(BaseException):
+    """What a process does not survive."""
+
+
+@pytest.mark.parametrize("before", ["file", "pointer", "checksum"])
+def test_whoever_dies_between_the_parts_of_a_checkpoint_leaves_a_whole_table(
+    target: Target, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    def dies(*_: object) -> None:
+        raise Killed
+
+    where: dict[str, tuple[Any, str]] = {
+        "file": (checkpoint, "write"),
+        "pointer": (delta_log.DeltaLog, "point_to"),
+        "checksum": (checkpoint, "write_checksum"),
+    }
+    target.apply(2, {2: "b"})
+    with monkeypatch.context() as broken, pytest.raises(Killed):
+        broken.setattr(*where[before], dies)
+        target.apply(3, {3: "c"}, [1])
+    assert checkpoints(target.location) == ([] if before == "file" else [4])
+    assert read_by_spark(spark, target.location) == read_by_rust(target.location)
+    target.table = target.reopen()
+    assert target.table.refresh() == target.state(3)
+    for step in range(4, 12):
+        target.apply(step, {step: "d"}, [step - 2])
+        target.table.refresh()
+        target.table.expire(0)
+    assert checkpoints(target.location)[-1] == 12 and target.table.refresh() == target.state(11)
+    assert target.rows() == read_by_delta_rs(target.location) == {10: "d", 11: "d"}
+    assert len(read_by_spark(spark, target.location)) == len(read_by_rust(target.location)) == 2
+
+
 def test_deltas_own_checkpoints_stay_where_a_table_wants_what_ours_lack(target: Target) -> None:
     target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpoint.writeStatsAsStruct' = 'true')")
     target.table = target.reopen()
