@@ -19,7 +19,7 @@ from tailrace.contract.driver import (
     SuspendBody,
 )
 from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequestSpec
-from tailrace_operator.observe.drivers import address, exchange, read
+from tailrace_operator.observe.drivers import address, exchange, read, silence
 from tailrace_operator.observe.model import DriverAnswer, ObservedDrop
 
 SECONDS = 30.0
@@ -78,7 +78,8 @@ class DriverVerbs:
                 self._session, method, url, seconds=SECONDS, limit=MAX_BYTES, body=body, headers=headers
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return 0, Problem(name="DriverUnreachable", message=f"the driver does not answer: {error!r}"[:300])
+            why = silence(error, SECONDS)
+            return 0, Problem(name="DriverUnreachable", message=f"the driver does not answer: {why}")
         if code == 200:
             return code, raw
         try:

@@ -151,7 +151,7 @@ def _hindrance(observed: ObservedReplicator) -> str:
 def _until(observed: ObservedReplicator, limits: Limits) -> str:
     begun = times.seconds(observed.status.deletion_started_at) or observed.now
     end = times.text(begun + limits.cleanup_seconds)
-    return f"at {end} the finalizer is removed anyway, and an event names what is left"
+    return f"at {end} at the latest the finalizer is removed, and an event names what is left"
 
 
 def _drop_events(observed: ObservedReplicator, report: DropReport, desired: Desired) -> tuple[EmitEvent, ...]:

@@ -53,8 +53,8 @@ def progress(observed: ObservedReplicator, told: Status | None, pod: ObservedPod
 
 
 def _tables(observed: ObservedReplicator, reported: Status, pod: ObservedPod) -> dict[str, object]:
-    """One that starts has not read its change log yet: that it names no table is no news."""
-    if reported.state == "Starting" and not reported.tables_total:
+    """One that starts, or fails before it has read its change log, knows of no table yet: that is no news."""
+    if reported.state in ("Starting", "Failing", "Stopped") and not reported.tables_total:
         return _tables_untold(observed.status.tables, None)
     return {
         "tables": summary.tables(reported),

@@ -77,7 +77,7 @@ class Drivers:
             self._told[namespace, replicator] = now
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             since = before.silent_since if before.silent_since is not None else now
-            observed = replace(before, silent_since=since, error=f"{type(error).__name__}: {error}"[:300])
+            observed = replace(before, silent_since=since, error=silence(error, ANSWER_SECONDS))
         self._observed[namespace, replicator] = (life, observed)
         return observed
 
@@ -131,6 +131,13 @@ async def _whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(found) > limit:
             raise AnswerTooLarge(f"the answer has more than {limit} bytes")
     return bytes(found)
+
+
+def silence(error: Exception, seconds: float) -> str:
+    """Why there is no answer. A time that is over has no words of its own."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {seconds:g} s"
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 def _life(pod: ObservedPod) -> str:

@@ -50,8 +50,9 @@ def without(how: str) -> ObservedReplicator:
             return replace(gone, meta=meta(deleted_at=NOW))
         case "paused":
             return replace(gone, meta=meta(paused=True))
-        case "starting":
-            return replace(observed, driver=ObservedDriver(reported(state="Starting", tables_total=0), NOW))
+        case "Starting" | "Failing" | "Stopped":
+            first = reported(state=how, tables_total=0, tables_replicating=0)
+            return replace(observed, driver=ObservedDriver(first, NOW))
         case _:
             raise AssertionError(how)
 
@@ -104,10 +105,11 @@ def test_how_many_replicate_is_unknown_beside_a_driver_that_does_not_answer_for_
     assert (late.tables_summary, stale(late)) == ("?/3", {})
 
 
-def test_a_driver_that_has_not_read_its_change_log_does_not_make_the_tables_none() -> None:
-    status = decide(without("starting"), LIMITS).status
+@pytest.mark.parametrize("how", ["Starting", "Failing", "Stopped"])
+def test_a_driver_that_has_not_read_its_change_log_does_not_make_the_tables_none(how: str) -> None:
+    status = decide(without(how), LIMITS).status
     assert status.tables is not None and (status.tables.total, status.tables_summary) == (3, "0/3")
-    first: Status = reported(state="Starting", tables_total=0, tables_replicating=0)
+    first: Status = reported(state=how, tables_total=0, tables_replicating=0)
     assert decide(running(first), LIMITS).status.tables_summary is None, "nobody knows yet"
 
 

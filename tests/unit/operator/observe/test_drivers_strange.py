@@ -117,3 +117,23 @@ def test_a_plain_answer_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
             await servers.stop()
 
     assert asyncio.run(run()).status is not None
+
+
+def test_a_driver_that_stands_still_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_: web.Request) -> web.Response:
+        await asyncio.sleep(1)
+        return web.Response()
+
+    async def run() -> tuple[ObservedDriver, DriverAnswer]:
+        servers = Servers()
+        try:
+            return await ask(monkeypatch, await servers.start("driver", never))
+        finally:
+            await servers.stop()
+
+    monkeypatch.setattr(drivers, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(snapshots, "SECONDS", 0.2)
+    observed, answer = asyncio.run(run())
+    assert observed.error == "no answer within 0.2 s"
+    assert answer.problem is not None
+    assert answer.problem.message == "the driver does not answer: no answer within 0.2 s"
