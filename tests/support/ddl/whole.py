@@ -159,12 +159,6 @@ class Whole:
             if len(wrong) < fewest:
                 end, fewest = time.monotonic() + PATIENCE, len(wrong)
 
-    def _ended(self) -> None:
-        """It did after all tables had been stopped: settled, as far as tables go."""
-        assert self.run is not None
-        self.run.process.wait(60)
-        self._refused()
-
     def _refused(self) -> None:
         """A start over a publication that leaves out operations ends, and says how to mend that."""
         assert self.run is not None
@@ -210,13 +204,13 @@ class Whole:
         return before
 
     def _resync(self) -> None:
+        """A driver that has just started, or whose capture has, refuses for a while."""
         end = time.monotonic() + PATIENCE
         while refused := self._command("resync", sorted(self.stopped)):
             assert time.monotonic() < end, self._failed([refused])
-            if "NotRunning" in refused:
-                self._ended()
-            else:
-                assert "still starting" in refused, self._failed([refused])
+            assert self.run is not None
+            if self.run.process.poll() is not None:  # after all tables had been stopped: settled, as far as tables go
+                self._refused()
             time.sleep(1)
 
     def _resynced(self) -> None:
