@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
-from support.mysql_log import PATIENCE, LogRun
+from support.mysql_log import PATIENCE, LogRun, by_chunk
 from tailrace.errors import Retry
 from tailrace.sources.mysql.connect import execute
 from tailrace.sources.mysql.ends import log_end
@@ -109,6 +109,64 @@ def test_each_row_of_a_lagging_stream_has_the_columns_that_it_has_in_the_log(
         run.catch_up()
         assert run.table("d.t").stopped is None
         assert run.rows("d.t")[-1]["b"] == 7
+
+
+IN_PLACE = [{"match": "d.*", "onSchemaChange": "EvolveAdditive"}]
+"""A table that cannot be followed stops: one that starts over would hide that it was not followed."""
+
+
+@pytest.mark.parametrize(
+    ("later", "values"),
+    [
+        (("ALTER TABLE d.u ADD COLUMN c int FIRST",), {1: None, 2: 7}),
+        (
+            (
+                "ALTER TABLE d.u ADD COLUMN c int NOT NULL DEFAULT 5",
+                "UPDATE d.u SET id = 3",
+                "ALTER TABLE d.u MODIFY v bigint, ADD COLUMN e text",
+            ),
+            {3: 5, 2: 7},
+        ),
+    ],
+)
+def test_a_table_that_is_changed_before_capture_comes_to_its_creation_is_followed(
+    server: MysqlServer, tmp_path: Path, later: tuple[str, ...], values: dict[int, int | None]
+) -> None:
+    """The catalog shows it as it is in the end, and its first rows have fewer columns, or others."""
+    with LogRun(server, tmp_path, options=IN_PLACE) as run:
+        first = "CREATE TABLE d.u (id int PRIMARY KEY, v int)", "INSERT INTO d.u VALUES (1, 1)"
+        server.script(*first, *later, "INSERT INTO d.u (id, v, c) VALUES (2, 2, 7)")
+        run.stream.look()
+        run.catch_up()
+        table = run.table("d.u")
+        assert table.stopped is None and table.initial_snapshot
+        assert table.reread_record >= table.added_record
+        assert {c.name for c in table.schema.columns} == set(by_chunk(server, "d.u")[0])
+        assert {row["id"]: row["c"] for row in run.rows("d.u")} == values
+
+
+@pytest.mark.parametrize("last", ["bigint", "text"])
+def test_a_new_column_that_is_changed_before_capture_comes_to_it_is_followed(
+    server: MysqlServer, tmp_path: Path, last: str
+) -> None:
+    with LogRun(server, tmp_path, options=IN_PLACE) as run:
+        server.script(
+            "INSERT INTO d.t VALUES (1, 1)",
+            "ALTER TABLE d.t ADD COLUMN a int, ADD COLUMN b int",
+            "INSERT INTO d.t VALUES (2, 2, 2, 2)",
+            f"ALTER TABLE d.t MODIFY a {last}, ADD COLUMN c int",
+            "INSERT INTO d.t VALUES (3, 3, 3, 3, 3)",
+        )
+        added = run.table("d.t").added_record
+        read_to_the_end(run, server)
+        run.stream.cut()
+    with LogRun(server, tmp_path, options=IN_PLACE) as run:
+        run.catch_up()
+        table = run.table("d.t")
+        assert table.stopped is None and table.added_record == added
+        assert [c.name for c in table.schema.columns] == ["id", "v", "a", "b", "c"]
+        read = next(s.record for s in table.schemas if len(s.table.columns) == 5)
+        assert table.reread_record >= read
 
 
 def test_a_column_that_came_between_two_looks_is_not_expected_of_rows_before_it(

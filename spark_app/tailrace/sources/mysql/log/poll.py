@@ -131,10 +131,8 @@ class CatalogPoll:
         known.reread = True
         if now is not None and self._progress.position() >= self._since[table_id][1]:
             return self._compared(table_id, now)
-        marked = known.schema.model_copy(update={"version": known.schema.version + 1})
+        marked = self._tables.marked(known, known.table)
         log.info("%s has schema version %d; it is read again", marked.name, marked.version)
-        self._tables.evolve(marked, known.table)
-        known.reread = True
         return [self._version_of(marked, reread=True)]
 
     def _look(self) -> dict[int, MysqlTable]:

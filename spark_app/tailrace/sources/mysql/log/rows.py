@@ -40,8 +40,8 @@ class RowForm:
     schema: TableSchema
     columns: tuple[MysqlColumn, ...]
     """Of the schema's columns, in its order."""
-    places: tuple[int, ...]
-    """Of each, its place in the rows."""
+    places: tuple[int | None, ...]
+    """Of each, its place in the rows. None: they do not have it as the version does, and it is NULL in them."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _image(buffer: Buffer, form: RowForm, cells: dict[int, Cells], rows: int, ke
     """`cells`: by place. `keys_only`: the other columns are null."""
     found = []
     for known, place, schema_column in zip(form.columns, form.places, form.schema.columns, strict=True):
-        if keys_only and schema_column.key is None:
+        if place is None or (keys_only and schema_column.key is None):
             found.append(pa.nulls(rows, arrow_type(schema_column.type)))
             continue
         with values.fitted(form.schema.name, known.name, known.form, schema_column.key is not None):
@@ -155,6 +155,8 @@ def _nulled(form: RowForm, cells: dict[int, Cells], typed: list[pa.Array]) -> Nu
     """Of an image with all columns."""
     counts = []
     for known, place, array in zip(form.columns, form.places, typed, strict=True):
+        if place is None:
+            continue
         valid = cells[place].valid
         counts.append((known.name, array.null_count - (0 if valid is None else int((~valid).sum()))))
     return with_nulled((), counts)
@@ -187,8 +189,9 @@ def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
     at = at + (behind - int(at[0]))
     raw = buffer.bytes[at[:, None] + np.arange(bitmap * images)].reshape(len(at), images, bitmap)
     present = np.unpackbits(raw, axis=2, count=count, bitorder="little").astype(np.bool_)
-    keys = [p for p, c in zip(span.form.places, span.form.schema.columns, strict=True) if c.key is not None]
-    for image, needed in enumerate(_needed(span.kind, keys, list(span.form.places))):
+    captured = [(p, c) for p, c in zip(span.form.places, span.form.schema.columns, strict=True) if p is not None]
+    keys = [p for p, c in captured if c.key is not None]
+    for image, needed in enumerate(_needed(span.kind, keys, [p for p, _ in captured])):
         lacking = [place for place in needed if not present[:, image, place].all()]
         if lacking:
             raise _partial(span.form, lacking)

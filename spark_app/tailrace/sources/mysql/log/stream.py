@@ -68,6 +68,7 @@ class MysqlStream:
             self._options,
             early,
             stands_still=lambda schema: stands_still(schema, replicator.spec),
+            unread=self._is_unread,
         )
         self._take_over()
         state = wiring.sink.state
@@ -105,6 +106,10 @@ class MysqlStream:
         at = known.at if file_of(known.at) == file_of(at) else Position(at - offset_of(at) + FIRST)
         file, _ = files(self._connection, self._config.numbering).get(file_of(at), ("", 0))
         return None if file and ended(self._connection, file, at) else Position(at - offset_of(at))
+
+    def _is_unread(self, table_id: int) -> bool:
+        table = self._sink.state.tables.get(table_id)
+        return table is not None and table.read_record <= table.added_record
 
     def _lookup(self, table_id: int) -> MysqlTable | None:
         with source_errors("looking at a table"):

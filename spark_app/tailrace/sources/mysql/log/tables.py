@@ -5,6 +5,7 @@ followed is ADD COLUMN; every other one stops the table by name. Table maps must
 (`binlog_row_metadata=FULL`): the catalog may be newer than the rows, and order and types alone prove nothing.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,7 @@ from tailrace.sources.patterns import options_of
 from tailrace.sources.stops import STOP_FIX, not_awaited
 from tailrace.sources.unfit import sets_null
 
+log = logging.getLogger(__name__)
 Lookup = Callable[[int], MysqlTable | None]
 """Table id -> the table as the catalog shows it now."""
 
@@ -80,10 +82,13 @@ class Tables(Forms):
         early: bool = False,
         *,
         stands_still: Callable[[TableSchema], bool] = lambda schema: False,
+        unread: Callable[[int], bool] = lambda table_id: False,
     ) -> None:
         """`charsets`: by the number of a collation. `early`: as in `table_map`. `stands_still`: whether even columns
-        that are added stop the table (`onSchemaChange`)."""
+        that are added stop the table (`onSchemaChange`). `unread`: whether no snapshot has read the table since it was
+        added."""
         self._stands_still = stands_still
+        self._unread = unread
         self._options = options
         self._mariadb, self._early = mariadb, early
         self._lookup = lookup
@@ -174,15 +179,38 @@ class Tables(Forms):
         evolved = self.followed(known, now, only=sent.names)
         form = _form(evolved or known.schema, now, sent, self._charsets)
         if form is None:
-            what = f"rows of {name} have other columns than the table: it was changed, and changed again since"
-            raise SchemaChangeUnsupported(name, what, STOP_FIX)
+            return self._resolved_between(known, now, sent)
         # A column that rows have only later is new when they do.
-        known.table = replace(now, columns=tuple(c for c in now.columns if c.name in sent.names))
+        known.table = _with(now, sent.names)
         if evolved is None:
             return form
         reread = known.reads_again(evolved)
         self.evolve(evolved, known.table)
         return Evolved(form, reread)
+
+    def _resolved_between(self, known: Captured, now: MysqlTable, sent: TableMap) -> RowForm | Evolved:
+        """Rows of a form that the table had before its present one, and that no look at the catalog has shown: new
+        columns wait, in a table that no snapshot has read since it was added even those of the version are NULL. The
+        table is read again, after the change that is still to come in the log."""
+        schema = known.schema
+        form = _form(schema, now, sent, self._charsets, lenient=self._unread(schema.table_id))
+        if form is None:
+            what = f"rows of {schema.name} have other columns than the table: it was changed, and changed again since"
+            raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
+        known.table = _with(now, {c.name for c in schema.columns} | {c.name for c in now.columns if not c.copied})
+        if known.reread:
+            return form
+        marked = self.marked(known, known.table)
+        log.info("%s has schema version %d, it changed again before it was looked at", marked.name, marked.version)
+        return Evolved(replace(form, schema=marked), reread=True)
+
+    def marked(self, known: Captured, table: MysqlTable | None) -> TableSchema:
+        """A version with the same columns is in force, for which the table is read again: also with columns that come
+        later."""
+        marked = known.schema.model_copy(update={"version": known.schema.version + 1})
+        self.evolve(marked, table)
+        known.reread = True
+        return marked
 
     def followed(self, known: Captured, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:
         """As the function `followed`, by the table's policy."""
@@ -211,26 +239,56 @@ def _new_names(known: Captured, sent: TableMap) -> bool:
     return sent.names is not None and not set(sent.names) <= there
 
 
-def _form(schema: TableSchema, table: MysqlTable, sent: TableMap, charsets: Mapping[int, str]) -> RowForm | None:
-    """None: the rows do not fit the definition."""
-    names = sent.names or ()
-    places, columns = {name: i for i, name in enumerate(names)}, {c.name: c for c in table.columns}
+def _with(table: MysqlTable, names: Collection[str]) -> MysqlTable:
+    return replace(table, columns=tuple(c for c in table.columns if c.name in names))
+
+
+def _form(
+    schema: TableSchema, table: MysqlTable, sent: TableMap, charsets: Mapping[int, str], *, lenient: bool = False
+) -> RowForm | None:
+    """None: the rows do not fit the definition. `lenient`: their key does, and other columns may be NULL in them."""
+    columns = {c.name: c for c in table.columns}
+    wire = _Wire(sent, charsets)
     chosen: list[MysqlColumn] = []
-    signs = list(sent.signs)
+    places: list[int | None] = []
     for column in schema.columns:
         known = columns.get(column.name)
-        if known is None or column.name not in places or (known.form.logical, known.mask) != (column.type, column.mask):
+        if known is None or (known.form.logical, known.mask) != (column.type, column.mask):
             return None
-        place = places[column.name]
-        signs = [s for s in signs if fits(known.type, sent.columns[place], None if s is None else s[place])]
-        if not signs:
+        place = wire.place(known)
+        if place is None and not (lenient and column.key is None):
             return None
-        labels = sent.labels[place]
-        if not same_text(known.type, sent.collations[place], labels, charsets):
+        chosen.append(known if place is None else wire.as_logged(known, place))
+        places.append(place)
+    return RowForm(sent, schema, tuple(chosen), tuple(places))
+
+
+class _Wire:
+    """Finds the catalog's columns in rows."""
+
+    def __init__(self, sent: TableMap, charsets: Mapping[int, str]) -> None:
+        self._sent, self._charsets = sent, charsets
+        self._places = {name: i for i, name in enumerate(sent.names or ())}
+        self._signs = list(sent.signs)
+
+    def place(self, column: MysqlColumn) -> int | None:
+        """None: they do not have it, or not like this."""
+        place = self._places.get(column.name)
+        if place is None:
             return None
-        logged = replace(known.type, logged=label_texts(known.type, labels)) if labels else known.type
-        chosen.append(replace(known, type=logged))
-    return RowForm(sent, schema, tuple(chosen), tuple(places[c.name] for c in schema.columns))
+        sent = self._sent.columns[place]
+        signs = [s for s in self._signs if fits(column.type, sent, None if s is None else s[place])]
+        collation, labels = self._sent.collations[place], self._sent.labels[place]
+        if not signs or not same_text(column.type, collation, labels, self._charsets):
+            return None
+        self._signs = signs
+        return place
+
+    def as_logged(self, column: MysqlColumn, place: int) -> MysqlColumn:
+        labels = self._sent.labels[place]
+        if not labels:
+            return column
+        return replace(column, type=replace(column.type, logged=label_texts(column.type, labels)))
 
 
 def is_marked(schemas: Sequence[LoggedSchema]) -> bool:
