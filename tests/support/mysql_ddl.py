@@ -1,8 +1,8 @@
 """Random statements on two tables of MySQL or MariaDB, and a model of their copies.
 
-The stream lags behind the statements at random, looks at the catalog in between and is started again. After each
-`catch_up` a copy holds what the change log makes of it: rows that are read again are read by a chunk at that moment,
-all others come from the log. So a change that is in neither shows as a difference from the source.
+The stream lags behind the statements at random, looks at the catalog in between and is started again. A copy holds what
+the change log makes of it: rows that are to be read again are read by a chunk at the next moment at which the stream
+has no lag, all others come from the log. So a change that is in neither shows as a difference from the source.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,9 @@ from tailrace.changelog.segments import DELETE, OP, SEQ
 from tailrace.changelog.state import TableLog
 
 TABLES = ("t", "u")
-STOPS = ("was dropped or renamed", "and changed again since")
-"""Words of the stops that these statements may lead to (docs/mysql.md)."""
+POLICIES = ("Evolve", "EvolveAdditive")
+STOPS = ("was dropped or renamed", "changed its type from", "and changed again since")
+"""Words of the stops that these statements may lead to with EvolveAdditive (docs/mysql.md)."""
 _VALUES = {
     "int": ("1", "-5", "30000"),
     "int unsigned": ("1", "30000"),
@@ -83,11 +84,11 @@ class Statements:
 
     def _definition(self, table: str) -> list[str]:
         random, columns = self._random, self._columns[table]
-        match random.randrange(13):
+        match random.randrange(16):
             case 0:
                 return [f"TRUNCATE TABLE d.{table}"]
             case 1:
-                return [f"ALTER TABLE d.{table} ADD INDEX i{next(self._numbers)} (v)"]
+                return [f"ALTER TABLE d.{table} ADD INDEX i{next(self._numbers)} (id)"]
             case 2:
                 return [f"ALTER TABLE d.{table} COMMENT 'x{random.randrange(99)}'"]
             case 3:
@@ -98,12 +99,36 @@ class Statements:
                 name = random.choice([name for name in columns if name != "v"])
                 del columns[name]
                 return [f"ALTER TABLE d.{table} DROP COLUMN {name}"]
+            case 6 | 7:
+                return self._in_haste(table)
+            case 8:
+                return [self._modification(table, random.choice(list(columns)))]
             case _:
-                where = random.choice(["", " FIRST", f" AFTER {random.choice(list(columns))}"])
-                added = {self._name(): self._kind() for _ in range(random.randrange(1, 3))}
-                columns |= added
-                actions = ", ".join(f"ADD COLUMN {name} {kind}{where}" for name, kind in added.items())
-                return [f"ALTER TABLE d.{table} {actions}"]
+                return [self._addition(table)]
+
+    def _addition(self, table: str) -> str:
+        columns = self._columns[table]
+        where = self._random.choice(["", " FIRST", f" AFTER {self._random.choice(list(columns))}"])
+        added = {self._name(): self._kind() for _ in range(self._random.randrange(1, 3))}
+        columns |= added
+        actions = ", ".join(f"ADD COLUMN {name} {kind}{where}" for name, kind in added.items())
+        return f"ALTER TABLE d.{table} {actions}"
+
+    def _modification(self, table: str, column: str) -> str:
+        """To a type that takes every value."""
+        self._columns[table][column] = "text"
+        return f"ALTER TABLE d.{table} MODIFY {column} text"
+
+    def _in_haste(self, table: str) -> list[str]:
+        """Changes of one table with rows between them, as a migration makes them."""
+        random = self._random
+        begun = [f"DROP TABLE d.{table}", self.creation(table)] if random.random() < 0.3 else []
+        found = [*begun, self._rows(table)]
+        for _ in range(random.randrange(2, 4)):
+            found += [self._addition(table), self._rows(table)]
+        if random.random() < 0.3:
+            found += [self._modification(table, list(self._columns[table])[-1]), self._rows(table)]
+        return found
 
     def _exchange(self, table: str) -> Iterator[str]:
         """As an online schema change ends."""
@@ -126,12 +151,14 @@ class Copy:
         table = run.table(name)
         begun = table.added_record, table.reread_record
         source = by_chunk(server, name)
+        names = [c.name for c in table.schema.columns]
         if begun == self._begun:
             self._apply(run, table)
+        elif source and set(source[0]) != set(names):
+            return f"{name} has the columns {names}, and not {list(source[0])}"  # capture refuses such a chunk
         else:
             self._begun, self._rows = begun, {row["id"]: row for row in source}
         self._seq = run.journal.state.last_seq
-        names = [c.name for c in table.schema.columns]
         copied = [{n: self._rows[key].get(n) for n in names} for key in sorted(self._rows)]
         asked = [{n: row[n] for n in names} for row in source]
         return None if exactly(copied) == exactly(asked) else f"{name} has {copied}, and not {asked}"
@@ -159,6 +186,7 @@ class Round:
         self._server, self._folder, self._random = server, folder, Random(seed)
         self._statements = Statements(self._random)
         self._copies = {table: Copy() for table in TABLES}
+        self._policy = POLICIES[seed % len(POLICIES)]
         self.trace: list[str] = []
         self.compared = 0
 
@@ -182,7 +210,8 @@ class Round:
         return None
 
     def _begun(self) -> LogRun:
-        return LogRun(self._server, self._folder, include="d.?").__enter__()
+        options = [{"match": "d.?", "onSchemaChange": self._policy}]
+        return LogRun(self._server, self._folder, include="d.?", options=options).__enter__()
 
     def _execute(self, statements: list[str]) -> None:
         self.trace += statements
@@ -196,6 +225,7 @@ class Round:
             case 2 | 3:
                 self.trace.append("-- read")
                 run.read()
+                self._follow(run)
             case 4:
                 self.trace.append("-- restart")
                 run.__exit__()
@@ -204,12 +234,18 @@ class Round:
                 pass
         return run
 
+    def _follow(self, run: LogRun) -> None:
+        """Chunks are read; the catalog may be ahead of what was looked at."""
+        captured = {t.schema.table_name for t in run.journal.state.tables.values() if not (t.stopped or t.removed)}
+        for table in captured & self._copies.keys():
+            self._copies[table].follow(run, self._server, f"d.{table}")
+
     def _compared(self, run: LogRun, table: str) -> str | None:
         stopped = run.table(f"d.{table}").stopped
         if stopped is None:
             self.compared += 1
             return self._copies[table].follow(run, self._server, f"d.{table}")
-        if not any(words in stopped.message for words in STOPS):
+        if self._policy == "Evolve" or not any(words in stopped.message for words in STOPS):
             return stopped.message
         self._execute([f"DROP TABLE d.{table}", self._statements.creation(table)])
         return None
