@@ -184,6 +184,20 @@ def test_a_limit_that_the_server_gives_every_session_does_not_shorten_a_chunk(se
         server.execute("SET GLOBAL sql_select_limit = 18446744073709551615")
 
 
+@pytest.mark.parametrize("kind", ["CHAIN", "RELEASE"])
+def test_what_else_a_commit_does_by_the_server_s_settings_is_not_done(server: MysqlServer, kind: str) -> None:
+    """Begin another transaction, or end the connection."""
+    table = made(server, "id int PRIMARY KEY", "(1)")
+    server.execute(f"SET GLOBAL completion_type = {kind}")
+    try:
+        assert [row["id"] for row in read(server, table)[0]] == [1]
+        with closing(connect(config(server))) as connection:
+            execute(connection, "COMMIT")
+            assert execute(connection, "SELECT @@SESSION.completion_type") == [("NO_CHAIN",)]
+    finally:
+        server.execute("SET GLOBAL completion_type = NO_CHAIN")
+
+
 def test_a_time_limit_that_the_server_gives_every_session_ends_neither_a_chunk_nor_a_look_at_the_catalog(
     server: MysqlServer,
 ) -> None:

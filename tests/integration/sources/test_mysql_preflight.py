@@ -58,6 +58,14 @@ def test_a_server_that_is_fit_has_only_its_tables_against_it(server: MysqlServer
     assert not failed(findings(server, "root", "d.parent"))
 
 
+def test_a_server_without_prepared_statements_is_refused(server: MysqlServer) -> None:
+    server.execute("SET GLOBAL max_prepared_stmt_count = 0")
+    try:
+        assert ("max_prepared_stmt_count", None) in failed(findings(server, "root", "d.parent"))
+    finally:
+        server.execute("SET GLOBAL max_prepared_stmt_count = 16382")
+
+
 def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(server: MysqlServer) -> None:
     server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT INSERT ON d.* TO reader")
     found = failed(findings(server, "reader", "d.parent"))

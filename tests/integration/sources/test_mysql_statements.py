@@ -183,6 +183,53 @@ def test_a_column_that_came_between_two_looks_is_not_expected_of_rows_before_it(
         assert run.rows("d.t")[-1]["a"] == 2
 
 
+KEYLESS = (
+    "CREATE TABLE d.k (a int NOT NULL, b int NOT NULL, c int NOT NULL, UNIQUE ab (a, b))",
+    "INSERT INTO d.k VALUES (1, 1, 1), (1, 2, 2)",
+)
+
+
+@pytest.mark.parametrize("key", ["ALTER TABLE d.k ADD UNIQUE x (c)", "CREATE UNIQUE INDEX x ON d.k (c)"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_unique_index_that_becomes_the_better_key_is_another_key(
+    server: MysqlServer, tmp_path: Path, key: str, restarts: bool
+) -> None:
+    with LogRun(server, tmp_path, options=IN_PLACE) as run:
+        server.script(*KEYLESS)
+        run.catch_up()
+        if not restarts:
+            server.script(key, "INSERT INTO d.k VALUES (1, 3, 3)")
+            run.catch_up()
+    if restarts:
+        server.script(key, "INSERT INTO d.k VALUES (1, 3, 3)")
+        with LogRun(server, tmp_path, options=IN_PLACE) as run:
+            run.catch_up()
+    stop = run.table("d.k").stopped
+    assert stop is not None and "the key of d.k changed" in stop.message
+
+
+@pytest.mark.parametrize("again", ["ALTER TABLE d.k ADD UNIQUE ab (a, b)", "CREATE UNIQUE INDEX ab ON d.k (a, b)"])
+def test_a_key_that_was_away_for_a_moment_has_the_table_read_again(
+    server: MysqlServer, tmp_path: Path, again: str
+) -> None:
+    """Meanwhile two rows had the same key: for the log alone the delete of one would be that of both."""
+    with LogRun(server, tmp_path, options=IN_PLACE) as run:
+        server.script(*KEYLESS)
+        run.catch_up()
+        away = "DROP INDEX ab ON d.k", "INSERT INTO d.k VALUES (1, 1, 3)", "DELETE FROM d.k WHERE c = 1"
+        server.script(*away, again)
+        run.catch_up()
+        table = run.table("d.k")
+        assert table.stopped is None and table.reread_record > table.added_record
+
+
+def test_a_new_unique_index_of_a_table_with_a_primary_key_means_nothing(server: MysqlServer, tmp_path: Path) -> None:
+    with LogRun(server, tmp_path) as run:
+        server.script(ROWS, "CREATE UNIQUE INDEX x ON d.t (v)", "ALTER TABLE d.t ADD w int, ADD UNIQUE (w)")
+        run.catch_up()
+        assert stop_of(run) is None and run.table("d.t").reread_record < 0
+
+
 def test_a_truncated_partition_is_read_again_although_capture_restarts(server: MysqlServer, tmp_path: Path) -> None:
     parts = "PARTITION p0 VALUES LESS THAN (2), PARTITION p1 VALUES LESS THAN (99)"
     server.script("CREATE TABLE d.u (id int PRIMARY KEY)", f"ALTER TABLE d.t PARTITION BY RANGE (id) ({parts})")

@@ -27,6 +27,8 @@ _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 TRANSACTIONAL = frozenset(("InnoDB", "ROCKSDB"))
 ENGINES = TRANSACTIONAL | {"MyISAM", "Aria"}
 """Of those whose changes are in the log and whose rows outlive a restart."""
+PRIMARY = "PRIMARY"
+"""The index of every primary key."""
 _TABLES = """
 SELECT table_schema, table_name, engine, table_type FROM information_schema.tables
  WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {} ORDER BY table_schema, table_name
@@ -158,10 +160,10 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
     for part in indexes:
         unique.setdefault(part["index_name"], []).append(part)
     fit = [
-        (name != "PRIMARY", len(parts), name)
+        (name != PRIMARY, len(parts), name)
         for name, parts in unique.items()
         if all(p["column_name"] and p["nullable"] != "YES" and p["column_name"] not in computed for p in parts)
-        and (name == "PRIMARY" or all(p["sub_part"] is None and _is_used(p) for p in parts))
+        and (name == PRIMARY or all(p["sub_part"] is None and _is_used(p) for p in parts))
         and not any(p.get("index_type") == "HASH" and p["column_name"] in long for p in parts)
     ]
     if not fit:

@@ -44,6 +44,8 @@ SETTINGS = (
     # Where an index makes no order of long keys, the server sorts: by the whole key, and with the room that it takes.
     f"max_sort_length = {SORTED}",
     "sort_buffer_size = 16777216",
+    # A COMMIT ends the transaction, and not the connection as well.
+    "completion_type = 0",
     # Names in definitions.
     "sql_quote_show_create = 1",
     # Whoever waits for a lock of ours waits for much more than one table: we try again, with pauses.

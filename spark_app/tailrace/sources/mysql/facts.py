@@ -25,6 +25,7 @@ _NAMES = (
     "log_slave_updates",
     "log_replica_updates",
     "innodb_native_foreign_keys",
+    "max_prepared_stmt_count",
 )
 _GRANT = re.compile(r"GRANT (?P<rights>.+) ON (?P<place>\S+) TO ", re.IGNORECASE)
 

@@ -40,6 +40,7 @@ HELP = {
     1040: _FULL,
     1203: _FULL,
     1226: _FULL,
+    1461: "Raise max_prepared_stmt_count on the server: each chunk is read by a prepared statement.",
     1129: "Run `TRUNCATE TABLE performance_schema.host_cache` on the server (MariaDB: `FLUSH HOSTS`).",
     1021: "Make room on the disk of the server.",
     3032: "Run `SET GLOBAL offline_mode = OFF` on the server.",

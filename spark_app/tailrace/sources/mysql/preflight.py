@@ -130,6 +130,12 @@ def gtids(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def prepared_statements(facts: Facts) -> Iterator[Finding]:
+    if facts.variables.get("max_prepared_stmt_count") == "0":
+        what = "max_prepared_stmt_count is 0, and tables are read by prepared statements"
+        yield Finding("max_prepared_stmt_count", "fail", what, _set(facts, "max_prepared_stmt_count", "16382"))
+
+
 def kept_log(facts: Facts) -> Iterator[Finding]:
     seconds = float(facts.variables.get("binlog_expire_logs_seconds", "0"))
     seconds = seconds or float(facts.variables.get("expire_logs_days", "0")) * SHORT
@@ -239,6 +245,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     durable_log,
     gtids,
     kept_log,
+    prepared_statements,
     rights,
     tables,
     engines,

@@ -23,7 +23,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import Wiring
 from tailrace.sources.concealed import conceals
-from tailrace.sources.mysql.catalog import TRANSACTIONAL, discover, hidden
+from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import with_announced
 from tailrace.sources.mysql.log.statements import Effect
@@ -109,6 +109,9 @@ class CatalogPoll:
 
     def _stated(self, known: Captured, effect: Effect, now: MysqlTable | None) -> list[Event]:
         schema = known.schema
+        if effect is Effect.KEYED:
+            by_primary_key = now is not None and now.key_index == PRIMARY
+            effect = Effect.HARMLESS if by_primary_key else Effect.REREAD
         match effect:
             case Effect.REPLACED:
                 gone = [self._removed(schema.table_id, "another table took its name, or it was dropped")]
@@ -122,7 +125,7 @@ class CatalogPoll:
             case Effect.REREAD | Effect.HARMLESS:
                 self._since[schema.table_id] = _form(now), self._progress.end()
                 return self._reread(known, now) if effect is Effect.REREAD else _announced(known)
-            case Effect.EMPTIED:
+            case _:  # EMPTIED has its place among the rows
                 return []
 
     def _reread(self, known: Captured, now: MysqlTable | None) -> list[Event]:

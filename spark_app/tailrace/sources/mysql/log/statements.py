@@ -24,6 +24,9 @@ class Effect(Enum):
     EMPTIED = "emptied"
     HARMLESS = "harmless"
     """The definition may be another one; the rows are what they were."""
+    KEYED = "keyed"
+    """The same, but there is a new unique index: until then the columns of the key may have had the same values in
+    several rows, unless it is a primary key."""
     REREAD = "reread"
     """Rows may have changed without row events."""
     REPLACED = "replaced"
@@ -49,7 +52,7 @@ class KnownTables:
     """The statement uses a temporary table, which may have been made before anybody looked."""
 
 
-STRENGTH = (Effect.HARMLESS, Effect.EMPTIED, Effect.REREAD, Effect.WRITTEN, Effect.REPLACED)
+STRENGTH = (Effect.HARMLESS, Effect.KEYED, Effect.EMPTIED, Effect.REREAD, Effect.WRITTEN, Effect.REPLACED)
 _PARSER_ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """All that a text can make sqlglot raise."""
 _MOST_PARSED = 100_000
@@ -67,7 +70,7 @@ _OTHER_OBJECT = re.compile(
     r"(?:(?:CREATE|ALTER)\s+(?:DATABASE|SCHEMA)\b|"
     r"(?:CREATE|ALTER|DROP)\s+(?:OR\s+REPLACE\s+)?(?:ALGORITHM\s*=\s*\w+\s+)?"
     rf"(?:DEFINER\s*=\s*{_QUOTED}(?:\s*@\s*{_QUOTED}|\s*\(\s*\))?\s+)?(?:SQL\s+SECURITY\s+\w+\s+)?(?:AGGREGATE\s+)?"
-    r"(?:UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+|UNDO\s+)?"
+    r"(?:FULLTEXT\s+|SPATIAL\s+|UNDO\s+)?"
     r"(?:TRIGGER|VIEW|PROCEDURE|FUNCTION|PACKAGE|EVENT|USER|ROLE|SERVER|TABLESPACE|INDEX|SEQUENCE)\b|"
     r"DROP\s+TEMPORARY\s+TABLES?\b|"
     r"(?:GRANT|REVOKE|FLUSH|OPTIMIZE|INSTALL|UNINSTALL|ROLLBACK|RELEASE)\b|"
@@ -76,6 +79,7 @@ _OTHER_OBJECT = re.compile(
     re.IGNORECASE,
 )
 """Statements that change no table's rows, whatever follows."""
+_UNIQUE_INDEX = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?UNIQUE\s+INDEX\b", re.IGNORECASE)
 _WRITES = frozenset(
     [
         "INSERT",
@@ -265,6 +269,8 @@ def _meant(parsed: exp.Expr, head: str, known: KnownTables) -> Iterator[tuple[Na
                 # Of a table that is there already, IF NOT EXISTS does nothing, and the log has it nevertheless.
                 effect = Effect.HARMLESS if parsed.args.get("exists") else Effect.REPLACED
                 yield from _named([parsed.this], effect, known)
+        case exp.Create() if _UNIQUE_INDEX.match(head):
+            yield from ((name, Effect.KEYED) for name, _ in _by_occurrence(head, known))
         case exp.Alter() if parsed.args.get("actions"):
             yield from _altered(parsed, known)
         case _:
@@ -294,8 +300,10 @@ def folded(name: Name) -> Name:
 def _altered(parsed: exp.Alter, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
     """A rename inside of ALTER TABLE names two tables."""
     actions = parsed.args["actions"]
-    harmless = all(_is_harmless(action) for action in actions)
-    yield from _named([parsed.this], Effect.HARMLESS if harmless else Effect.REREAD, known)
+    effect = Effect.HARMLESS if all(_is_harmless(action) for action in actions) else Effect.REREAD
+    if effect is Effect.HARMLESS and any(action.find(exp.UniqueColumnConstraint) for action in actions):
+        effect = Effect.KEYED
+    yield from _named([parsed.this], effect, known)
     for action in actions:
         if isinstance(action, exp.AlterRename):
             yield from _named([parsed.this, action.this], Effect.REPLACED, known)

@@ -169,7 +169,7 @@ class MysqlStream:
         for name, effect in found.items():
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
-            if effect is Effect.HARMLESS:
+            if effect in (Effect.HARMLESS, Effect.KEYED):
                 self._tables.known[names[name]].announced |= self._copied(name, added_columns(query.text))
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
         return [head_of(*name) for name in emptied if not self._tables.known[names[name]].stopped]

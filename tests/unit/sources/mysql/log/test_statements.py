@@ -6,7 +6,7 @@ from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.log.statements import Effect, KnownTables, Name, added_columns, effects
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 
-EMPTIED, HARMLESS, REREAD, REPLACED, WRITTEN = Effect
+EMPTIED, HARMLESS, KEYED, REREAD, REPLACED, WRITTEN = Effect
 ONE = (("s", "t"),)
 
 
@@ -38,6 +38,11 @@ def effect(text: str, captured: tuple[Name, ...] = ONE, temporary: tuple[Name, .
         ("ALTER TABLE t ADD z int NOT NULL DEFAULT NULL", REREAD),
         ("ALTER TABLE t ADD COLUMN z timestamp NULL", REREAD),
         ("ALTER TABLE t DROP INDEX i", HARMLESS),
+        ("ALTER TABLE t ADD z int, ADD UNIQUE i (a)", KEYED),
+        ("ALTER TABLE t DROP INDEX i, ADD CONSTRAINT i UNIQUE (a, b)", KEYED),
+        ("ALTER TABLE t ADD UNIQUE i (a), MODIFY b int", REREAD),
+        ("CREATE UNIQUE INDEX i ON t (a, b)", KEYED),
+        ("create or replace unique index i on s.t (a) comment 'x'", KEYED),
         ("ALTER TABLE t ADD COLUMN z int NOT NULL", REREAD),
         ("ALTER TABLE t ADD COLUMN z int DEFAULT 5", REREAD),
         ("ALTER TABLE t ADD (z int, y int)", REREAD),
