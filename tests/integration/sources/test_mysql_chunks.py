@@ -188,7 +188,7 @@ def test_a_limit_that_the_server_gives_every_session_does_not_shorten_a_chunk(se
 def test_what_else_a_commit_does_by_the_server_s_settings_is_not_done(server: MysqlServer, kind: str) -> None:
     """Begin another transaction, or end the connection."""
     table = made(server, "id int PRIMARY KEY", "(1)")
-    server.execute(f"SET GLOBAL completion_type = {kind}")
+    server.execute(f"SET GLOBAL completion_type = '{kind}'")
     try:
         assert [row["id"] for row in read(server, table)[0]] == [1]
         with closing(connect(config(server))) as connection:

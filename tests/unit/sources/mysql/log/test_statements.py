@@ -42,7 +42,7 @@ def effect(text: str, captured: tuple[Name, ...] = ONE, temporary: tuple[Name, .
         ("ALTER TABLE t DROP INDEX i, ADD CONSTRAINT i UNIQUE (a, b)", KEYED),
         ("ALTER TABLE t ADD UNIQUE i (a), MODIFY b int", REREAD),
         ("CREATE UNIQUE INDEX i ON t (a, b)", KEYED),
-        ("create or replace unique index i on s.t (a) comment 'x'", KEYED),
+        ("create or replace unique index i on s.t (a)", KEYED),
         ("ALTER TABLE t ADD COLUMN z int NOT NULL", REREAD),
         ("ALTER TABLE t ADD COLUMN z int DEFAULT 5", REREAD),
         ("ALTER TABLE t ADD (z int, y int)", REREAD),
