@@ -108,8 +108,10 @@ class MysqlStream:
         return None if file and ended(self._connection, file, at) else Position(at - offset_of(at))
 
     def _is_unread(self, table_id: int) -> bool:
+        """Its first snapshot is still to come, or not complete: nobody relies on its rows."""
         table = self._sink.state.tables.get(table_id)
-        return table is not None and table.read_record <= table.added_record
+        wanted = table is not None and (table.initial_snapshot or table.resync is not None)
+        return wanted and table is not None and table.read_record <= table.added_record
 
     def _lookup(self, table_id: int) -> MysqlTable | None:
         with source_errors("looking at a table"):

@@ -85,8 +85,8 @@ class Tables(Forms):
         unread: Callable[[int], bool] = lambda table_id: False,
     ) -> None:
         """`charsets`: by the number of a collation. `early`: as in `table_map`. `stands_still`: whether even columns
-        that are added stop the table (`onSchemaChange`). `unread`: whether no snapshot has read the table since it was
-        added."""
+        that are added stop the table (`onSchemaChange`). `unread`: whether the table is to be read for the first time
+        since it was added."""
         self._stands_still = stands_still
         self._unread = unread
         self._options = options
@@ -190,7 +190,7 @@ class Tables(Forms):
 
     def _resolved_between(self, known: Captured, now: MysqlTable, sent: TableMap) -> RowForm | Evolved:
         """Rows of a form that the table had before its present one, and that no look at the catalog has shown: new
-        columns wait, in a table that no snapshot has read since it was added even those of the version are NULL. The
+        columns wait, in a table that is still to be read for the first time even those of the version are NULL. The
         table is read again, after the change that is still to come in the log."""
         schema = known.schema
         form = _form(schema, now, sent, self._charsets, lenient=self._unread(schema.table_id))
