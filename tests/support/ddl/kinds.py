@@ -114,7 +114,26 @@ def _is_int(column: Column) -> bool:
     return column.key < 0 and column.type in ("int2", "int4") and not column.generated
 
 
+def _key_away(table: Relation, rnd: Random) -> str | None:
+    """Rows have the same key for a moment, and only the whole rows in the log tell them apart."""
+    key = [c.name for c in table.columns if c.key >= 0]
+    if not key:
+        return None
+    names = ", ".join(c.name for c in table.columns if not c.generated)
+    same = " AND ".join(f"a.{name} = b.{name}" for name in key)
+    full = rnd.choice(("", f"{ALTER}REPLICA IDENTITY FULL; "))
+    return (
+        f"DO $$ BEGIN {full}"
+        f" EXECUTE (SELECT format('{ALTER}DROP CONSTRAINT %I CASCADE', conname) FROM pg_constraint"
+        " WHERE conrelid = '{t}'::regclass AND contype = 'p');"
+        f" INSERT INTO {{t}} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM {{t}} LIMIT 3;"
+        f" DELETE FROM {{t}} a USING {{t}} b WHERE {same} AND a.tableoid = b.tableoid AND a.ctid < b.ctid;"
+        f" {ALTER}ADD PRIMARY KEY ({', '.join(key)}); END $$"
+    )
+
+
 SIMPLE: dict[str, Kind] = {
+    "key_away": _alter(_key_away, _roots),
     "add_column": _plain(ADD + "text"),
     "add_column_default": _plain(ADD + "int DEFAULT 7 NOT NULL"),
     "add_column_volatile_default": _plain(ADD + "float8 DEFAULT random()"),

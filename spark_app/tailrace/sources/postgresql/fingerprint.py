@@ -21,6 +21,7 @@ from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.publication import look as look_at_publication
 from tailrace.sources.postgresql.trees import EMPTIED_BY, Tree, Trees
 
+# `key_made`: REINDEX CONCURRENTLY leaves a constraint its oid, and only an index that has none gets another one.
 # `toast`: a rewrite gives a table another one, TRUNCATE leaves it. (What members of partition trees have: `trees`.)
 _OWN = f"""
 SELECT c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS file, c.reltoastrelid::int8 AS toast,
@@ -28,10 +29,13 @@ SELECT c.oid::int8 AS oid, c.relkind::text AS relkind, c.relfilenode::int8 AS fi
        pg_catalog.row_security_active(c.oid) AS row_security,
        (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype) AS moved_by,
        {EMPTIED_BY},
-       (SELECT x.indkey::text || '/' || x.indcollation::text || '/' || x.indclass::text FROM pg_catalog.pg_index x
-         WHERE x.indrelid = c.oid AND x.indisvalid AND x.indimmediate
-           AND CASE c.relreplident WHEN 'i' THEN x.indisreplident ELSE x.indisprimary END) AS key_order
-  FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s::int8[]::oid[])
+       x.indkey::text || '/' || x.indcollation::text || '/' || x.indclass::text AS key_order,
+       coalesce(k.oid, x.indexrelid)::text AS key_made
+  FROM pg_catalog.pg_class c
+  LEFT JOIN pg_catalog.pg_index x ON x.indrelid = c.oid AND x.indisvalid AND x.indimmediate
+   AND CASE c.relreplident WHEN 'i' THEN x.indisreplident ELSE x.indisprimary END
+  LEFT JOIN pg_catalog.pg_constraint k ON k.conindid = x.indexrelid AND k.conrelid = c.oid AND k.contype IN ('p', 'u')
+ WHERE c.oid = ANY(%s::int8[]::oid[])
 """
 # Types of the copied columns that are not built in, through domains, arrays, ranges and composite types.
 _TYPES = """
@@ -63,6 +67,7 @@ KINDS = (
     "attributes",
     "name in the log",
     "key order",
+    "key index",
     "row security",
     "enum label",
     "composite type",
@@ -121,6 +126,7 @@ def _parts(
             own, item = parts[row["oid"]], str(row["oid"])
             moved_by[row["oid"]] = row["moved_by"] or ""
             own["key order"]["index"] = _short(row["key_order"] or "")
+            own["key index"]["index"] = row["key_made"] or ""
             own["row security"]["applies"] = str(row["row_security"]).lower()
             if row["relkind"] != "p":
                 own["file"][item] = str(row["file"])

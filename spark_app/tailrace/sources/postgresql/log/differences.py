@@ -76,6 +76,12 @@ DIFFERENCES: tuple[DifferenceRule, ...] = (
     DifferenceRule("composite type", "added", _H, "a column of {table} has a new composite type"),
     DifferenceRule("composite type", "removed", _H, "no column of {table} has composite type {item} any longer"),
     DifferenceRule("key order", "changed", _R, "the index of the key of {table} has another order"),
+    DifferenceRule(
+        "key index",
+        "changed",
+        _R,
+        "the index of the key of {table} was re-created: rows may have had the same key before",
+    ),
     DifferenceRule("replica identity", "changed", _H, "a replica identity of {table} changed, and still holds its key"),
     DifferenceRule("attributes", "changed", _H, "{table} has {now} columns, dropped ones included, not {before}"),
     DifferenceRule(

@@ -21,6 +21,7 @@ OF_ONE_ITEM = {
     "membership",
     "publication",
     "key order",
+    "key index",
     "row security",
     "attributes",
     "copied as",
