@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from demo.compare import read_iceberg
+from support import memory
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run
 from tailrace.cli.client import DriverClient
@@ -59,10 +59,7 @@ class Memory:
 
     def watch(self) -> None:
         while not self._ending.wait(1.0):
-            parts: dict[str, int] = {}
-            for process in self.run.family():
-                name, size = _pss(process)
-                parts[name] = parts.get(name, 0) + size
+            parts = memory.by_part(self.run)
             if sum(parts.values()) > self.peak:
                 self.peak, self.parts = sum(parts.values()), parts
 
@@ -74,18 +71,6 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self._ending.set()
         self._thread.join()
-
-
-def _pss(process: psutil.Process) -> tuple[str, int]:
-    """(kind, bytes); nothing for a process that has just ended."""
-    try:
-        command = " ".join(process.cmdline())
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-    except (OSError, psutil.Error):
-        return "ended", 0
-    sizes = [int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")]
-    kinds = {"bin/java": "jvm", "tailrace.capture": "capture", "worker_daemon": "workers"}
-    return next((kind for part, kind in kinds.items() if part in command), "driver"), sum(sizes)
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -125,7 +110,7 @@ def test_a_transaction_of_ten_million_rows_passes_within_four_gibibytes(
     postgres: PostgresServer, soak: Deployment
 ) -> None:
     run = soak.start()
-    with Memory(run) as memory:
+    with Memory(run) as most:
         run.until(lambda: inserted(soak) == 0, 120, "the empty table is replicated")
         begun, idle = time.monotonic(), run.cpu_seconds()
         postgres.execute(INSERT.format(ROWS))
@@ -134,10 +119,9 @@ def test_a_transaction_of_ten_million_rows_passes_within_four_gibibytes(
         run.until(lambda: inserted(soak) == ROWS, limit, f"{ROWS} rows in the target")
         seen, spent = time.monotonic(), run.cpu_seconds() - idle
         assert run.stop() == 0, run.tail()
-    parts = ", ".join(f"{kind} {size >> 20}" for kind, size in sorted(memory.parts.items()))
     print(f"\n{ROWS} rows: written in {written - begun:.0f} s, in the target {seen - written:.0f} s later;")
     print(f"{spent:.0f} CPU seconds of all processes but the source, {ROWS / spent:,.0f} rows per CPU second;")
-    print(f"peak {memory.peak >> 20} MiB ({parts})")
+    print(f"peak {memory.text(most.parts)}")
     found = (delta_sums if soak.format == "delta" else iceberg_sums)(soak.lake / "soak" / "big")
     assert found == postgres.execute(SUMS.format("soak.big"))
-    assert memory.peak < LIMIT, parts
+    assert most.peak < LIMIT, memory.text(most.parts)

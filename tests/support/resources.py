@@ -179,6 +179,8 @@ UNKNOWN = (
     Refused("unknown-field", replicator(tabels={}), "tabels", 'unknown field "spec.tabels"'),
     Refused("volume-of-the-node", _volume(hostPath={"path": "/"}), "hostPath",
             'unknown field "spec.driver.volumes[0].hostPath"'),
+    Refused("memory-request-of-executors", replicator(executors={"memoryRequest": "1Gi"}), "memoryRequest",
+            'unknown field "spec.executors.memoryRequest"'),
     Refused("unknown-field-of-a-request", request(chunks=3), "chunks", 'unknown field "spec.chunks"'),
 )  # fmt: skip
 """The API server drops these fields unless it is asked to be strict, as kubectl asks by default."""
@@ -221,7 +223,8 @@ RIGHT = (
         maskKey={"secretName": "mask-key"},
         snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
         apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
-        driver=POD, executors=POD | {"min": 1, "max": 3}, sparkConf=_settings("spark.network.timeout"),
+        driver=POD | {"memoryRequest": "2Gi"}, executors=POD | {"min": 1, "max": 3},
+        sparkConf=_settings("spark.network.timeout"),
     ),
     replicator("executors-by-their-former-name", executors={"count": 3, "min": 3}),
     replicator("many-spark-settings", sparkConf=_settings(*(f"spark.rpc.{'x' * 110}{n}" for n in range(50)))),

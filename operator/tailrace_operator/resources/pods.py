@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from tailrace.contract.pods import Affinity, NodeRequirement, Pod, Volume
+from tailrace.contract.pods import Affinity, DriverPod, NodeRequirement, Pod, Volume
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names
 from tailrace_operator.resources.references import mounted_secrets
@@ -23,6 +23,8 @@ LAST_WORDS = {"name": "TAILRACE_TERMINATION_MESSAGE", "value": "/dev/termination
 _UNITS = {"Mi": 1, "Gi": 1024}
 LEAST_OVERHEAD = 384
 """MiB, as Spark's own."""
+LEAST_REQUEST = 1536
+"""MiB, for all processes of a driver without large batches (docs/decisions/0049)."""
 
 
 def pod_security(fixed_user: bool) -> dict[str, Any]:
@@ -60,11 +62,14 @@ def cpu(pod: Pod) -> str:
     return pod.cpu_request or str(pod.cores)
 
 
-def resources(pod: Pod) -> dict[str, Any]:
-    """Memory is a bound, CPU a share unless the user asks for a bound: it only makes the JVM stutter."""
-    memory = f"{mebibytes(pod.memory) + overhead(pod)}Mi"
+def resources(pod: DriverPod) -> dict[str, Any]:
+    """Memory is a bound, of which a part is reserved; CPU a share unless the user asks for a bound: it only makes the
+    JVM stutter."""
+    most = mebibytes(pod.memory) + overhead(pod)
+    asked = max(LEAST_REQUEST, most // 2) if pod.memory_request is None else mebibytes(pod.memory_request)
     bound = {"cpu": pod.cpu_limit} if pod.cpu_limit is not None else {}
-    return {"requests": {"cpu": cpu(pod), "memory": memory}, "limits": {**bound, "memory": memory}}
+    requests = {"cpu": cpu(pod), "memory": f"{min(asked, most)}Mi"}
+    return {"requests": requests, "limits": {**bound, "memory": f"{most}Mi"}}
 
 
 def volumes(spec: ReplicatorSpec, pod: Pod) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -242,7 +242,7 @@ _CPU_RULE = (
 
 
 class Pod(Model):
-    """A driver or executor pod. Outside Kubernetes only `cores` and `memory` of the driver count."""
+    """What driver and executor pods share. Outside Kubernetes only `cores` and `memory` of the driver count."""
 
     model_config = rules(_CPU_RULE)
 
@@ -330,6 +330,15 @@ class Pod(Model):
         if len({volume.mount_path for volume in self.volumes}) < len(self.volumes):
             raise ValueError(_MOUNTED_TWICE)
         return self
+
+
+class DriverPod(Pod):
+    """The driver's pod."""
+
+    memory_request: MemorySize | None = None
+    """Memory that the node reserves for the container (`1536Mi`, `4Gi`); it may use `memory` and `memoryOverhead` while
+    the node has some to spare, and is the first to be evicted where the node has not. Unset: half of the two, at least
+    1536Mi; never more than both."""
 
 
 _MOST_OR_FEWER = "executors.min must not be greater than executors.max, or executors.count where that is unset"

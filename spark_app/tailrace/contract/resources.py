@@ -35,12 +35,12 @@ from tailrace.contract.places import (
     TargetSpec,
     Tls,
 )
-from tailrace.contract.pods import Executors, Pod
+from tailrace.contract.pods import DriverPod, Executors
 from tailrace.contract.spark_conf import SparkConf
 
 __all__ = [
     "API_VERSION", "GROUP", "VERSION", "ApplySpec", "Catalog", "Credentials", "DeletionPolicy", "Duration", "Executors",
-    "Identifier", "Metadata", "Model", "Name", "Pod", "RecoverSpec", "Replicator", "ReplicatorSpec", "RetentionSpec",
+    "Identifier", "Metadata", "Model", "Name", "RecoverSpec", "Replicator", "ReplicatorSpec", "RetentionSpec",
     "RetrySpec", "SnapshotRequest", "SnapshotRequestSpec", "SnapshotSpec", "SourceSpec", "StorageLocation",
     "StorageSpec", "TableOptions", "TablePattern", "TablesSpec", "TargetSpec", "Text", "Tls",
 ]  # fmt: skip
@@ -263,7 +263,7 @@ class ReplicatorSpec(Model):
     recover: RecoverSpec | None = None
     """What to do when the position in the source's log is lost; unset: stop, until it is set or a SnapshotRequest asks
     for it. Ignored outside Kubernetes, where `tailrace resync --all` does it."""
-    driver: Pod = Pod()
+    driver: DriverPod = DriverPod()
     """The driver's pod."""
     executors: Executors = Executors()
     """The executors' pods."""

@@ -99,6 +99,24 @@ def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators
     assert {"name": "log", "persistentVolumeClaim": {"claimName": "shop-log"}} in pod["volumes"]
 
 
+@pytest.mark.parametrize(
+    ("driver_pod", "request_and_limit"),
+    [
+        ({}, ("1536Mi", "2867Mi")),
+        ({"memory": "1Gi"}, ("1433Mi", "1433Mi")),
+        ({"memory": "8Gi", "memoryOverhead": "2Gi"}, ("5120Mi", "10240Mi")),
+        ({"memoryRequest": "1Gi"}, ("1024Mi", "2867Mi")),
+        ({"memoryRequest": "4Gi"}, ("2867Mi", "2867Mi")),
+    ],
+)
+def test_a_driver_reserves_what_it_needs_while_nothing_large_comes(
+    driver_pod: dict[str, str], request_and_limit: tuple[str, str]
+) -> None:
+    (container,) = driver.pod_spec("shop", spec(driver=driver_pod), "image")["containers"]
+    needs = container["resources"]
+    assert (needs["requests"]["memory"], needs["limits"]["memory"]) == request_and_limit
+
+
 def test_the_manifest_that_the_driver_reads_is_the_spec_and_never_suspended() -> None:
     chosen = spec(suspend=True, snapshot={"parallelism": 7})
     text = settings.config_map("shop", "team", "uid-1", chosen, generation=3)["data"][names.MANIFEST_KEY]
