@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from support.mysql import MysqlServer
-from support.mysql_log import LogRun, by_chunk, exactly
+from support.mysql_log import LogRun, by_chunk, exactly, table_of
 from tailrace.changelog.segments import DELETE, OP, SEQ
 from tailrace.changelog.state import TableLog
 
@@ -44,13 +44,18 @@ class Statements:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._columns: dict[str, dict[str, str]] = {}
+        self._unique: dict[str, str | None] = {}
+        """The unique index that is a table's key; None: it has a primary key."""
         self._numbers = iter(range(1, 1 << 30))
 
     def creation(self, table: str) -> str:
         random = self._random
         self._columns[table] = {"v": "int"} | {self._name(): self._kind() for _ in range(random.randrange(3))}
         made = ", ".join(f"{name} {kind}" for name, kind in self._columns[table].items())
-        return f"CREATE TABLE d.{table} (id int PRIMARY KEY, {made})"
+        key = random.choice(["PRIMARY KEY", "NOT NULL"])
+        self._unique[table] = self._name() if key == "NOT NULL" else None
+        index = f", UNIQUE KEY {self._unique[table]} (id)" if self._unique[table] else ""
+        return f"CREATE TABLE d.{table} (id int {key}, {made}{index})"
 
     def draw(self) -> list[str]:
         table = self._random.choice(TABLES)
@@ -84,7 +89,9 @@ class Statements:
 
     def _definition(self, table: str) -> list[str]:
         random, columns = self._random, self._columns[table]
-        match random.randrange(16):
+        match random.randrange(17):
+            case 16:
+                return list(self._key_away(table))
             case 0:
                 return [f"TRUNCATE TABLE d.{table}"]
             case 1:
@@ -129,6 +136,16 @@ class Statements:
         if random.random() < 0.3:
             found += [self._modification(table, list(self._columns[table])[-1]), self._rows(table)]
         return found
+
+    def _key_away(self, table: str) -> Iterator[str]:
+        """Two rows have the same key for a moment."""
+        former, self._unique[table] = self._unique[table], self._name()
+        yield f"ALTER TABLE d.{table} {f'DROP INDEX {former}' if former else 'DROP PRIMARY KEY'}"
+        yield f"INSERT INTO d.{table} SELECT * FROM d.{table} ORDER BY id LIMIT 1"
+        yield f"UPDATE d.{table} SET v = 9 ORDER BY id LIMIT 1"
+        apart = [f"DELETE FROM d.{table}", f"UPDATE d.{table} SET id = {next(self._numbers)}"]
+        yield f"{self._random.choice(apart)} ORDER BY id LIMIT 1"
+        yield f"ALTER TABLE d.{table} ADD UNIQUE KEY {self._unique[table]} (id)"
 
     def _exchange(self, table: str) -> Iterator[str]:
         """As an online schema change ends."""
@@ -235,10 +252,11 @@ class Round:
         return run
 
     def _follow(self, run: LogRun) -> None:
-        """Chunks are read; the catalog may be ahead of what was looked at."""
+        """Chunks are read. The catalog may be ahead of what was looked at: a table may have no key now."""
         captured = {t.schema.table_name for t in run.journal.state.tables.values() if not (t.stopped or t.removed)}
         for table in captured & self._copies.keys():
-            self._copies[table].follow(run, self._server, f"d.{table}")
+            if table_of(self._server, f"d.{table}"):
+                self._copies[table].follow(run, self._server, f"d.{table}")
 
     def _compared(self, run: LogRun, table: str) -> str | None:
         stopped = run.table(f"d.{table}").stopped

@@ -28,6 +28,7 @@ from tailrace.sources.mysql import catalog, chunks
 from tailrace.sources.mysql.connect import MyConfig, connect
 from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log.stream import MysqlStream
+from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OWN
 from tailrace.storage.store import Storage
 
@@ -45,12 +46,18 @@ def executed(server: MysqlServer) -> str:
     return "".join(str(server.execute(f"SELECT {asked}")[0][0]).split())
 
 
-def by_chunk(server: MysqlServer, name: str, options: TableOptions | None = None) -> list[dict[str, Any]]:
-    """The rows of a table as a chunk reads them."""
+def table_of(server: MysqlServer, name: str, options: TableOptions | None = None) -> MysqlTable | None:
+    """None: it cannot be captured as it is now."""
     with closing(connect(config_of(server))) as connection:
         schema, _, table_name = name.partition(".")
         table = catalog.table_by_name(connection, schema, table_name, options)
-    assert table is not None and table.stop is None
+    return None if table is None or table.stop else table
+
+
+def by_chunk(server: MysqlServer, name: str, options: TableOptions | None = None) -> list[dict[str, Any]]:
+    """The rows of a table as a chunk reads them."""
+    table = table_of(server, name, options)
+    assert table is not None
     batches: list[pa.RecordBatch] = []
     chunks.read_chunk(config_of(server), table, KeyRange(None, None), None, batches.append)
     return [row for batch in batches for row in batch.to_pylist()]
