@@ -6,7 +6,7 @@ code; only the remarks are written here.
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from make_crds import ROOT
@@ -34,6 +34,11 @@ A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `
 
 def listed(kinds: Iterable[str]) -> str:
     return ", ".join(f"`{kind}`" for kind in kinds)
+
+
+def of(product: str, others: Mapping[str, Sequence[str]], kind: str) -> str:
+    """Types of a product that the options can make this."""
+    return f"{product}'s {listed(sorted(name for name, kinds in others.items() if kind in kinds))}"
 
 
 AS = """\
@@ -66,15 +71,28 @@ AS_KINDS = (
         "the elements have the type that a column of theirs would have, with its limits, and may be NULL;"
         f" {postgresql.LISTS}",
     ),
+    (
+        "binary",
+        f"{of('PostgreSQL', postgresql.OTHERS, 'binary')}, also in keys; {of('MariaDB', mysql.OTHERS, 'binary')}",
+        "binary",
+        "the 16 bytes of the uuid, in the order of its digits",
+    ),
+    (
+        "time",
+        f"{of('PostgreSQL', postgresql.OTHERS, 'time')} without a zone; {of('MySQL', mysql.OTHERS, 'time')}",
+        "time",
+        "microseconds, into Iceberg only; Spark 4.1 reads no Iceberg table that has such a column."
+        f" PostgreSQL: {postgresql.LIMITS['time']}; MySQL: {mysql.LIMITS['time']}",
+    ),
 )
 AS_NOTE = """
-A column of the key keeps its own type or becomes `text`. A type that a column cannot have stops its table with
-`ReadRefused` before anything is read; `tailrace doctor` shows it. After a change of `as` the table
-starts over by itself, or, with `onSchemaChange: EvolveAdditive` or `Stop`, takes a resync.
+A column of the key keeps its own type or becomes `text`, but for `binary`. A type that a column cannot have stops its
+table with `ReadRefused` before anything is read; `tailrace doctor` shows it. After a change of `as` the table starts
+over by itself, or, with `onSchemaChange: EvolveAdditive` or `Stop`, takes a resync.
 """
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
-    *("date", "timestamp", "timestamptz", "list<int32>"),
+    *("date", "time", "timestamp", "timestamptz", "list<int32>"),
 )
 
 
@@ -186,12 +204,15 @@ def target_table() -> str:
     for logical in LOGICAL:
         found = [logical, str(arrow_type(logical)), _delta(logical), iceberg_type(logical)]
         named = [re.sub(r"\(38, ?10\)", "(p,s)", name) for name in found]
-        rows.append("| " + " | ".join(f"`{name}`" for name in named) + " |")
+        rows.append("| " + " | ".join(f"`{name}`" if name else "none" for name in named) + " |")
     head = ["## In change log and targets\n", "| type | Arrow (change log) | Delta | Iceberg |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) + "\n"
 
 
 def _delta(logical: str) -> str:
+    """Empty: Delta has no such type."""
+    if logical == "time":
+        return ""
     element = element_of(logical)
     return f"array<{_delta(element)}>" if element is not None else str(delta_type(logical))
 

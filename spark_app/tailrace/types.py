@@ -17,6 +17,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
     "date": pa.date32(),
+    "time": pa.time64("us"),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
 }

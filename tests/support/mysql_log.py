@@ -181,7 +181,7 @@ def _replicator(folder: Path, include: str, options: Sequence[dict[str, Any]], i
         "tables": {"include": [include]},
         "options": list(options),
         "snapshot": {"initial": initial},
-        "target": {"type": "delta", "location": (folder / "lake").as_uri()},
+        "target": {"type": "iceberg", "location": (folder / "lake").as_uri()},
         "storage": {"location": (folder / "log").as_uri()},
     }
     resource = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "r"}, "spec": spec}

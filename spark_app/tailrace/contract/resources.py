@@ -147,9 +147,11 @@ class TableOptions(Model):
     """Columns to copy as another type, by name. `text`: their exact text, whatever their type. `decimal(p,s)`: exact;
     `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of `numeric` (in MySQL
     `decimal`) and integers, except in keys. `list`: of PostgreSQL's arrays of one dimension, except in keys; the
-    elements have the type that a column of theirs would have. A value outside of the type is one that it cannot hold
-    (`onUnsupported`). A masked column is `string` all the same. Once a table is captured, a change of this has it start
-    over (`onSchemaChange`)."""
+    elements have the type that a column of theirs would have. `binary`: of `uuid` (PostgreSQL, MariaDB), its 16 bytes.
+    `time`: of `time` without a zone, except in keys, into Iceberg only: Delta has no such type, and Spark 4.1 reads no
+    Iceberg table that has such a column. A value outside of the type is one that it cannot hold (`onUnsupported`). A
+    masked column is `string` all the same. Once a table is captured, a change of this has it start over
+    (`onSchemaChange`)."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """The same as `as` with `text` for each of these columns."""
     on_unsupported: Annotated[OnUnsupported, FormerDefault("Fail")] = "SetNull"
@@ -287,6 +289,14 @@ class ReplicatorSpec(Model):
             raise ValueError(_NO_MASK_KEY)
         if self.show_values and masks:
             raise ValueError(_SHOWN)
+        return self
+
+    @model_validator(mode="after")
+    def _held_by_the_target(self) -> "ReplicatorSpec":
+        timed = [column for options in self.options for column, kind in options.as_.items() if kind == "time"]
+        if timed and self.target.type == "delta":
+            what = f"options[].as: {timed[0]}: time is a type that Delta does not have (target.type: delta)"
+            raise ValueError(f"{what}: write {timed[0]}: text")
         return self
 
 

@@ -3,6 +3,8 @@
 Asked by the catalogs. What a value becomes in such a type is decided by the codec of the product, as for all types.
 """
 
+from collections.abc import Collection
+
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.types import decimal_parts, element_of
@@ -31,11 +33,10 @@ def named(logical: str) -> str:
     return next((name for name, found in _LOGICAL.items() if found == logical), logical)
 
 
-def allowed(logical: str, native: str | None, number: bool, key: bool, array: bool = False) -> bool:
-    """Whether a column can be copied as `logical`. `native`: what its type becomes by itself. `number`: it has an exact
-    number as its text; `array`: that of its elements. A key in another type would be found under other values than
-    those of the source."""
-    return logical in ("string", native) or (not key and (number if element_of(logical) is None else array))
+def allowed(logical: str, native: str | None, others: Collection[str]) -> bool:
+    """Whether a column can be copied as `logical`. `native`: what its type becomes by itself; `others`: what else it
+    can become, as users write it, a decimal without its digits."""
+    return logical in ("string", native) or named(logical).partition("(")[0] in others
 
 
 def refused(table: str, column: str, source_type: str, logical: str, why: str) -> ReadRefused:

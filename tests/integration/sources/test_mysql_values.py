@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import math
 import struct
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -274,3 +275,36 @@ def test_numbers_become_the_decimals_and_doubles_of_the_options(name: str, tmp_p
             assert row[f"{column}1"] in (value, None)
     assert sum(row["d1"] is not None for row in found) > 40
     assert all(row["e1"] == value for row, (_, value, _, _) in zip(found, stored, strict=True))
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_times_of_a_day_and_uuids_become_the_types_of_the_options(name: str, tmp_path: Path) -> None:
+    random = Random(11)
+    maria = name == MARIADB_NEWEST
+    options = {"match": "d.t", "as": {"a": "time", "b": "time"} | ({"u": "binary"} if maria else {})}
+    kinds = "a time, b time(6)" + (", u uuid" if maria else "")
+    hour = dt.timedelta(hours=1)
+    edges = [dt.timedelta(0), 24 * hour, 24 * hour - dt.timedelta(microseconds=1), -dt.timedelta(seconds=1), 838 * hour]
+
+    def values() -> list[Any]:
+        at = random.choice([*edges, random.randrange(24 * 3600 * 10**6) * dt.timedelta(microseconds=1)])
+        raw = random.randbytes(random.choice([1, 9, 16])).ljust(16, b"\0")
+        return [at - at % dt.timedelta(seconds=1), at, *([str(uuid.UUID(bytes=raw, version=4))] if maria else [])]
+
+    rows = [values() for _ in range(200)] + [[None] * len(values())]
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d", f"CREATE TABLE d.t (id int AUTO_INCREMENT PRIMARY KEY, {kinds})")
+        with LogRun(server, tmp_path, options=[options]) as run:
+            written(server, [tuple(row) for row in rows])
+            run.catch_up()
+            assert run.table("d.t").stopped is None
+            found = run.rows("d.t")
+        assert exactly(found) == exactly(by_chunk(server, "d.t", TableOptions.model_validate(options)))
+    for row, (a, b, *others) in zip(found, rows, strict=True):
+        assert (row["a"], row["b"]) == (of_day(a), of_day(b))
+        assert not others or row["u"] == (others[0] and uuid.UUID(others[0]).bytes)
+
+
+def of_day(length: dt.timedelta | None) -> dt.time | None:
+    inside = length is not None and dt.timedelta(0) <= length < dt.timedelta(days=1)
+    return (dt.datetime.min + length).time() if length is not None and inside else None

@@ -1,5 +1,6 @@
 """A value comes out equal, bit for bit, by the log and by a chunk, on the oldest and the newest PostgreSQL."""
 
+import datetime as dt
 import secrets
 from collections.abc import Iterator
 from random import Random
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from support.pg_source import LogReader, chunk_of, config_of, table_of
+from support.pg_source import LogReader, chunk_of, config_of, table_of, walk
 from support.postgres import PostgresServer
 from tailrace import privacy
 from tailrace.changelog.keys import keys as keys_of
@@ -269,6 +270,40 @@ def test_a_numeric_becomes_the_double_and_the_decimal_of_the_servers_own_cast(po
     by_text = [repr(v) if isinstance(v, float) else None if v is None else format(v, "f") for v in values_of(read)]
     assert by_text == [repr(v) if isinstance(v, float) else v for row in by_cast for v in row]
     assert all(read[name].null_count not in (0, len(given)) for name in "des")
+
+
+def test_uuids_are_their_bytes_and_times_are_times_in_keys_and_elsewhere(postgres: PostgresServer) -> None:
+    config = config_of(postgres)
+    options = TableOptions.model_validate({"match": "*.*", "as": {"u": "binary", "x": "binary", "at": "time"}})
+    moment = "time '00:00' + (random() * 86399e6)::bigint * interval '1 microsecond'"
+    with connect(config) as connection:
+        connection.execute(b"CREATE DOMAIN public.name AS uuid")
+        connection.execute(b"CREATE TABLE public.t (u uuid, x public.name, y bytea, at time(6), PRIMARY KEY (u, x))")
+        table = table_of(connection, "public.t", options)
+        log = LogReader(connection, table)
+        for values in (
+            f"SELECT gen_random_uuid(), gen_random_uuid(), '\\x00ff', {moment} FROM generate_series(1, 300)",
+            "SELECT gen_random_uuid(), gen_random_uuid(), NULL, a FROM unnest("
+            "'{00:00,24:00,23:59:59.999999,00:00:00.000001,NULL}'::time[]) a",
+        ):
+            connection.execute(f"INSERT INTO public.t {values}".encode())
+        logged, read = log.inserted(), chunk_of(config, table, ALL)
+        rows = connection.execute(b"SELECT u, x, y, at::text FROM public.t ORDER BY u, x").fetchall()
+        assert sorted(logged.to_pylist(), key=lambda row: row["u"]) == read.to_pylist()
+        assert [tuple(row.values()) for row in read.to_pylist()] == [
+            (u.bytes, x.bytes, y, None if at in (None, "24:00:00") else dt.time.fromisoformat(at))
+            for u, x, y, at in rows
+        ]
+        keys = keys_of([read["u"].combine_chunks(), read["x"].combine_chunks()])
+        assert chunk_of(config, table, KeyList(tuple(keys))) == read and max_key(connection, table) == keys[-1]
+        written = [(str(u), f"{{{x}}}".upper()) for u, x, _, _ in rows]
+        assert normal_keys(connection, table, written) == normal_keys(connection, table, keys) == tuple(keys)
+        assert walk(config, connection, table, 7) == read.to_pylist()
+        strict = options.model_copy(update={"on_unsupported": "Fail"})
+        with pytest.raises(
+            ValueUnsupported, match=r"column 'at' of public\.t has the value .*, which time cannot hold"
+        ):
+            chunk_of(config, table_of(connection, "public.t", strict), ALL)
 
 
 def values_of(read: pa.Table) -> list[Any]:

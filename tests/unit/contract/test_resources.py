@@ -48,6 +48,17 @@ def test_a_wrong_manifest_is_refused_by_name(case: Refused) -> None:
     assert case.model in str(caught.value)
 
 
+def test_a_type_that_delta_does_not_have_is_refused_before_anything_is_touched() -> None:
+    options = [{"match": "a.b", "as": {"at": "time"}}]
+    iceberg = {"type": "iceberg", "location": "file:///lake"}
+    assert read(replicator(options=options, target=iceberg)).spec
+    delta = replicator(options=options, target={"type": "delta", "location": "file:///lake"})
+    with pytest.raises(
+        ValidationError, match=r"as: at: time .* Delta does not have \(target.type: delta\): write at: text"
+    ):
+        read(delta)
+
+
 def test_what_concerns_pods_changes_nothing_outside_kubernetes(tmp_path: Path) -> None:
     plain = POD.keys() - {"cores", "memory"}
     given = Replicator.model_validate(replicator(driver=POD, executors=POD, image="x", serviceAccountName="y"))

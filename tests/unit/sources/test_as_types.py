@@ -24,7 +24,7 @@ def test_each_column_has_at_most_one_type() -> None:
     assert as_types.asked(None, "a") is None
     with pytest.raises(ValidationError, match="asText: a is in as, too"):
         options(**{"as": {"a": "double"}, "asText": ["a"]})
-    for kind in ("decimal(39,0)", "decimal(0,0)", "decimal(5)", "float", "Double", "decimal(5, 2)"):
+    for kind in ("uuid", "decimal(39,0)", "decimal(0,0)", "decimal(5)", "float", "Double", "decimal(5, 2)"):
         with pytest.raises(ValidationError, match="as"):
             options(**{"as": {"a": kind}})
     with pytest.raises(ValidationError, match=r"as: a: decimal\(5,6\) has more digits"):
@@ -58,6 +58,9 @@ def table(type: str, given: TableOptions, typmod: int = -1, key: int | None = 0)
 @pytest.mark.parametrize(
     ("type", "typmod", "wanted", "support", "reason"),
     [
+        ("uuid", -1, "binary", "YES", ""),
+        ("bytea", -1, "binary", "YES", ""),
+        ("time", -1, "time", "PARTIAL", "holds no 24:00: such values become NULL"),
         ("numeric", -1, "double", "PARTIAL", "rounded to the nearest double; holds no number beyond the range"),
         ("numeric", -1, "decimal(20,4)", "PARTIAL", "no infinity and no more than 16 digits before and 4 after"),
         ("numeric", (10 << 16 | 2) + 4, "decimal(20,4)", "PARTIAL", "holds no NaN"),
@@ -90,6 +93,9 @@ def test_a_doctor_says_what_a_type_loses(type: str, typmod: int, wanted: str, su
         ("text", {"v": "decimal(5,2)"}, r"cannot be copied as decimal\(5,2\): its type is text"),
         ("float8", {"v": "decimal(5,2)"}, "its type is float8"),
         ("float4", {"v": "double"}, "its type is float4"),
+        ("text", {"v": "binary"}, "column 'v' of s.t cannot be copied as binary: its type is text"),
+        ("timetz", {"v": "time"}, "column 'v' of s.t cannot be copied as time: its type is timetz"),
+        ("time", {"v": "binary"}, "column 'v' of s.t cannot be copied as binary: its type is time"),
         ("text", {"v": "list"}, "column 'v' of s.t cannot be copied as list: its type is text"),
         ("int4[]", {"v": "double"}, r"cannot be copied as double: its type is int4\[\]"),
         (

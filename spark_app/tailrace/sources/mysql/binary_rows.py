@@ -131,6 +131,8 @@ def _bytes(walk: _Walk, valid: Valid, column: MysqlColumn) -> pa.Array:
         return (values.other_numbers if column.other_number else values.decimals)(text, column.form)
     if column.native == "binary":
         return values.octets(found, column.form)
+    if column.form.logical == "binary":
+        return values.uuids(found)
     return charsets.decoded(found, column.type.charset if charsets.raw(column.type) else None, column.form.sets_null)
 
 

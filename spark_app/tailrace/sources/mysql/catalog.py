@@ -218,9 +218,10 @@ def unsupported(column: MysqlColumn) -> tuple[str, str] | None:
     if column.type.charset not in (None, *charsets.KNOWN):
         what = f"the character set {column.type.charset}, which is not supported"
         return what, "Convert the column to utf8mb4, or leave it out with options[].columns."
-    number, key = column.type.name in types.NUMBERS, column.key is not None
-    if not as_types.allowed(column.form.logical, column.native, number, key):
-        why = f"which {'its key' if number else f'the type {column.type.text}'} does not allow"
+    others, key = types.OTHERS.get(column.type.name, ()), column.key is not None
+    if not as_types.allowed(column.form.logical, column.native, () if key else others):
+        in_key = as_types.allowed(column.form.logical, column.native, others)
+        why = f"which {'its key' if in_key else f'the type {column.type.text}'} does not allow"
         return f"{as_types.named(column.form.logical)} in options[].as, {why}", as_types.way_out(column.name)
     return None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
-from tailrace.sources.mysql.types import ColumnType, Form
+from tailrace.sources.mysql.types import NUMBERS, ColumnType, Form
 
 
 def number_of(name: str) -> int:
@@ -47,7 +47,7 @@ class MysqlColumn:
     @property
     def other_number(self) -> bool:
         """Its values become other numbers than they are (`as`)."""
-        return self.form.logical not in ("string", self.native)
+        return self.type.name in NUMBERS and self.form.logical not in ("string", self.native)
 
 
 @dataclass(frozen=True)

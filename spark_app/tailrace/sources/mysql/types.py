@@ -38,10 +38,17 @@ UNREADABLE = {
 """How a column's type ends of which MariaDB's log has a form of its own; and what helps."""
 NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 """Types that `options[].as` can make a decimal or a double."""
+OTHERS = dict.fromkeys(NUMBERS, ("decimal", "double")) | {"uuid": ("binary",), "time": ("time",)}
+"""What `options[].as` can make of a type besides text, except in keys."""
 NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
 """DATA_TYPEs that have a logical type."""
 _DATES = "holds no dates that do not exist (0000-00-00)"
-LIMITS = {"date": _DATES, "timestamp": _DATES, "timestamptz": _DATES}
+LIMITS = {
+    "date": _DATES,
+    "timestamp": _DATES,
+    "timestamptz": _DATES,
+    "time": "holds no time below 0 or of 24 hours and more",
+}
 """What a logical type cannot hold."""
 _EXACT = "the server's exact text"
 _DIGITS = f"{_EXACT}, without the zeros of `ZEROFILL`"

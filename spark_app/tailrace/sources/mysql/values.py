@@ -8,6 +8,7 @@ common, column by column: one codec for both, so a value comes out equal either 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -137,6 +138,11 @@ def octets(values: pa.Array, form: Form) -> pa.Array:
     return pa.array([None if v is None else v.hex() for v in values.to_pylist()], pa.string())
 
 
+def uuids(text: pa.Array) -> pa.Array:
+    """The bytes of uuids in the server's text."""
+    return pa.array([None if v is None else UUID(v).bytes for v in text.cast(pa.string()).to_pylist()], pa.binary())
+
+
 def dates(at: Clock, valid: Valid, form: Form) -> pa.Array:
     if form.logical == "string":
         return _spelled(_date_signs(at), valid)
@@ -159,10 +165,28 @@ def datetimes(at: Clock, valid: Valid, form: Form) -> pa.Array:
 def times(negative: NDArray[np.bool_], hour: Ints, rest: tuple[Ints, Ints, Ints], valid: Valid, form: Form) -> pa.Array:
     """TIME, which is a length of time, as the server spells it: `-838:59:59.000000`. `rest`: minutes, seconds,
     microseconds."""
+    if form.logical == "time":
+        return _of_day(negative, hour, rest, valid, form)
     sign = _Sign(np.full(len(hour), ord("-"), np.uint8), negative)
     hundreds = _Sign(_digit(hour, 100), hour >= 100)
     clock = _clock_signs(hour % 100, *rest, form.fraction)
     return _spelled([sign, hundreds, *clock], valid)
+
+
+def _of_day(
+    negative: NDArray[np.bool_], hour: Ints, rest: tuple[Ints, Ints, Ints], valid: Valid, form: Form
+) -> pa.Array:
+    minute, second, micro = rest
+    bad = negative | (hour > 23)
+    if valid is not None:
+        bad &= valid
+    if bad.any() and not form.sets_null:
+        at = int(np.flatnonzero(bad)[0])
+        raise Unfit(f"{'-' if negative[at] else ''}{hour[at]:02}:{minute[at]:02}:{second[at]:02}")
+    if bad.any():
+        valid = ~bad if valid is None else valid & ~bad
+    micros = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micro
+    return pa.Array.from_buffers(arrow_type("time"), len(micros), [_bitmap(valid), pa.py_buffer(micros)])
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tailrace.sources.postgresql import arrays
 from tailrace.sources.unfit import or_null, way_out, without_unfit
 from tailrace.types import arrow_type, element_of
 
+_UUID = "^{}$".format("-".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12)))
 _YEARS = "its years are 0001 to 9999, without infinity"
 
 
@@ -66,7 +67,9 @@ def _decode(values: pa.LargeBinaryArray, type: str) -> pa.Array:
     if type.startswith("float"):
         return numerals.double(text, type)
     if type in ("date", "timestamp", "timestamptz"):
-        return _time(text, type)
+        return _moment(text, type)
+    if type == "time":
+        return _time(text)
     return numerals.decimal(text, type) if type.startswith("decimal") else text.cast(arrow_type(type))
 
 
@@ -77,7 +80,15 @@ def _bool(values: pa.LargeBinaryArray) -> pa.Array:
     return true
 
 
-def _time(text: pa.LargeStringArray, type: str) -> pa.Array:
+def _time(text: pa.LargeStringArray) -> pa.Array:
+    """`24:00:00` is no time of a day."""
+    if not all_true(pc.match_substring_regex(text, r"^[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$")):
+        raise _Unfit
+    moment = pc.binary_join_element_wise(pa.scalar("1970-01-01", text.type), text, pa.scalar(" ", text.type))
+    return moment.cast(pa.timestamp("us")).cast(arrow_type("time"))
+
+
+def _moment(text: pa.LargeStringArray, type: str) -> pa.Array:
     # Four-digit years only: Arrow reads no others, but it would read a year 0000, which PostgreSQL never writes.
     if pc.any(pc.starts_with(text, "0000")).as_py():
         raise _Unfit
@@ -85,10 +96,12 @@ def _time(text: pa.LargeStringArray, type: str) -> pa.Array:
 
 
 def _binary(values: pa.LargeBinaryArray) -> pa.Array:
-    """`\\x` and hexadecimal digits; all rows are converted in one call."""
+    """`\\x` and hexadecimal digits, or a uuid; all rows are converted in one call."""
     present = values.drop_null()
     if not all_true(pc.starts_with(present, pattern=b"\\x")):
-        raise _Unfit
+        present = pc.replace_substring_regex(present, _UUID, r"\\x\1\2\3\4\5")
+        if not all_true(pc.starts_with(present, pattern=b"\\x")):
+            raise _Unfit
     # Not pc.binary_slice: it fails on short arrays with nulls (pyarrow 26, "Negative buffer resize").
     offsets, data = _content(present)
     digits = np.ones(len(data), dtype=np.bool_)

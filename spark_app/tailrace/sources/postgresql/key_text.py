@@ -36,4 +36,7 @@ def _canonical(logical: str, texts: Sequence[str]) -> Sequence[str]:
 
 def server_text(column: CatalogColumn, text: str) -> str:
     """What the server reads as the key's value; of people's own words it knows more than the log's (`yes`, ` 01`)."""
-    return _HEX + text.removeprefix(_HEX) if column.logical == "binary" else text
+    if column.logical != "binary":
+        return text
+    bare = text.removeprefix(_HEX)
+    return bare if column.base_type[1] == "uuid" else _HEX + bare

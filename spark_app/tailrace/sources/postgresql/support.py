@@ -3,6 +3,8 @@
 Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
 """
 
+from collections.abc import Sequence
+
 from tailrace.errors import TableStop
 from tailrace.sources import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
@@ -45,12 +47,16 @@ def _column(column: CatalogColumn, table: str, nulls: bool, checks_text: bool) -
 
 def unfit_type(table: str, column: CatalogColumn) -> TableStop | None:
     """`options[].as` asks for what the column's type does not allow."""
-    number = column.base_type[0] == "pg_catalog" and column.base_type[1] in types.NUMBERS
-    array = column.element is not None
-    if as_types.allowed(column.logical, column.native, number, column.key is not None, array):
+    others = _others(column)
+    if as_types.allowed(column.logical, column.native, [o for o in others if column.key is None or o in types.IN_KEYS]):
         return None
-    why = ", and it is part of the key" if column.key is not None and (number or array) else ""
+    why = ", and it is part of the key" if as_types.allowed(column.logical, column.native, others) else ""
     return as_types.refused(table, column.name, column.source_type, column.logical, why)
+
+
+def _others(column: CatalogColumn) -> Sequence[str]:
+    schema, name = column.base_type
+    return ("list",) if column.element is not None else types.OTHERS.get(name, ()) if schema == "pg_catalog" else ()
 
 
 def _loss(column: CatalogColumn) -> tuple[str, str]:
@@ -58,7 +64,7 @@ def _loss(column: CatalogColumn) -> tuple[str, str]:
     element = element_of(column.logical)
     if element is not None:
         return "", "; ".join(filter(None, (types.LISTS, _limit(element))))
-    if column.logical not in (column.native, "string"):
+    if column.base_type[1] in types.NUMBERS and column.logical not in (column.native, "string"):
         return as_types.loss(column.logical, column.native)
     return "", _limit(column.logical)
 

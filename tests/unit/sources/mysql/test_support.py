@@ -80,6 +80,8 @@ def asked(kind: str, column: str, wanted: str) -> MysqlTable:
         ("double", "v", "decimal(5,2)", "decimal(5,2) in options[].as, which the type double does not allow"),
         ("bit(9)", "v", "double", "double in options[].as, which the type bit(9) does not allow"),
         ("varchar", "v", "double", "the type varchar does not allow"),
+        ("varchar", "v", "binary", "binary in options[].as, which the type varchar does not allow"),
+        ("datetime", "v", "time", "time in options[].as, which the type datetime does not allow"),
         ("int", "id", "double", "double in options[].as, which its key does not allow"),
     ],
 )
@@ -104,6 +106,8 @@ NULLED = ": such values become NULL"
         ("bigint unsigned", "decimal(18,0)", f"holds no more than 18 digits before and 0 after the point{NULLED}"),
         ("bigint", "decimal(19,0)", ""),
         ("double", "double", ""),
+        ("time", "time", f"holds no time below 0 or of 24 hours and more{NULLED}"),
+        ("uuid", "binary", ""),
     ],
 )
 def test_a_doctor_says_what_a_type_loses(kind: str, wanted: str, reason: str) -> None:

@@ -38,7 +38,10 @@ def decoded(type: str, *texts: str | bytes | None) -> pa.Array:
         ("decimal(5,2)", "-999.99", decimal.Decimal("-999.99")),
         ("string", "\U0001f600", "\U0001f600"),
         ("binary", "\\x00ff", b"\0\xff"),
+        ("binary", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", bytes.fromhex("a0eebc999c0b4ef8bb6d6bb9bd380a11")),
         ("date", "0001-01-01", datetime.date(1, 1, 1)),
+        ("time", "23:59:59.999999", datetime.time(23, 59, 59, 999999)),
+        ("time", "00:00:00.5", datetime.time(0, 0, 0, 500000)),
         ("timestamp", "9999-12-31 23:59:59.999999", datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)),
         ("timestamptz", "2020-01-01 00:00:00.5+00", datetime.datetime(2020, 1, 1, 0, 0, 0, 500000, datetime.UTC)),
     ],
@@ -67,6 +70,11 @@ UNFIT = pytest.mark.parametrize(
         ("binary", "\\x0"),
         ("binary", "abcd"),
         ("binary", "\\xzz"),
+        ("binary", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1"),
+        ("binary", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11 "),
+        ("time", "24:00:00"),
+        ("time", "12:00:00+01"),
+        ("time", "12:00"),
         ("date", "infinity"),
         ("date", "0044-03-15 BC"),
         ("date", "10000-01-01"),
@@ -88,7 +96,13 @@ def test_what_does_not_fit_is_found_among_others_and_named(type: str, text: str)
 
 
 def a_fine(type: str) -> str:
-    good = {"bool": "t", "binary": "\\x00", "date": "2020-01-01", "timestamp": "2020-01-01 00:00:00"}
+    good = {
+        "bool": "t",
+        "binary": "\\x00",
+        "time": "12:00:00",
+        "date": "2020-01-01",
+        "timestamp": "2020-01-01 00:00:00",
+    }
     return good.get(type, "2020-01-01 00:00:00+00" if type == "timestamptz" else "1")
 
 

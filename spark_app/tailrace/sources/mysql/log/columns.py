@@ -28,6 +28,8 @@ _INTEGERS: dict[int, tuple[str, str]] = {
 }
 _DATE_BASE = 1 << 39
 _TIME_BASE = 1 << 23
+_UUID = 16
+"""Bytes."""
 _SMALL = 18
 """Digits of a decimal whose number without the point is one of 64 bits."""
 
@@ -170,15 +172,15 @@ def _set(bits: int, labels: tuple[str, ...]) -> str:
 
 
 def _padded(raw: pa.Array, known: MysqlColumn) -> pa.Array:
-    """binary(n) comes without its trailing zero bytes."""
-    size = known.type.length
-    if known.type.name != "binary" or not size:
+    """binary(n) and a uuid come without their trailing zero bytes."""
+    size = _UUID if known.type.name == "uuid" else known.type.length
+    if known.type.name not in ("binary", "uuid") or not size:
         return raw
     return pa.array([None if v is None else v.ljust(size, b"\0") for v in raw.to_pylist()], pa.binary())
 
 
 def _uuid(raw: bytes) -> str:
-    return str(uuid.UUID(bytes=raw.ljust(16, b"\0")))
+    return str(uuid.UUID(bytes=raw.ljust(_UUID, b"\0")))
 
 
 def _inet6(raw: bytes) -> str:

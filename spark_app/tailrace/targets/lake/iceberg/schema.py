@@ -30,6 +30,7 @@ _TYPES = {
     "string": "string",
     "binary": "binary",
     "date": "date",
+    "time": "time",
     "timestamp": "timestamp",
     "timestamptz": "timestamptz",
 }
@@ -269,4 +270,6 @@ def _bound(logical: str, raw: bytes) -> object | None:
     if logical == "date":
         return date(1970, 1, 1) + timedelta(days=number)
     moment = _EPOCH + timedelta(microseconds=number)
+    if logical == "time":
+        return moment.time()
     return moment if logical == "timestamp" else moment.replace(tzinfo=UTC)
