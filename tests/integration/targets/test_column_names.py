@@ -70,6 +70,19 @@ def test_such_a_column_is_refused_when_it_is_there_when_it_comes_and_after_a_res
     assert orders.read() == {}, "Spark reads what was there"
 
 
+def test_a_column_that_is_called_like_the_elements_of_a_list_is_refused(spark: "SparkSession") -> None:
+    """Iceberg would refuse the schema, with a text that may not be shown, at each attempt."""
+    orders = Orders(spark)
+    lists = Column(name="tags", id=20, source_type="integer[]", type="list<int32>")
+    with_list = orders.schema.model_copy(update={"version": 2, "columns": (*orders.schema.columns, lists)})
+    both = with_columns(with_list, "Tags.element")
+    with pytest.raises(SchemaChangeUnsupported, match=r"'Tags\.element' has a name that Iceberg reserves"):
+        IcebergTable(orders.catalog, orders.access, f"t{uuid.uuid4().hex[:10]}", "orders").ensure(both, LOG)
+    with pytest.raises(SchemaChangeUnsupported, match=r"'Tags\.element' has a name that Iceberg reserves"):
+        orders.table.commit(TableCommit(orders.next(schema_version=2), evolve=both))
+    assert orders.read() == {}
+
+
 FREE = ("_change_type", "_commit_version", "_commit_timestamp", "_change_ordinal", "file_path", "pos", "row_index")
 """What readers add under these names stands back behind a column."""
 

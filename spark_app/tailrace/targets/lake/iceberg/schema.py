@@ -47,7 +47,9 @@ RESERVED = frozenset(
 
 
 def check_names(schema: TableSchema) -> None:
-    column_names.check(schema, "Iceberg", RESERVED)
+    """Iceberg finds a list's elements by a name of their own, `<column>.element`, which no column may have as well."""
+    elements = {f"{column.name}.element".lower() for column in schema.columns if element_of(column.type) is not None}
+    column_names.check(schema, "Iceberg", RESERVED | elements)
 
 
 def iceberg_type(logical: str) -> str:
