@@ -14,7 +14,7 @@ from tailrace.sources.mysql import types as mysql
 from tailrace.sources.postgresql import types as postgresql
 from tailrace.targets.lake.delta.schema import delta_type
 from tailrace.targets.lake.iceberg.schema import iceberg_type
-from tailrace.types import arrow_type, element_of
+from tailrace.types import arrow_type, element_of, fields_of
 
 PAGE = ROOT / "docs" / "types.md"
 HEADER = """\
@@ -72,6 +72,14 @@ AS_KINDS = (
         f" {postgresql.LISTS}",
     ),
     (
+        "struct",
+        "PostgreSQL's composite types, in a table with a key",
+        "struct<…>",
+        "the fields have the type that a column of theirs would have, with its limits, and may be NULL; composite"
+        " types, arrays and others that become text by themselves are text in a field, too. After `ALTER TYPE` the"
+        " table is read again",
+    ),
+    (
         "binary",
         f"{of('PostgreSQL', postgresql.OTHERS, 'binary')}, also in keys; {of('MariaDB', mysql.OTHERS, 'binary')}",
         "binary",
@@ -90,9 +98,10 @@ A column of the key keeps its own type or becomes `text`, but for `binary`. A ty
 table with `ReadRefused` before anything is read; `tailrace doctor` shows it. After a change of `as` the table starts
 over by itself, or, with `onSchemaChange: EvolveAdditive` or `Stop`, takes a resync.
 """
+STRUCT = 'struct<"a":int32>'
 LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
-    *("date", "time", "timestamp", "timestamptz", "list<int32>"),
+    *("date", "time", "timestamp", "timestamptz", "list<int32>", STRUCT),
 )
 
 
@@ -213,7 +222,9 @@ def _delta(logical: str) -> str:
     """Empty: Delta has no such type."""
     if logical == "time":
         return ""
-    element = element_of(logical)
+    element, fields = element_of(logical), fields_of(logical)
+    if fields is not None:
+        return f"struct<{', '.join(f'{name}: {_delta(kind)}' for name, kind in fields)}>"
     return f"array<{_delta(element)}>" if element is not None else str(delta_type(logical))
 
 

@@ -4,7 +4,9 @@ A logical type is a short text in the journal (`decimal(10,2)`, see `changelog.r
 from the catalog; everything downstream asks here what it looks like in Arrow.
 """
 
+import json
 import re
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -22,6 +24,8 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamptz": pa.timestamp("us", "UTC"),
 }
 _LIST = re.compile(r"list<([^<>]+)>")
+_STRUCT = re.compile(r"struct<(.*)>", re.DOTALL)
+_FIELD = re.compile(r'("(?:[^"\\]|\\.)*"):([a-z0-9_]+(?:\([0-9]+, ?[0-9]+\))?)(?:,|$)')
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 MAX_PRECISION = 38
 """Digits that Spark, Delta and Iceberg can hold in a decimal."""
@@ -39,6 +43,34 @@ def element_of(logical: str) -> str | None:
     return found[1] if found else None
 
 
+Fields = tuple[tuple[str, str], ...]
+"""Names and types."""
+
+
+def fields_of(logical: str) -> Fields | None:
+    """Of `struct<"name":type,…>`, with the names as in JSON; each field may be null. None: another type."""
+    found = _STRUCT.fullmatch(logical)
+    if not found:
+        return None
+    fields = list(_FIELD.finditer(found[1]))
+    if not fields or "".join(field[0] for field in fields) != found[1]:
+        raise ValueError(f"unknown logical type {logical!r}")
+    return tuple((json.loads(field[1]), field[2]) for field in fields)
+
+
+def struct_of(fields: Iterable[tuple[str, str]]) -> str:
+    """The reverse of `fields_of`."""
+    return f"struct<{','.join(f'{json.dumps(name, ensure_ascii=False)}:{kind}' for name, kind in fields)}>"
+
+
+def inner_types(logical: str) -> tuple[str, ...]:
+    """Of what is in each value of a list or a struct; empty: another type."""
+    element = element_of(logical)
+    if element is not None:
+        return (element,)
+    return tuple(kind for _, kind in fields_of(logical) or ())
+
+
 def list_type(element: pa.DataType, metadata: dict[bytes, bytes] | None = None) -> pa.DataType:
     """Of elements that Parquet, Delta and Iceberg call by this name."""
     return pa.list_(pa.field("element", element, metadata=metadata))
@@ -51,6 +83,9 @@ def arrow_type(logical: str) -> pa.DataType:
     element = element_of(logical)
     if element is not None:
         return list_type(arrow_type(element))
+    fields = fields_of(logical)
+    if fields is not None:
+        return pa.struct([pa.field(name, arrow_type(kind)) for name, kind in fields])
     parts = decimal_parts(logical)
     if parts is None or not (1 <= parts[0] <= MAX_PRECISION and parts[1] <= parts[0]):
         raise ValueError(f"unknown logical type {logical!r}")

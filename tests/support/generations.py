@@ -23,6 +23,7 @@ from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import FormatTable, TableCommit
 
 LOG = "log-1"
+STRUCT = 'struct<"a":int32,"b c":string>'
 SAMPLES: dict[str, list[Any]] = {
     "int32": [1, 2, 3],
     "int64": [2**40, 2**41, 2**42],
@@ -30,6 +31,7 @@ SAMPLES: dict[str, list[Any]] = {
     "float64": [0.5, 1.5, 2.5],
     "bool": [True, False, True],
     "list<int32>": [[1, None], [], None],
+    STRUCT: [{"a": 1, "b c": "x"}, {"a": None, "b c": ""}, None],
     "list<string>": [["b,c", ""], None, [None]],
 }
 
@@ -57,7 +59,9 @@ class Place:
     def rows(self) -> list[dict[str, Any]]:
         self.spark.catalog.clearCache()
         self.spark.sql(f"REFRESH TABLE {self.sql_name}")
-        return sorted((r.asDict() for r in self.spark.sql(f"SELECT * FROM {self.sql_name}").collect()), key=str)
+        return sorted(
+            (r.asDict(recursive=True) for r in self.spark.sql(f"SELECT * FROM {self.sql_name}").collect()), key=str
+        )
 
     def versions(self) -> list[int]:
         """Oldest first."""
@@ -69,7 +73,7 @@ class Place:
 
     def rows_at(self, version: int) -> list[dict[str, Any]]:
         found = self.spark.sql(f"SELECT * FROM {self.sql_name} VERSION AS OF {version}").collect()
-        return sorted((row.asDict() for row in found), key=str)
+        return sorted((row.asDict(recursive=True) for row in found), key=str)
 
 
 def write(

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -60,3 +61,17 @@ def use_bucket(session: SparkSession, s3: S3Server) -> None:
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
     for name, value in {"fs.s3.impl": S3A, **s3.hadoop_settings()}.items():
         hadoop.set(name, value)
+
+
+def by_spark(spark: SparkSession, format: str, place: Path) -> list[dict[str, Any]]:
+    """The rows of the table in the folder, by `id`."""
+    if format == "delta":
+        name = f"delta.`{place}`"
+    else:
+        catalog = f"read{abs(hash(place))}"
+        spark.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
+        settings = {"type": "hadoop", "cache-enabled": "false", "warehouse": str(place.parents[1])}
+        for key, value in settings.items():
+            spark.conf.set(f"spark.sql.catalog.{catalog}.{key}", value)
+        name = f"{catalog}.public.t"
+    return list(spark.sql(f"SELECT * FROM {name} ORDER BY id").toArrow().to_pylist())

@@ -22,7 +22,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
-_COPIED_AS = r"^(text|double|list|binary|time|decimal\(([1-9]|[12][0-9]|3[0-8]),([0-9]|[12][0-9]|3[0-8])\))$"
+_COPIED_AS = r"^(text|double|list|struct|binary|time|decimal\(([1-9]|[12][0-9]|3[0-8]),([0-9]|[12][0-9]|3[0-8])\))$"
 
 
 def api_versions() -> str:
@@ -65,7 +65,7 @@ MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]
 """`file:///path`, `s3://bucket/prefix`, `gs://…`, `az://…`."""
 CopiedAs = Annotated[str, StringConstraints(pattern=_COPIED_AS, max_length=14)]
-"""`text`, `double`, `decimal(38,10)`, `list`, `binary`, `time`."""
+"""`text`, `double`, `decimal(38,10)`, `list`, `struct`, `binary`, `time`."""
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,8 @@ class TableOptions(Model):
     """Columns to copy as another type, by name. `text`: their exact text, whatever their type. `decimal(p,s)`: exact;
     `double`: the nearest one, as PostgreSQL's own cast rounds, so not always exact. Both of `numeric` (in MySQL
     `decimal`) and integers, except in keys. `list`: of PostgreSQL's arrays of one dimension, except in keys; the
-    elements have the type that a column of theirs would have. `binary`: of `uuid` (PostgreSQL, MariaDB), its 16 bytes.
+    elements have the type that a column of theirs would have. `struct`: of PostgreSQL's composite types, likewise with
+    their fields. `binary`: of `uuid` (PostgreSQL, MariaDB), its 16 bytes.
     `time`: of `time` without a zone, except in keys, into Iceberg only: Delta has no such type, and Spark 4.1 reads no
     Iceberg table that has such a column. A value outside of the type is one that it cannot hold (`onUnsupported`). A
     masked column is `string` all the same. Once a table is captured, a change of this has it start over

@@ -7,29 +7,31 @@ from collections.abc import Collection
 
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
-from tailrace.types import decimal_parts, element_of
+from tailrace.types import decimal_parts, inner_types
 
 _LOGICAL = {"text": "string", "double": "float64"}
+_NESTED = {"list": "list<string>", "struct": 'struct<"":string>'}
+"""What stands for these where a column's type can be none."""
 _DIGITS = {"int32": (10, 0), "int64": (19, 0)}
 
 
-def asked(options: TableOptions | None, column: str, element: str | None = None) -> str | None:
-    """The logical type that the options give a column; None: that of its type in the source. `element`: the logical
-    type of its elements, if it is an array."""
+def asked(options: TableOptions | None, column: str, nested: str | None = None) -> str | None:
+    """The logical type that the options give a column; None: that of its type in the source. `nested`: its type as a
+    list or a struct, if it can be one."""
     if options is None:
         return None
     if column in options.as_text:
         return "string"
     found = options.as_.get(column)
-    if found == "list":
-        return f"list<{element or 'string'}>"
+    if found in _NESTED:
+        return nested if nested is not None and named(nested) == found else _NESTED[found]
     return None if found is None else _LOGICAL.get(found, found)
 
 
 def named(logical: str) -> str:
     """As users write it."""
-    if element_of(logical) is not None:
-        return "list"
+    if inner_types(logical):
+        return logical.partition("<")[0]
     return next((name for name, found in _LOGICAL.items() if found == logical), logical)
 
 

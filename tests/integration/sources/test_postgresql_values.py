@@ -22,6 +22,7 @@ from tailrace.sources.postgresql.chunks import boundary, max_key, normal_keys
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.support import describe
+from tailrace.types import fields_of
 
 ALL = KeyRange(None, None)
 STRICT = TableOptions(match="*.*", on_unsupported="Fail")
@@ -107,6 +108,10 @@ def same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
         lengths = (pc.list_value_length(a).to_pylist() for a in (left, right))
         flat = (pa.chunked_array([a.combine_chunks().flatten()]) for a in (left, right))
         return next(lengths) == next(lengths) and same(*flat)
+    if pa.types.is_struct(left.type):
+        parts = [[a.combine_chunks().field(i) for i in range(left.type.num_fields)] for a in (left, right)]
+        fields = (tuple(map(pa.chunked_array, zip(pair, strict=True))) for pair in zip(*parts, strict=True))
+        return left.is_valid().equals(right.is_valid()) and all(same(*pair) for pair in fields)
     if pa.types.is_floating(left.type):
         bits = pa.int64() if left.type == pa.float64() else pa.int32()
         left, right = (a.combine_chunks().view(bits) for a in (left, right))
@@ -359,9 +364,65 @@ ARRAYS = {
     "j": ("jsonb[]", "string", """jsonb_build_object('a', '"' || random())"""),
     "p": ("public.pair[]", "string", """ROW((random() * 9)::int, '"{,')::public.pair"""),
     "o": ("public.tags", "string", "md5(random()::text)"),
-    "m": ("public.small[]", "string", "(random() * 9)::int::public.small"),
+    "m": ("public.small[]", "int32", "(random() * 9)::int::public.small"),
+    "v": ("public.price[]", "decimal(7,2)", "(random() * 999)::numeric(7,2)::public.price"),
 }
 """Column: type, logical type of its elements, a random element."""
+
+
+FIELDS = {name: array for name, array in ARRAYS.items() if name not in "omv"} | {
+    'a, "b': ("int[]", "string", "ARRAY[1, NULL, 3]"),
+    "z(\\": ("public.small", "int32", "(random() * 9)::int"),
+}
+"""Field: its type as an array, its logical type, a random value."""
+
+
+def test_the_fields_of_composites_are_what_columns_of_theirs_hold(postgres: PostgresServer) -> None:
+    """Of values made by the server: by chunk and by log the same, and each field as the codec reads it alone."""
+    options = TableOptions.model_validate({"match": "public.t", "as": {"c": "struct", "d": "struct", "e": "struct"}})
+    config = config_of(postgres)
+    names = ['"{}"'.format(name.replace('"', '""')) for name in FIELDS]
+    made = [f"CASE WHEN random() < 0.2 THEN NULL ELSE {one} END" for _, _, one in FIELDS.values()]
+    kinds = [
+        f"{name} {kind if kind == 'int[]' else kind.removesuffix('[]')}"
+        for name, (kind, _, _) in zip(names, FIELDS.values(), strict=True)
+    ]
+    with connect(config) as connection:
+        for line in (
+            "CREATE TYPE public.mood AS ENUM ('so, so', 'NULL')",
+            "CREATE TYPE public.pair AS (n int, m text)",
+            "CREATE DOMAIN public.small AS int",
+            f"CREATE TYPE public.whole AS ({', '.join(kinds)}, gone int)",
+            "ALTER TYPE public.whole DROP ATTRIBUTE gone",
+            "CREATE DOMAIN public.part AS public.pair",
+            "CREATE TABLE public.r (n numeric(9,2) PRIMARY KEY, m text)",
+            "CREATE TABLE public.t (id int PRIMARY KEY, c public.whole, d public.part, e public.r)",
+        ):
+            connection.execute(line.encode())
+        table = table_of(connection, "public.t", options)
+        assert [fields_of(c.logical) for c in table.columns[1:]] == [
+            tuple((name, kind) for name, (_, kind, _) in FIELDS.items()),
+            (("n", "int32"), ("m", "string")),
+            (("n", "decimal(9,2)"), ("m", "string")),
+        ]
+        log = LogReader(connection, table)
+        connection.execute(
+            f"INSERT INTO public.t SELECT g, CASE WHEN g % 7 > 0 THEN ROW({', '.join(made)})::public.whole END,"
+            """ ROW(g, CASE g % 3 WHEN 0 THEN '' WHEN 1 THEN '"\\' END)::public.pair, ROW(g / 8.0, ' ')::public.r"""
+            " FROM generate_series(1, 300) g".encode()
+        )
+        logged, read = log.inserted(), chunk_of(config, table, ALL)
+        assert [c.name for c in table.columns if not same(logged[c.name], read[c.name])] == []
+        assert read["d"].to_pylist()[:3] == [{"n": 1, "m": '"\\'}, {"n": 2, "m": None}, {"n": 3, "m": ""}]
+        for place, (name, (_, kind, _)) in enumerate(zip(names, FIELDS.values(), strict=True)):
+            rows = connection.execute(
+                f"SELECT CASE WHEN (c).{name} IS NOT NULL THEN format('%s', (c).{name}) END"
+                " FROM public.t WHERE c IS DISTINCT FROM NULL ORDER BY id".encode()
+            ).fetchall()
+            texts = pa.array([row[0] and row[0].encode() for row in rows], pa.large_binary())
+            alone = decode(texts, kind, "public.t", name)
+            field = read["c"].combine_chunks().drop_null().field(place)
+            assert same(pa.chunked_array([field]), pa.chunked_array([alone])), name
 
 
 def test_the_elements_of_arrays_are_what_columns_of_theirs_hold(postgres: PostgresServer) -> None:
@@ -379,6 +440,8 @@ def test_the_elements_of_arrays_are_what_columns_of_theirs_hold(postgres: Postgr
             "CREATE TYPE public.pair AS (n int, m text)",
             "CREATE DOMAIN public.tags AS text[]",
             "CREATE DOMAIN public.small AS int",
+            "CREATE DOMAIN public.money AS numeric(7,2)",
+            "CREATE DOMAIN public.price AS public.money",
             f"CREATE TABLE public.t (id int PRIMARY KEY, {', '.join(f'{c} {a[0]}' for c, a in ARRAYS.items())})",
         ):
             connection.execute(line.encode())

@@ -11,6 +11,7 @@ from demo.compare import READERS
 from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
+from support.spark import by_spark
 from tailrace import sources
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
@@ -71,16 +72,3 @@ def test_arrays_are_lists_to_every_reader(
         copy.until(lambda state: all(t.state == "REPLICATING" for t in copy.driver.control.status().tables), work=True)
         again = {1: (["1", None, "7"], tags, None), 3: (None, [None], 5), 4: (None, None, 8)}
         copy.until(lambda state: rows("n", "tags", "w") == again, work=True)
-
-
-def by_spark(spark: SparkSession, format: str, place: Path) -> list[dict[str, Any]]:
-    if format == "delta":
-        name = f"delta.`{place}`"
-    else:
-        catalog = f"lists{abs(hash(place))}"
-        spark.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
-        settings = {"type": "hadoop", "cache-enabled": "false", "warehouse": str(place.parents[1])}
-        for key, value in settings.items():
-            spark.conf.set(f"spark.sql.catalog.{catalog}.{key}", value)
-        name = f"{catalog}.public.t"
-    return list(spark.sql(f"SELECT * FROM {name} ORDER BY id").toArrow().to_pylist())

@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from support.generations import LOG, SAMPLES, Place, write
+from support.generations import LOG, SAMPLES, STRUCT, Place, write
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
@@ -25,7 +25,7 @@ from tailrace.targets.lake.staged import StagedTable
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
 
-OLD = table_schema([("id", "int64"), ("v", "string"), ("w", "list<int32>")], ["id"])
+OLD = table_schema([("id", "int64"), ("v", "string"), ("w", STRUCT)], ["id"])
 NEW = table_schema([("v", "string"), ("id", "string"), ("x", "int64"), ("y", "list<string>")], ["id", "v"])
 NEXT = Generation(RecordNumber(10), Seq(100), keeps=True)
 
@@ -103,7 +103,7 @@ def test_readers_see_the_old_table_until_the_new_one_is_complete(place: Place) -
     assert place.rows() == old
     beside = Beside.open(place)
     assert beside.applied.applied_record == 11 and [file.path for file in beside.staged.files()] == [first.path]
-    later = evolved(evolved(NEW, "x", ("z", "list<int32>")), "z", ("x", "list<string>"))
+    later = evolved(evolved(NEW, "x", ("z", STRUCT)), "z", ("x", "list<string>"))
     second, more = beside.rows(later)
     beside.commit(later, marks={first.path: BitMap64([0])}, add=[second], evolve=later, before=NEW)
     beside = Beside.open(place)
@@ -117,7 +117,7 @@ def test_readers_see_the_old_table_until_the_new_one_is_complete(place: Place) -
     found = {file.path: len(file.dead) for file in again.files()}
     assert found == {second.path: 1, third.path: 0}
     assert Layout(later, again.arrow_schema(later)).digest == Layout(later, beside.staged.arrow_schema(later)).digest
-    further = evolved(later, "y", ("q", "list<string>"))
+    further = evolved(later, "y", ("q", STRUCT))
     fourth = write(again, place, further, replace(beside.applied, schema_version=4), 99, evolve=further)
     assert len(place.rows()) == 5 + len(fourth)
 

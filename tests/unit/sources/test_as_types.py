@@ -20,7 +20,11 @@ def options(**given: Any) -> TableOptions:
 def test_each_column_has_at_most_one_type() -> None:
     given = options(**{"as": {"a": "text", "b": "double", "c": "decimal(38,10)"}, "asText": ["d"]})
     assert [as_types.asked(given, name) for name in "abcde"] == ["string", "float64", "decimal(38,10)", "string", None]
-    assert as_types.asked(options(**{"as": {"a": "list"}}), "a", "int64") == "list<int64>"
+    assert as_types.asked(options(**{"as": {"a": "list"}}), "a", "list<int64>") == "list<int64>"
+    assert as_types.asked(options(**{"as": {"a": "struct"}}), "a", PAIR) == PAIR
+    assert [as_types.named(kind) for kind in ("list<int64>", PAIR, "binary", "float64")] == [
+        *("list", "struct", "binary", "double"),
+    ]
     assert as_types.asked(None, "a") is None
     with pytest.raises(ValidationError, match="asText: a is in as, too"):
         options(**{"as": {"a": "double"}, "asText": ["a"]})
@@ -36,6 +40,8 @@ def test_a_column_that_is_not_there_is_named() -> None:
     assert stop is not None and "['prize']" in stop.message
 
 
+PAIR = 'struct<"n":decimal(10,2),"a \\",\\"b":int64,"m":string>'
+FIELDS = [("n", "numeric", (10 << 16 | 2) + 4), ('a ","b', "int8", -1), ("m", "", -1)]
 LISTS = {"int4[]": "int32", "date[]": "date", "numeric[]": "decimal(10,2)"}
 
 
@@ -45,9 +51,11 @@ def table(type: str, given: TableOptions, typmod: int = -1, key: int | None = 0)
     base |= {"generated": False, "stored": False, "atthasdef": False, "atthasmissing": False, "coll_schema": None}
     base |= {"coll_name": None, "operators": None}
     identity = {"attname": "id", "attnum": 1, "source_type": "numeric", "base_name": "numeric", "typmod": -1}
-    identity |= {"position": key, "element_name": None}
+    identity |= {"position": key, "element_name": None, "fields": None}
     array = type.endswith("[]")
-    base |= {"element_schema": "pg_catalog" if array else None, "element_name": type[:-2] if array else None}
+    base |= {"element_name": type[:-2] if array else None, "element_typmod": typmod, "fields": None}
+    if type == "pair":
+        base |= {"fields": [(name.encode().hex(), kind, typmod) for name, kind, typmod in FIELDS]}
     value = {"attname": "v", "attnum": 2, "source_type": type, "base_name": type, "typmod": typmod, "position": None}
     row = {"oid": 1, "nspname": "s", "relname": "t", "relkind": "r", "relpersistence": "p"}
     row |= {"relreplident": "f" if key is None else "d", "owner": "x", "file": 1, "attributes": 2}
@@ -72,6 +80,7 @@ def table(type: str, given: TableOptions, typmod: int = -1, key: int | None = 0)
         ("numeric", -1, "text", "PARTIAL", "becomes text"),
         ("jsonb", -1, "text", "PARTIAL", "becomes text"),
         ("int4[]", -1, "list", "PARTIAL", "holds no array of more than one dimension"),
+        ("pair", -1, "struct", "PARTIAL", "holds no NaN: such values become NULL"),
         ("date[]", -1, "list", "PARTIAL", "begin at index 1; holds no infinity, no BC"),
         ("numeric[]", (10 << 16 | 2) + 4, "list", "PARTIAL", "begin at index 1; holds no NaN: such"),
     ],
@@ -79,7 +88,9 @@ def table(type: str, given: TableOptions, typmod: int = -1, key: int | None = 0)
 def test_a_doctor_says_what_a_type_loses(type: str, typmod: int, wanted: str, support: str, reason: str) -> None:
     found = table(type, options(**{"as": {"v": wanted}}), typmod)
     assert found.stop is None
-    logical = {"double": "float64", "text": "string", "list": f"list<{LISTS.get(type)}>"}.get(wanted, wanted)
+    logical = {"double": "float64", "text": "string", "list": f"list<{LISTS.get(type)}>", "struct": PAIR}.get(
+        wanted, wanted
+    )
     assert [c.type for c in found.schema.columns] == ["string", logical]
     told = describe(found, TableSize(), checks_text=True).columns[1]
     assert told.support == support and told.becomes == logical
@@ -96,6 +107,9 @@ def test_a_doctor_says_what_a_type_loses(type: str, typmod: int, wanted: str, su
         ("text", {"v": "binary"}, "column 'v' of s.t cannot be copied as binary: its type is text"),
         ("timetz", {"v": "time"}, "column 'v' of s.t cannot be copied as time: its type is timetz"),
         ("time", {"v": "binary"}, "column 'v' of s.t cannot be copied as binary: its type is time"),
+        ("pair", {"v": "list"}, "column 'v' of s.t cannot be copied as list: its type is pair"),
+        ("int4[]", {"v": "struct"}, r"column 'v' of s.t cannot be copied as struct: its type is int4\[\]"),
+        ("text", {"v": "struct"}, "column 'v' of s.t cannot be copied as struct: its type is text"),
         ("text", {"v": "list"}, "column 'v' of s.t cannot be copied as list: its type is text"),
         ("int4[]", {"v": "double"}, r"cannot be copied as double: its type is int4\[\]"),
         (
@@ -137,7 +151,8 @@ def test_a_mask_is_of_the_text_whatever_the_type() -> None:
     assert found.stop is None and [c.type for c in found.schema.columns] == ["string", "string"]
 
 
-def test_a_table_without_a_key_has_no_lists() -> None:
+@pytest.mark.parametrize(("type", "wanted"), [("int4[]", "list"), ("pair", "struct")])
+def test_a_table_without_a_key_has_no_lists_and_no_structs(type: str, wanted: str) -> None:
     """Its rows are found by the text of their values."""
-    found = table("int4[]", options(**{"as": {"v": "list"}}), key=None)
-    assert found.stop is not None and "s.t has no key: column 'v' cannot be copied as list" in found.stop.message
+    found = table(type, options(**{"as": {"v": wanted}}), key=None)
+    assert found.stop is not None and f"s.t has no key: column 'v' cannot be copied as {wanted}" in found.stop.message

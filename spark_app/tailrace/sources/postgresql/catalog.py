@@ -23,7 +23,7 @@ from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
-from tailrace.types import element_of
+from tailrace.types import inner_types, struct_of
 
 _LOOKS = 5
 """Each sees what others had committed when it began."""
@@ -48,6 +48,17 @@ base AS (
   UNION ALL
   SELECT b.type, t.oid, t.typbasetype, CASE WHEN b.typmod >= 0 THEN b.typmod ELSE t.typtypmod END
     FROM base b JOIN pg_type t ON t.oid = b.next WHERE b.next <> 0),
+part AS (
+  SELECT t.typelem AS type FROM base b JOIN pg_type t ON t.oid = b.base WHERE b.next = 0
+  UNION
+  SELECT f.atttypid FROM base b JOIN pg_type t ON t.oid = b.base AND t.typtype = 'c'
+    JOIN pg_attribute f ON f.attrelid = t.typrelid AND f.attnum > 0 WHERE b.next = 0),
+part_base AS (
+  SELECT t.oid AS type, t.oid AS base, t.typbasetype AS next, t.typtypmod AS typmod
+    FROM pg_type t JOIN part ON part.type = t.oid
+  UNION ALL
+  SELECT b.type, t.oid, t.typbasetype, CASE WHEN b.typmod >= 0 THEN b.typmod ELSE t.typtypmod END
+    FROM part_base b JOIN pg_type t ON t.oid = b.next WHERE b.next <> 0),
 key AS (
   SELECT w.oid AS rel, k.attnum, k.position - 1 AS position, oc.opcfamily, oc.opcintype,
          i.indcollation[k.position - 1] AS coll
@@ -60,7 +71,15 @@ key AS (
 SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS source_type,
        bn.nspname AS base_schema, bt.typname AS base_name, b.base <> b.type AS domain,
        CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END AS typmod,
-       CASE WHEN el.typtype = 'd' THEN '' ELSE eln.nspname END AS element_schema, el.typname AS element_name,
+       CASE WHEN el.oid IS NOT NULL THEN coalesce(ebt.typname, '') END AS element_name,
+       CASE WHEN el.typtype = 'd' THEN eb.typmod WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END
+         AS element_typmod,
+       (SELECT jsonb_agg(jsonb_build_array(encode(convert_to(f.attname, 'SQL_ASCII'), 'hex'), coalesce(fbt.typname, ''),
+                         CASE WHEN f.atttypmod >= 0 THEN f.atttypmod ELSE fb.typmod END) ORDER BY f.attnum)
+          FROM pg_attribute f JOIN part_base fb ON fb.type = f.atttypid AND fb.next = 0
+          LEFT JOIN pg_type fbt ON fbt.oid = fb.base AND fbt.typnamespace = 'pg_catalog'::regnamespace
+         WHERE bt.typtype = 'c' AND p.proname = 'record_out' AND f.attrelid = bt.typrelid AND f.attnum > 0
+           AND NOT f.attisdropped) AS fields,
        pn.nspname AS out_schema, p.proname AS out_name, a.attnotnull OR k.attnum IS NOT NULL AS attnotnull,
        a.attgenerated <> '' AS generated, a.attgenerated = 's' AS stored, a.atthasdef, a.atthasmissing, k.position,
        cn.nspname AS coll_schema, co.collname AS coll_name,
@@ -74,7 +93,8 @@ SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.a
   JOIN pg_type bt ON bt.oid = b.base JOIN pg_namespace bn ON bn.oid = bt.typnamespace
   JOIN pg_proc p ON p.oid = bt.typoutput JOIN pg_namespace pn ON pn.oid = p.pronamespace
   LEFT JOIN pg_type el ON el.oid = bt.typelem AND el.typdelim = ',' AND p.proname = 'array_out'
-  LEFT JOIN pg_namespace eln ON eln.oid = el.typnamespace
+  LEFT JOIN part_base eb ON eb.type = el.oid AND eb.next = 0
+  LEFT JOIN pg_type ebt ON ebt.oid = eb.base AND ebt.typnamespace = 'pg_catalog'::regnamespace
   LEFT JOIN key k ON k.rel = a.attrelid AND k.attnum = a.attnum
   LEFT JOIN pg_collation co ON co.oid = k.coll AND k.coll <> a.attcollation
   LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
@@ -262,10 +282,8 @@ def _record(column: CatalogColumn) -> Column:
 
 def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
     mask = masks.mask_of(options, row["attname"])
-    element = None
-    if row["element_name"] is not None:
-        element = types.logical(row["element_schema"], row["element_name"], row["typmod"])
-    asked = as_types.asked(options, row["attname"], element) if mask is None else "string"
+    nested = _nested(row)
+    asked = as_types.asked(options, row["attname"], nested) if mask is None else "string"
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
@@ -276,7 +294,7 @@ def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
         output=(row["out_schema"], row["out_name"]),
         logical=asked or native,
         native=native,
-        element=element,
+        nested=nested,
         nullable=not row["attnotnull"],
         key=row["position"],
         operators=_operators(row["operators"]),
@@ -286,6 +304,17 @@ def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
         mask=mask,
         padded=row["typmod"] - 4 if row["base_name"] == "bpchar" and row["typmod"] > 4 else None,
     )
+
+
+def _nested(row: DictRow) -> str | None:
+    """Types that are not built in have no name here: they become text."""
+    if row["element_name"] is not None:
+        return f"list<{types.logical('pg_catalog', row['element_name'], row['element_typmod'])}>"
+    with suppress(UnicodeDecodeError):  # of a SQL_ASCII database: it can be copied as text only
+        named = [(bytes.fromhex(name).decode(), kind, typmod) for name, kind, typmod in row["fields"] or ()]
+        if named:
+            return struct_of((name, types.logical("pg_catalog", kind, typmod)) for name, kind, typmod in named)
+    return None
 
 
 def _operators(found: dict[str, list[str]] | None) -> Operators | None:
@@ -352,10 +381,11 @@ def _unfit_keyless(schema: TableSchema) -> ReadRefused | None:
     if schema.where is not None or masked is not None:
         what = f"{schema.name} has no key: options[].where and mask are for tables with one"
         return ReadRefused(schema.name, what, "Remove the option, or give the table a primary key.")
-    listed = next((c.name for c in schema.columns if element_of(c.type) is not None), None)
-    if listed is not None:
-        what = f"{schema.name} has no key: column {listed!r} cannot be copied as list (options[].as)"
-        return ReadRefused(schema.name, what, as_types.way_out(listed))
+    for column in schema.columns:
+        if inner_types(column.type):
+            kind = as_types.named(column.type)
+            what = f"{schema.name} has no key: column {column.name!r} cannot be copied as {kind} (options[].as)"
+            return ReadRefused(schema.name, what, as_types.way_out(column.name))
     if not schema.columns:
         return ReadRefused(schema.name, f"{schema.name} has no columns to copy", "Add one, or exclude the table.")
     return None

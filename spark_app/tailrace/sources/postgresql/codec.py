@@ -17,9 +17,9 @@ from tailrace import privacy
 from tailrace.errors import ValueUnsupported
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
-from tailrace.sources.postgresql import arrays
+from tailrace.sources.postgresql import arrays, composites
 from tailrace.sources.unfit import or_null, way_out, without_unfit
-from tailrace.types import arrow_type, element_of
+from tailrace.types import arrow_type, element_of, fields_of
 
 _UUID = "^{}$".format("-".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12)))
 _YEARS = "its years are 0001 to 9999, without infinity"
@@ -59,6 +59,11 @@ def _decode(values: pa.LargeBinaryArray, type: str) -> pa.Array:
     if element is not None:
         parts = arrays.split(values)
         return arrays.lists(parts, _decode(parts.elements, element), values)
+    fields = fields_of(type)
+    if fields is not None:
+        found = composites.split(values, len(fields))
+        decoded = [_decode(texts, kind) for texts, (_, kind) in zip(found, fields, strict=True)]
+        return composites.structs(decoded, [name for name, _ in fields], values)
     if type == "binary":
         return _binary(values)
     if type == "bool":

@@ -53,8 +53,8 @@ class CatalogColumn:
     """As in `changelog.records.Column`."""
     padded: int | None = None
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
-    element: str | None = None
-    """Logical type of an array's elements; None: it is no array."""
+    nested: str | None = None
+    """Logical type as a list (arrays) or a struct (composite types); None: its type is neither."""
 
 
 _TYPES = 1 << 16

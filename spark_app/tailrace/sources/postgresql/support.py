@@ -11,7 +11,7 @@ from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 from tailrace.sources.unfit import RARE, limited, sets_null
-from tailrace.types import element_of
+from tailrace.types import element_of, inner_types
 
 _GENERATED = ("generated columns are not in the log", "Compute them in the target, or in a view over it.")
 
@@ -56,14 +56,17 @@ def unfit_type(table: str, column: CatalogColumn) -> TableStop | None:
 
 def _others(column: CatalogColumn) -> Sequence[str]:
     schema, name = column.base_type
-    return ("list",) if column.element is not None else types.OTHERS.get(name, ()) if schema == "pg_catalog" else ()
+    if column.nested is not None:
+        return (as_types.named(column.nested),)
+    return types.OTHERS.get(name, ()) if schema == "pg_catalog" else ()
 
 
 def _loss(column: CatalogColumn) -> tuple[str, str]:
     """How its logical type changes values, and which it cannot hold."""
-    element = element_of(column.logical)
-    if element is not None:
-        return "", "; ".join(filter(None, (types.LISTS, _limit(element))))
+    inner = inner_types(column.logical)
+    if inner:
+        own = types.LISTS if element_of(column.logical) is not None else ""
+        return "", "; ".join(filter(None, dict.fromkeys((own, *map(_limit, inner)))))
     if column.base_type[1] in types.NUMBERS and column.logical not in (column.native, "string"):
         return as_types.loss(column.logical, column.native)
     return "", _limit(column.logical)

@@ -7,10 +7,11 @@ added again under one name is a new one, which does not show its predecessor's v
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.errors import TargetChanged
-from tailrace.types import element_of
+from tailrace.types import inner_types
 
 COLUMNS = "tailrace.columns"
 """Table property: schema version, field id and physical name of each source column's number, dropped ones included."""
@@ -26,24 +27,21 @@ class Columns:
     version: int
     ids: Mapping[int, int]
     names: Mapping[int, str]
-    elements: Mapping[int, int] = field(default_factory=dict)
-    """Field id of a list's elements, by the column's number; Delta's tables do not need it."""
+    inner: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Field ids of a list's elements (Delta's tables do not need them) and of a struct's fields, in their order, by the
+    column's number."""
 
     @property
     def highest(self) -> int:
         """Field id; 0: there is none."""
-        return max([0, *self.ids.values(), *self.elements.values()])
+        return max([0, *self.ids.values(), *chain.from_iterable(self.inner.values())])
 
     def to_json(self) -> str:
         fields = {
-            str(column_id): [id_, self.names[column_id], *self.elements_of(column_id)]
+            str(column_id): [id_, self.names[column_id], *self.inner.get(column_id, ())]
             for column_id, id_ in self.ids.items()
         }
         return json.dumps({"version": self.version, "fields": fields}, ensure_ascii=False)
-
-    def elements_of(self, column_id: int) -> list[int]:
-        """Their field id; empty: the column is no list."""
-        return [self.elements[column_id]] if column_id in self.elements else []
 
     @classmethod
     def from_json(cls, text: str) -> "Columns":
@@ -53,26 +51,26 @@ class Columns:
             doc["version"],
             {column_id: found[0] for column_id, found in fields.items()},
             {column_id: found[1] for column_id, found in fields.items()},
-            {column_id: found[2] for column_id, found in fields.items() if len(found) > 2},
+            {column_id: tuple(found[2:]) for column_id, found in fields.items() if len(found) > 2},
         )
 
     def extended(
         self, schema: TableSchema, last_id: int, physical: Callable[[Column, int], str] | None = None
     ) -> "Columns":
         """With ids for new columns, numbered in order after the last one used, as Iceberg will number them when they
-        are added, each followed by its elements. `physical`: the new columns' names in data files; None: the source's,
+        are added, each followed by what is in it. `physical`: the new columns' names in data files; None: the source's,
         where no other column has them."""
-        ids, names, elements = dict(self.ids), dict(self.names), dict(self.elements)
+        ids, names, inner = dict(self.ids), dict(self.names), dict(self.inner)
         for column in schema.columns:
             if column.id not in ids:
                 last_id += 1
                 ids[column.id] = last_id
                 taken = set(names.values())
                 names[column.id] = _free(column.name, last_id, taken) if physical is None else physical(column, last_id)
-                if element_of(column.type) is not None:
-                    last_id += 1
-                    elements[column.id] = last_id
-        return Columns(max(schema.version, self.version), ids, names, elements)
+                if inside := len(inner_types(column.type)):
+                    inner[column.id] = tuple(range(last_id + 1, last_id + inside + 1))
+                    last_id += inside
+        return Columns(max(schema.version, self.version), ids, names, inner)
 
 
 def claimed(table: str, column: str, by: str) -> TargetChanged:

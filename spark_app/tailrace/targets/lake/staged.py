@@ -161,7 +161,7 @@ class StagedTable:
                     c.type,
                     columns.ids[c.id],
                     not required or c.key is None,
-                    columns.elements.get(c.id),
+                    columns.inner.get(c.id, ()),
                 )
                 for c in schema.columns
             ]

@@ -5,7 +5,7 @@ meets its predecessor's values. Which field is which column of the source says a
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.layout import physical_field
-from tailrace.types import decimal_parts, element_of
+from tailrace.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -60,7 +60,17 @@ PROPERTIES = {
 }
 
 
-def delta_type(logical: str) -> str | dict[str, Any]:
+def delta_type(logical: str, inner: Sequence[int] = ()) -> str | dict[str, Any]:
+    """`inner`: ids of a struct's fields. Their physical names are their own: the columns of other names or types that
+    the source has later are other columns."""
+    fields = fields_of(logical)
+    if fields is not None:
+        return {
+            "type": "struct",
+            "fields": [
+                _field(name, delta_type(kind), id_, name) for (name, kind), id_ in zip(fields, inner, strict=True)
+            ],
+        }
     element = element_of(logical)
     if element is not None:
         return {"type": "array", "elementType": delta_type(element), "containsNull": True}
@@ -68,14 +78,27 @@ def delta_type(logical: str) -> str | dict[str, Any]:
     return f"decimal({decimal[0]},{decimal[1]})" if decimal else _DELTA[logical]
 
 
+def _field(name: str, kind: str | dict[str, Any], id_: int, physical: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {_ID: id_, _PHYSICAL: physical}}
+
+
 def logical_type(delta: object) -> str | None:
     """None: a type that Tailrace does not write."""
-    if isinstance(delta, Mapping) and delta.get("type") == "array":
-        element = logical_type(delta["elementType"])
-        return None if element is None or element_of(element) is not None else f"list<{element}>"
+    if isinstance(delta, Mapping):
+        return _nested_type(delta)
     if not isinstance(delta, str):
         return None
     return delta if delta.startswith("decimal(") else _LOGICAL.get(delta)
+
+
+def _nested_type(delta: Mapping[str, Any]) -> str | None:
+    inside = {"element": delta["elementType"]} if delta["type"] == "array" else {}
+    if delta["type"] == "struct":
+        inside = {field["name"]: field["type"] for field in delta["fields"]}
+    fields = [(name, kind) for name, found in inside.items() if (kind := logical_type(found)) and not inner_types(kind)]
+    if not fields or len(fields) < len(inside):
+        return None
+    return struct_of(fields) if delta["type"] == "struct" else f"list<{fields[0][1]}>"
 
 
 def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, Any]:
@@ -186,19 +209,16 @@ def _with_fields(
     }
     if kept != _fields(metadata):  # it names columns
         out["configuration"][_STATS] = _stats_columns(schema)
-    if any("timestamp_ntz" in (field["type"], _element(field["type"])) for field in added):
+    kinds = [logical_type(field["type"]) or "" for field in added]
+    if any("timestamp" in (kind, *inner_types(kind)) for kind in kinds):
         # Delta enables this by itself for a new table only; it takes the key into the protocol and out of here.
         out["configuration"]["delta.feature.timestampNtz"] = "supported"
     return out
 
 
-def _element(delta: object) -> object:
-    return delta.get("elementType") if isinstance(delta, Mapping) else None
-
-
 def _new_field(column: Column, columns: Columns) -> dict[str, Any]:
-    metadata = {_ID: columns.ids[column.id], _PHYSICAL: columns.names[column.id]}
-    return {"name": column.name, "type": delta_type(column.type), "nullable": True, "metadata": metadata}
+    kind = delta_type(column.type, columns.inner.get(column.id, ()))
+    return _field(column.name, kind, columns.ids[column.id], columns.names[column.id])
 
 
 def columns_of(metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
@@ -217,7 +237,7 @@ def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema)
         if column.id not in ids and field is not None:
             ids[column.id] = int(field["metadata"].get(_ID, 0))
             names[column.id] = field["metadata"].get(_PHYSICAL, field["name"])
-    return Columns(columns.version, ids, names, columns.elements)
+    return Columns(columns.version, ids, names, columns.inner)
 
 
 def _extended(metadata: Mapping[str, Any], columns: Columns, schema: TableSchema) -> Columns:
@@ -237,8 +257,8 @@ def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema, present: bool
             raise _lacking(schema, column)
         if field is not None:
             _same(schema, column, field)
-        element_id = columns.elements.get(column.id)
-        out.append(physical_field(columns.names[column.id], column.type, id_, element_id=element_id))
+        inner = columns.inner.get(column.id, ())
+        out.append(physical_field(columns.names[column.id], column.type, id_, inner=inner))
     return pa.schema(out)
 
 
@@ -266,13 +286,17 @@ def check_names(schema: TableSchema) -> None:
 
 
 def _same(schema: TableSchema, column: Column, field: Mapping[str, Any]) -> None:
-    if field["type"] != delta_type(column.type):
+    if logical_type(field["type"]) != column.type:
         raise SchemaChangeUnsupported(
             schema.name,
             f"column {column.name!r} is {logical_type(field['type']) or field['type']} in the target and {column.type}"
             " in the source",
             "Drop the target table and take a snapshot of it.",
         )
+    inside = field["type"]["fields"] if fields_of(column.type) is not None else ()
+    if any(found["metadata"].get(_PHYSICAL, found["name"]) != found["name"] for found in inside):
+        what = f"column {column.name!r} of the target was added, or its fields renamed, by another program"
+        raise TargetChanged(schema.name, what, f"Drop that column in the target table, then {RESYNC}.")
 
 
 def _fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -290,4 +314,4 @@ def _stats_columns(schema: TableSchema) -> str:
 
 
 def _skipped_by(logical: str) -> bool:
-    return logical not in ("bool", "binary") and element_of(logical) is None
+    return logical not in ("bool", "binary") and not inner_types(logical)

@@ -14,19 +14,25 @@ import pyarrow as pa
 
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import SchemaChangeUnsupported
-from tailrace.types import arrow_type, element_of, list_type
+from tailrace.types import arrow_type, element_of, fields_of, list_type
 
 FIELD_ID = b"PARQUET:field_id"
 
 
 def physical_field(
-    name: str, logical: str, field_id: int, nullable: bool = True, element_id: int | None = None
+    name: str, logical: str, field_id: int, nullable: bool = True, inner: Sequence[int] = ()
 ) -> pa.Field:
-    """`element_id`: field id of a list's elements."""
-    kind, element = arrow_type(logical), element_of(logical)
-    if element is not None and element_id is not None:
-        kind = list_type(arrow_type(element), {FIELD_ID: str(element_id).encode()})
+    """`inner`: field ids of a list's elements, or of a struct's fields."""
+    kind = _numbered(logical, [{FIELD_ID: str(id_).encode()} for id_ in inner]) if inner else arrow_type(logical)
     return pa.field(name, kind, nullable, {FIELD_ID: str(field_id).encode()})
+
+
+def _numbered(logical: str, numbers: Sequence[dict[bytes, bytes]]) -> pa.DataType:
+    element = element_of(logical)
+    if element is not None:
+        return list_type(arrow_type(element), numbers[0])
+    fields = zip(fields_of(logical) or (), numbers, strict=True)
+    return pa.struct([pa.field(name, arrow_type(kind), metadata=number) for (name, kind), number in fields])
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tailrace.targets.lake.iceberg.files import Tracked, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
 from tailrace.targets.lake.model import NewFile, TableCommit
-from tailrace.types import element_of
+from tailrace.types import element_of, fields_of
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,15 @@ def evolve(transaction: Any, java: Java, steps: Sequence[SchemaStep]) -> str:
 
 
 def type_of(java: Java, text: str) -> Any:
-    """Iceberg's type of its text. The number of a list's elements is given when the column is added."""
+    """Iceberg's type of its text. The numbers of a list's elements or a struct's fields are given when the column is
+    added."""
     types = java.iceberg.types.Types
-    element = element_of(text)
-    kind = types.fromPrimitiveString(element or text)
-    return kind if element is None else types.ListType.ofOptional(1, kind)
+    element, fields = element_of(text), fields_of(text)
+    if element is not None:
+        return types.ListType.ofOptional(1, types.fromPrimitiveString(element))
+    if fields is None:
+        return types.fromPrimitiveString(text)
+    inside = java.jvm.java.util.ArrayList()
+    for number, (name, kind) in enumerate(fields, 1):
+        inside.add(types.NestedField.optional(number, name, types.fromPrimitiveString(kind)))
+    return types.StructType.of(inside)

@@ -129,11 +129,11 @@ def _add(java: Java, update: Any, last_id: int, by: Replacement) -> list[str]:
     """Iceberg numbers what is added. For the numbers of columns that have been dropped while the copy was made, it adds
     some that go again: their names."""
     wanted, gaps = {by.columns.ids[c.id]: c for c in by.schema.columns}, list[str]()
-    given = {by.columns.elements[c.id] for c in by.schema.columns if c.id in by.columns.elements}
+    given = {id_ for c in by.schema.columns for id_ in by.columns.inner.get(c.id, ())}
     for id_ in range(last_id + 1, by.columns.highest + 1):
         column = wanted.get(id_)
         if id_ in given:
-            continue  # with its list
+            continue  # with its column
         if column is None:
             gaps.append(f"_tailrace_{uuid.uuid4().hex}")
             update.addColumn(None, gaps[-1], type_of(java, "int"))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import count, islice
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import physical_field
-from tailrace.types import decimal_parts, element_of
+from tailrace.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 
 _TYPES = {
     "bool": "boolean",
@@ -56,6 +57,9 @@ def iceberg_type(logical: str) -> str:
     element = element_of(logical)
     if element is not None:
         return f"list<{iceberg_type(element)}>"
+    fields = fields_of(logical)
+    if fields is not None:
+        return struct_of((name, iceberg_type(kind)) for name, kind in fields)
     decimal = decimal_parts(logical)
     return _TYPES[logical] if decimal is None else f"decimal({decimal[0]}, {decimal[1]})"
 
@@ -69,9 +73,11 @@ def unlike(columns: Columns, present: Sequence["PresentField"]) -> dict[int, str
 def first_columns(schema: TableSchema) -> Columns:
     """As Iceberg numbers the fields of a new table: from 1, what is in a field after all fields."""
     ids = {column.id: number for number, column in enumerate(schema.columns, 1)}
-    lists = [column.id for column in schema.columns if element_of(column.type) is not None]
-    elements = {column_id: number for number, column_id in enumerate(lists, len(ids) + 1)}
-    return Columns(schema.version, ids, {column.id: column.name for column in schema.columns}, elements)
+    later, inner = count(len(ids) + 1), {}
+    for column in schema.columns:
+        if inside := inner_types(column.type):
+            inner[column.id] = tuple(islice(later, len(inside)))
+    return Columns(schema.version, ids, {column.id: column.name for column in schema.columns}, inner)
 
 
 def schema_json(schema: TableSchema) -> str:
@@ -83,7 +89,7 @@ def schema_json(schema: TableSchema) -> str:
             "id": known.ids[column.id],
             "name": column.name,
             "required": column.key is not None,
-            "type": _json_type(column.type, known.elements.get(column.id)),
+            "type": _json_type(column.type, known.inner.get(column.id, ())),
         }
         for column in schema.columns
     ]
@@ -95,11 +101,19 @@ def schema_json(schema: TableSchema) -> str:
     return json.dumps(doc)
 
 
-def _json_type(logical: str, element_id: int | None) -> str | dict[str, Any]:
-    element = element_of(logical)
-    if element is None:
+def _json_type(logical: str, inner: Sequence[int]) -> str | dict[str, Any]:
+    element, fields = element_of(logical), fields_of(logical)
+    if element is not None:
+        return {"type": "list", "element-id": inner[0], "element": iceberg_type(element), "element-required": False}
+    if fields is None:
         return iceberg_type(logical)
-    return {"type": "list", "element-id": element_id, "element": iceberg_type(element), "element-required": False}
+    return {
+        "type": "struct",
+        "fields": [
+            {"id": id_, "name": name, "required": False, "type": iceberg_type(kind)}
+            for (name, kind), id_ in zip(fields, inner, strict=True)
+        ],
+    }
 
 
 def identifier(schema: TableSchema) -> tuple[Column, ...]:
@@ -129,7 +143,7 @@ def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Sche
         raise Retry(f"{schema.name} version {schema.version} has a column that version {columns.version} does not know")
     return pa.schema(
         [
-            physical_field(known.names[c.id], c.type, known.ids[c.id], c.key is None, known.elements.get(c.id))
+            physical_field(known.names[c.id], c.type, known.ids[c.id], c.key is None, known.inner.get(c.id, ()))
             for c in schema.columns
         ]
     )
@@ -144,8 +158,8 @@ class PresentField:
     type: str
     """Iceberg's type text."""
     required: bool
-    element_id: int | None = None
-    """Field id of a list's elements."""
+    inner: tuple[int, ...] = ()
+    """Field ids of a list's elements, or of a struct's fields."""
 
 
 @dataclass(frozen=True)
@@ -219,16 +233,16 @@ def _promotable(old: str, new: str) -> bool:
 def present_fields(text: str) -> list[PresentField]:
     """The table's current fields, from Iceberg's schema JSON."""
     return [
-        PresentField(f["id"], f["name"], _type_text(f["type"]), f["required"], _element_id(f["type"]))
+        PresentField(f["id"], f["name"], _type_text(f["type"]), f["required"], _inner_ids(f["type"]))
         for f in json.loads(text)["fields"]
     ]
 
 
 def unforeseen(columns: Columns, schema: TableSchema, after: Sequence[PresentField]) -> str | None:
     """A field to which Iceberg has given another id than the data files have."""
-    given = {field.name: (field.id, field.element_id) for field in after}
+    given = {field.name: (field.id, *field.inner) for field in after}
     for column in schema.columns:
-        foreseen = columns.ids[column.id], columns.elements.get(column.id)
+        foreseen = columns.ids[column.id], *columns.inner.get(column.id, ())
         if given.get(column.name) != foreseen:
             return f"column {column.name} got field id {given.get(column.name)}, foreseen was {foreseen}"
     return None
@@ -237,11 +251,15 @@ def unforeseen(columns: Columns, schema: TableSchema, after: Sequence[PresentFie
 def _type_text(found: object) -> str:
     if isinstance(found, dict) and found["type"] == "list" and not found["element-required"]:
         return f"list<{_type_text(found['element'])}>"
+    if isinstance(found, dict) and found["type"] == "struct" and not any(f["required"] for f in found["fields"]):
+        return struct_of((f["name"], _type_text(f["type"])) for f in found["fields"])
     return str(found)
 
 
-def _element_id(found: object) -> int | None:
-    return int(found["element-id"]) if isinstance(found, dict) and found["type"] == "list" else None
+def _inner_ids(found: object) -> tuple[int, ...]:
+    if not isinstance(found, dict):
+        return ()
+    return (found["element-id"],) if found["type"] == "list" else tuple(f["id"] for f in found.get("fields", ()))
 
 
 def bound(logical: str, raw: bytes) -> object | None:
