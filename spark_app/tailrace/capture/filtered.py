@@ -5,6 +5,9 @@ is now; `D`, no row. An update says neither by itself, for the row it changes ma
 lacks it: one that matches becomes `I`, one that does not becomes `D`. What the log did not carry stays unknown in an
 `I`: the key becomes a hole and is read again, and the filter decides over what is read. So does a row whose filter
 column the log did not carry. (A `U` without a row writes nothing: docs/dev/design.md#the-apply-rule.)
+
+Of a table without a key each operation has a whole row: `I` and `M` one more, `D` one less. So the filter decides over
+each by itself, and no operation becomes another.
 """
 
 from dataclasses import dataclass
@@ -39,6 +42,8 @@ def filtered(rows: pa.Table, schema: TableSchema) -> FilteredRows | None:
     """Rows of `changelog.segments.segment_schema`; None: the table has no filter."""
     if schema.where is None:
         return None
+    if schema.keyless:
+        return _of_whole_rows(rows.filter(passing(rows, schema.where, schema.columns)))
     op = np.asarray(rows[OP].to_pylist(), dtype="U1")
     undecided = _undecided(rows, schema)
     passes = np.asarray(passing(rows, schema.where, schema.columns)) | undecided
@@ -53,6 +58,12 @@ def filtered(rows: pa.Table, schema: TableSchema) -> FilteredRows | None:
         # A segment may begin with the M whose D closed the one before it.
         deletes=max(0, int((now == DELETE).sum() - moved.sum())),
     )
+
+
+def _of_whole_rows(kept: pa.Table) -> FilteredRows:
+    op = np.asarray(kept[OP].to_pylist(), dtype="U1")
+    inserts, updates, deletes = (int((op == one).sum()) for one in (INSERT, MOVE, DELETE))
+    return FilteredRows(kept, inserts, updates, max(0, deletes - updates))
 
 
 def _undecided(rows: pa.Table, schema: TableSchema) -> Mask:

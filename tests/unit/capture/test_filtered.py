@@ -99,3 +99,17 @@ def test_a_row_that_is_deleted_or_leaves_the_filter_keeps_nothing_but_its_key(op
 
 def test_a_table_without_a_filter_is_left_as_it_is() -> None:
     assert filtered(log_rows([Change(1, "D", 1)], None), schema(None)) is None
+
+
+def test_without_a_key_the_filter_decides_over_each_row() -> None:
+    """An update is a `D` and an `M`; there is no key to which the one that does not match could be reduced."""
+    columns = tuple(Column(name=n, id=i, source_type="text", type="string") for i, n in enumerate("xt", 1))
+    keyless = schema("\"x\" = 'eu'").model_copy(update={"columns": columns, "keyless": True})
+    written = [("I", "eu"), ("I", "us"), ("D", "eu"), ("M", "us"), ("D", "us"), ("M", "eu"), ("D", None), ("D", "eu")]
+    rows = [{"_seq": seq, "_op": op, "_commit_ts": 0, "x": x, "t": "t"} for seq, (op, x) in enumerate(written, 1)]
+    found = filtered(pa.Table.from_pylist(rows, segment_schema(keyless)), keyless)
+    assert found is not None
+    assert found.rows.select(["_seq", "_op", "x", "t"]).to_pylist() == [
+        {"_seq": seq, "_op": op, "x": "eu", "t": "t"} for seq, op in ((1, "I"), (3, "D"), (6, "M"), (8, "D"))
+    ]
+    assert (found.inserts, found.updates, found.deletes) == (1, 1, 1)

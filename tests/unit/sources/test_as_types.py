@@ -149,10 +149,3 @@ def test_a_mask_is_of_the_text_whatever_the_type() -> None:
     mask = [{"column": "v", "method": "Redact"}]
     found = table("jsonb", options(**{"as": {"v": "double"}, "mask": mask}))
     assert found.stop is None and [c.type for c in found.schema.columns] == ["string", "string"]
-
-
-@pytest.mark.parametrize(("type", "wanted"), [("int4[]", "list"), ("pair", "struct")])
-def test_a_table_without_a_key_has_no_lists_and_no_structs(type: str, wanted: str) -> None:
-    """Its rows are found by the text of their values."""
-    found = table(type, options(**{"as": {"v": wanted}}), key=None)
-    assert found.stop is not None and f"s.t has no key: column 'v' cannot be copied as {wanted}" in found.stop.message

@@ -23,7 +23,7 @@ from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
-from tailrace.types import inner_types, struct_of
+from tailrace.types import struct_of
 
 _LOOKS = 5
 """Each sees what others had committed when it began."""
@@ -374,21 +374,10 @@ def _keyless(row: DictRow, columns: Iterable[DictRow]) -> bool:
 
 
 def _unfit_keyless(schema: TableSchema) -> ReadRefused | None:
-    """What is not copied of a table without a key."""
-    if not schema.keyless:
+    """A row that is nothing cannot be told apart."""
+    if not schema.keyless or schema.columns:
         return None
-    masked = next((c.name for c in schema.columns if c.mask is not None), None)
-    if schema.where is not None or masked is not None:
-        what = f"{schema.name} has no key: options[].where and mask are for tables with one"
-        return ReadRefused(schema.name, what, "Remove the option, or give the table a primary key.")
-    for column in schema.columns:
-        if inner_types(column.type):
-            kind = as_types.named(column.type)
-            what = f"{schema.name} has no key: column {column.name!r} cannot be copied as {kind} (options[].as)"
-            return ReadRefused(schema.name, what, as_types.way_out(column.name))
-    if not schema.columns:
-        return ReadRefused(schema.name, f"{schema.name} has no columns to copy", "Add one, or exclude the table.")
-    return None
+    return ReadRefused(schema.name, f"{schema.name} has no columns to copy", "Add one, or exclude the table.")
 
 
 def _no_key(name: str, row: DictRow, generated: bool) -> str:

@@ -190,7 +190,7 @@ class _Spans:
         here = {
             name: span_of(column.combine_chunks())
             for name, column in zip(rows.column_names, rows.columns, strict=True)
-            if column.null_count == 0 and not pa.types.is_boolean(column.type)
+            if column.null_count == 0 and not (pa.types.is_boolean(column.type) or pa.types.is_nested(column.type))
         }
         before = here if self._known is None else self._known
         self._known = {name: _joined(before[name], here[name]) for name in before.keys() & here.keys()}

@@ -18,11 +18,11 @@ Digests = tuple[Halves, Halves]
 """128 bits of each row, in two halves."""
 
 
-def digests(columns: Sequence[pa.ChunkedArray]) -> Digests:
+def digests(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Digests:
     """Of the rows whose columns, in the order of the table, these are; at least one column."""
     names = [f"c{number}" for number in range(len(columns))]
     connection = hashing_connection()
-    rows = pa.table([_plain(column) for column in columns], names=names)
+    rows = pa.table([_plainly(column) for column in pa.table(list(columns), names=names).columns], names=names)
     connection.register("whole_rows", rows)
     try:
         text = f"SELECT concat({', '.join(map(_text, names, rows.schema.types))}) AS t FROM whole_rows"
@@ -34,24 +34,38 @@ def digests(columns: Sequence[pa.ChunkedArray]) -> Digests:
     return upper, lower
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plainly(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([_plain(chunk) for chunk in column.chunks], _plain(pa.array([], column.type)).type)
+
+
+def _plain(values: pa.Array) -> pa.Array:
     """In a type whose text is exact: floats by their bits, times by their numbers."""
-    kind = column.type
+    kind = values.type
+    if pa.types.is_list(kind):
+        ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(values), 0))
+        offsets = pa.concat_arrays([pa.array([0], ends.type), ends])
+        return pa.ListArray.from_arrays(offsets, _plain(values.flatten()), mask=values.is_null())
+    if pa.types.is_struct(kind):
+        fields = [_plain(field) for field in values.flatten()]
+        return pa.StructArray.from_arrays(fields, [f"f{n}" for n in range(len(fields))], mask=values.is_null())
     if pa.types.is_boolean(kind):
-        return column.cast(pa.int8())
+        return values.cast(pa.int8())
     if pa.types.is_floating(kind):
-        nan = pa.scalar(float("nan"), kind)
-        bits = pa.int64() if kind.bit_width == 64 else pa.int32()
-        one_nan = pc.if_else(pc.is_nan(column), nan, column)
-        return pa.chunked_array([chunk.view(bits) for chunk in one_nan.chunks], bits)
+        one_nan = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), kind), values)
+        return one_nan.view(pa.int64() if kind.bit_width == 64 else pa.int32())
     if pa.types.is_temporal(kind):
-        bits = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
-    return column
+        return values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return values
 
 
 def _text(name: str, kind: pa.DataType) -> str:
     """What no other value, and no two values of neighbours together, can be taken for."""
+    if pa.types.is_list(kind):
+        elements = f"list_transform({name}, lambda x: concat({_text('x', kind.value_type)}))"
+        return f"coalesce('[' || array_to_string({elements}, '') || ']', 'n'), ';'"
+    if pa.types.is_struct(kind):
+        fields = ", ".join(_text(f"struct_extract({name}, '{field.name}')", field.type) for field in kind)
+        return f"CASE WHEN {name} IS NULL THEN 'n' ELSE concat('(', {fields}, ')') END, ';'"
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return f"coalesce(strlen({name}) || ':' || {name}, 'n'), ';'"
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

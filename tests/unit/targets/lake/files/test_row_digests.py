@@ -25,12 +25,27 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[object]]] = {
     "d": (pa.date32(), st.sampled_from([None, date(1970, 1, 1), date(9999, 12, 31)])),
     "at": (pa.timestamp("us"), st.sampled_from([None, datetime(1, 1, 1), datetime(2024, 2, 29, 1, 2, 3, 4)])),
     "tz": (pa.timestamp("us", "UTC"), st.sampled_from([None, datetime(2024, 2, 29, tzinfo=UTC)])),
+    "texts": (pa.list_(pa.string()), st.one_of(st.none(), st.lists(TEXTS, max_size=3))),
+    "floats": (pa.list_(pa.float64()), st.sampled_from([None, [], [None], [0.0], [-0.0], [math.nan, 1.0]])),
 }
+PAIR = pa.struct([("a", pa.string()), ("b", pa.list_(pa.float32()))])
+COLUMNS["pair"] = (
+    PAIR,
+    st.one_of(st.none(), st.fixed_dictionaries({"a": TEXTS, "b": st.sampled_from([None, [], [0.0], [-0.0]])})),
+)
 ROWS = st.lists(st.tuples(*(values for _, values in COLUMNS.values())), min_size=1, max_size=30)
 
 
-def written(row: tuple[object, ...]) -> tuple[object, ...]:
-    return tuple((type(v), "nan" if math.isnan(v) else v.hex()) if isinstance(v, float) else (type(v), v) for v in row)
+def written(value: object) -> object:
+    match value:
+        case dict():
+            return [(name, written(one)) for name, one in value.items()]
+        case tuple() | list():
+            return [written(one) for one in value]
+        case float():
+            return "nan" if math.isnan(value) else value.hex()
+        case _:
+            return type(value), value
 
 
 @given(ROWS)
@@ -48,6 +63,14 @@ def test_rows_are_equal_exactly_if_they_are_written_alike(rows: list[tuple[objec
 
 def test_no_rows_have_no_digests() -> None:
     assert [len(half) for half in digests([pa.chunked_array([], pa.string())])] == [0, 0]
+
+
+def test_columns_that_a_file_lacks_count_as_null() -> None:
+    """They do not come in chunks."""
+    for kind, _ in COLUMNS.values():
+        lacking = digests([pa.chunked_array([[1, 2]], pa.int32()), pa.nulls(2, kind)])
+        there = digests([pa.chunked_array([[1, 2]], pa.int32()), pa.chunked_array([[None], [None]], kind)])
+        assert [half.tolist() for half in lacking] == [half.tolist() for half in there]
 
 
 def test_as_many_columns_as_a_table_can_have_are_one_digest() -> None:
