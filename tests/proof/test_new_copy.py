@@ -20,21 +20,23 @@ BALANCE = (ROWS, ROWS * (ROWS + 1) // 2)
 """Rows, and the sum of `n`: no transaction changes either."""
 WRITTEN = "staged.after-commit"
 CASES = (
-    ("delta", (WRITTEN, "delta.before-replace")),
-    ("iceberg", ("staged.before-commit", "iceberg.before-replace", "publish.after")),
-    ("delta", ("staged.before-commit", "publish.before", "publish.after")),
-    ("iceberg", (WRITTEN, "publish.before")),
+    ("delta", True, (WRITTEN, "delta.before-replace")),
+    ("iceberg", True, ("staged.before-commit", "iceberg.before-replace", "publish.after")),
+    ("delta", True, ("staged.before-commit", "publish.before", "publish.after")),
+    ("iceberg", True, (WRITTEN, "publish.before")),
+    ("delta", False, ("staged.before-commit", "delta.before-replace", "publish.after")),
+    ("iceberg", False, ("staged.before-commit", "iceberg.before-replace", "publish.before")),
 )
+"""Format, whether the table has a key (one without is read as one chunk), seams."""
 SETUP = f"""
 CREATE SCHEMA proof;
 CREATE TABLE proof.t (id int PRIMARY KEY, a text NOT NULL DEFAULT 'a', n int NOT NULL, b text DEFAULT 'b');
 INSERT INTO proof.t (id, n) SELECT g, g FROM generate_series(1, {ROWS}) g;
 """
 MOVE = "UPDATE proof.t SET n = n + CASE WHEN id = %(one)s THEN 1 ELSE -1 END WHERE id IN (%(one)s, %(two)s)"
-CHANGE = (
-    "ALTER TABLE proof.t DROP COLUMN b, ADD COLUMN b int DEFAULT 7;"
-    " ALTER TABLE proof.t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, a)"
-)
+WITHOUT_KEY = "; ALTER TABLE proof.t DROP CONSTRAINT t_pkey; ALTER TABLE proof.t REPLICA IDENTITY FULL"
+CHANGE = "ALTER TABLE proof.t DROP COLUMN b, ADD COLUMN b int DEFAULT 7"
+OTHER_KEY = "; ALTER TABLE proof.t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, a)"
 
 
 @contextmanager
@@ -62,11 +64,11 @@ def again_and_again(work: Callable[[], None], pause: float) -> Iterator[None]:
 
 @pytest.mark.timeout(1500)
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize(("format", "seams"), one_of(*CASES, of="new copy"))
+@pytest.mark.parametrize(("format", "key", "seams"), one_of(*CASES, of="new copy"))
 def test_readers_never_find_it_incomplete(
-    postgres: PostgresServer, tmp_path: Path, format: str, seams: tuple[str, ...]
+    postgres: PostgresServer, tmp_path: Path, format: str, key: bool, seams: tuple[str, ...]
 ) -> None:
-    postgres.execute(SETUP)
+    postgres.execute(SETUP if key else SETUP + WITHOUT_KEY)
     snapshot = {"chunkRows": 150, "parallelism": 2}
     spec: dict[str, object] = {"tables": {"include": ["proof.t"]}, "onSchemaChange": "Evolve", "snapshot": snapshot}
     deployment = Deployment(tmp_path / "proof", postgres.source(), format, spec)
@@ -87,7 +89,7 @@ def test_readers_never_find_it_incomplete(
             deployment.once()
             with again_and_again(move, 0.02), again_and_again(look, 0.3):
                 killed(deployment, seams)
-                changed(deployment, postgres)
+                changed(deployment, postgres, CHANGE + OTHER_KEY if key else CHANGE)
             settled(deployment, postgres, format)
         finally:
             deployment.close()
@@ -102,11 +104,11 @@ def killed(deployment: Deployment, seams: tuple[str, ...]) -> None:
         assert run.wait(300) != 0, f"{seam} was never reached\n{run.tail()}"
 
 
-def changed(deployment: Deployment, server: PostgresServer) -> None:
-    """Another key, and a column that cannot be told from the one of its name."""
+def changed(deployment: Deployment, server: PostgresServer, change: str) -> None:
+    """A column that cannot be told from the one of its name, and another key."""
     run = deployment.start()
     run.until(lambda: level(deployment), 200, "all resyncs are over")
-    server.execute(CHANGE)
+    server.execute(change)
     run.until(lambda: replacing(deployment), 100, "the table is read again")
     run.until(lambda: level(deployment), 200, "its new form is complete")
 

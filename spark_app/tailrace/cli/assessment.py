@@ -121,4 +121,5 @@ def _reading(reading: Reading) -> Iterator[str]:
     yield f"     estimate: by the source's statistics, at {BASIS}, as measured with"
     yield "     2 cores on the source's machine (docs/performance.md); network, load and wide rows make it longer"
     if reading.unknown:
-        yield f"     {reading.unknown} of the tables have no statistics yet: run ANALYZE for better numbers"
+        have = "table has" if reading.unknown == 1 else "tables have"
+        yield f"     {reading.unknown} {have} no statistics yet: run ANALYZE for better numbers"

@@ -47,7 +47,8 @@ FORMS = {
     _TABLE: "write schema.table",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
     _MEMORY: "write a size such as 512Mi or 2Gi",
-    _COPIED_AS: 'write text, double or decimal(p,s), 0 ≤ s ≤ p ≤ 38; within braces in quotes: "decimal(38,10)"',
+    _COPIED_AS: "write text, double, list, struct, binary, time or decimal(p,s), 0 ≤ s ≤ p ≤ 38;"
+    ' within braces in quotes: "decimal(38,10)"',
     _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…",
 }
 """What to write where a pattern does not match; for messages."""

@@ -1,10 +1,12 @@
 """Types that the manifest asks for: what is allowed, what is said of it, and what is refused by name."""
 
+import re
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from tailrace.contract import base
 from tailrace.contract.resources import TableOptions
 from tailrace.sources import as_types, masks
 from tailrace.sources.findings import TableSize
@@ -149,3 +151,9 @@ def test_a_mask_is_of_the_text_whatever_the_type() -> None:
     mask = [{"column": "v", "method": "Redact"}]
     found = table("jsonb", options(**{"as": {"v": "double"}, "mask": mask}))
     assert found.stop is None and [c.type for c in found.schema.columns] == ["string", "string"]
+
+
+def test_another_word_is_answered_with_all_that_there_are() -> None:
+    words = set(re.findall("[a-z]{2,}", base._COPIED_AS))
+    assert {"text", "struct", "decimal"} <= words
+    assert words <= set(re.findall("[a-z]+", base.FORMS[base._COPIED_AS]))
