@@ -22,6 +22,8 @@ from support.resources import replicator as document_of
 from support.versions import one_of
 from tailrace import sources
 from tailrace.contract.resources import Replicator
+from tailrace.reading import task
+from tailrace.sources.postgresql import copyout
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
@@ -60,9 +62,12 @@ def settle(copy: Pipeline, **faults: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("format", one_of("delta", "iceberg", of="keyless"))
 def test_a_copy_has_as_many_of_each_row_as_the_server(
-    postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str
+    postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While commits stall, a transaction is visible to a reading whose place in the log is behind one that is not."""
+    """While commits stall, a transaction is visible to a reading whose place in the log is behind one that is not. A
+    reading is several files."""
+    monkeypatch.setattr(copyout, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(task, "FILE_BYTES", 1)
     with postgres.connect() as connection:
         connection.execute("CREATE SCHEMA proof")
         keyless.create(connection, 300, seed=3)
@@ -72,10 +77,11 @@ def test_a_copy_has_as_many_of_each_row_as_the_server(
     copy = begin(postgres, tmp_path, spark, target=target)
     writers.start()
     stalls.start()
-    seen = set[str]()
+    seen, files = set[str](), Counter[str]()
     with copy.running():
         for turn in range(100):
             for table in copy.turn().tables.values():
+                files |= Counter(logged.chunk.snapshot_id for logged in table.chunks)
                 seen |= {logged.chunk.snapshot_id for logged in table.chunks if logged.chunk.seen}
             if turn % 40 == 20:
                 copy.stop()
@@ -92,6 +98,7 @@ def test_a_copy_has_as_many_of_each_row_as_the_server(
             found = compare(connection, [NAME], tmp_path / "lake", format)
         assert not found, "\n".join(found)
         assert READERS[format](tmp_path / "lake" / "proof" / "keyless").num_rows > 0
+    assert max(files.values()) > 1
     print(f"{writers.transactions} transactions, {len(seen)} readings that saw what lies behind their replay point")
 
 
