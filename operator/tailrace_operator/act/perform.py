@@ -26,6 +26,7 @@ from tailrace_operator.decide.model import (
     Pause,
     SetFinalizers,
     SubmitSnapshot,
+    TryPod,
 )
 from tailrace_operator.kube import APPLY, MERGE, NAMESPACE_ENDS, ApiConflict, ApiNotFound, ApiRefused, Kube, Where
 from tailrace_operator.observe import parse
@@ -34,6 +35,7 @@ from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import DriverAnswer, Meta, ObjectKey, ObservedDrop, Refusal
 from tailrace_operator.resources import names, settings
+from tailrace_operator.status import times
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,9 @@ class Performer:
             case Delete():
                 await self._delete(meta.namespace, action)
                 seam("operator.after-delete")
+            case TryPod(name=name):
+                await self._try_pod(meta.namespace, name)
+                seam("operator.after-try-pod")
             case SetFinalizers():
                 await self._finalizers(key, meta, action)
                 seam("operator.after-set-finalizers")
@@ -90,17 +95,21 @@ class Performer:
         try:
             made = await self._kube.call("PATCH", where, query=query, body=document, content=APPLY)
         except ApiRefused as error:
-            if NAMESPACE_ENDS in error.message:
-                self._memory.ending.add(meta.uid)
-                return
-            if error.code not in (400, 403, 409, 422):
-                raise
-            self._memory.refuse(key, Refusal(f"{kind} {name}", action.content_hash, error.message))
-            log.warning("%s %s/%s refused: %s", kind, meta.namespace, name, error.message)
+            self._refused(key, meta, Refusal(f"{kind} {name}", action.content_hash, error.message), error)
             return
         self._memory.accept(key, f"{kind} {name}")
         self._memory.applied[kind, meta.namespace, name] = (action.content_hash, parse.version(kind, made))
         self._index.put_owned(kind, made)
+
+    def _refused(self, key: ObjectKey, meta: Meta, refusal: Refusal, error: ApiRefused) -> None:
+        """Remember why an object cannot be made, for the status; whatever is no verdict on the object is raised."""
+        if NAMESPACE_ENDS in error.message:
+            self._memory.ending.add(meta.uid)
+            return
+        if error.code not in (400, 403, 409, 422):
+            raise error
+        self._memory.refuse(key, refusal)
+        log.warning("%s in %s refused: %s", refusal.what, meta.namespace, refusal.message)
 
     async def _foreign(self, key: ObjectKey, meta: Meta, where: Where, content_hash: str) -> bool:
         """Whether somebody else's object has the name: it would be overwritten, and deleted with the Replicator."""
@@ -126,9 +135,7 @@ class Performer:
             await self._foreign(key, meta, Where("Secret", meta.namespace, name), "")
             return
         except ApiRefused as error:
-            if NAMESPACE_ENDS not in error.message:
-                raise
-            self._memory.ending.add(meta.uid)
+            self._refused(key, meta, Refusal(f"Secret {name}", "", error.message), error)
             return
         self._memory.accept(key, f"Secret {name}")
         head = made["metadata"]
@@ -144,6 +151,17 @@ class Performer:
             await self._kube.call("DELETE", Where(action.kind, namespace, action.name), body=body)
         except (ApiNotFound, ApiConflict):
             return  # gone already, or another one of this name
+
+    async def _try_pod(self, namespace: str, name: str) -> None:
+        """Any change of a StatefulSet makes its controller look at it."""
+        head = {"annotations": {names.TRIED_AT: times.text(self._memory.clock())}}
+        where = Where("StatefulSet", namespace, name)
+        try:
+            self._index.put_owned(
+                "StatefulSet", await self._kube.call("PATCH", where, body={"metadata": head}, content=MERGE)
+            )
+        except ApiNotFound:
+            return  # gone: the next round makes another
 
     async def _finalizers(self, key: ObjectKey, meta: Meta, action: SetFinalizers) -> None:
         # With the resourceVersion: the list is replaced as a whole, and others have finalizers too.

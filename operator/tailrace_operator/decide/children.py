@@ -16,11 +16,14 @@ from tailrace_operator.decide.model import (
     Desired,
     Limits,
     MakeSecret,
+    TryPod,
 )
 from tailrace_operator.observe.model import Child, ObservedPod, ObservedReplicator
 from tailrace_operator.resources import driver, hashing, identity, log_check, names, network, settings
 
 ENDED = ("Succeeded", "Failed")
+TRY_SECONDS = 60.0
+"""Between two attempts to make a pod that a quota or an admission rule refuses."""
 
 
 def actions(
@@ -31,6 +34,7 @@ def actions(
         *_set_up(observed, desired, history, limits),
         *_changed_spec(observed, desired, history),
         *_lost(observed),
+        *_refused(observed, desired, history),
         *_log_check(observed, desired, history, limits),
         *_reap(observed, history),
         *_strays(observed),
@@ -121,6 +125,17 @@ def _lost(observed: ObservedReplicator) -> Iterator[Action]:
         due = lost_nodes.forced_at(pod)
         if due is not None and observed.now >= due:
             yield Delete("Pod", pod.name, pod.uid, force=True)
+
+
+def _refused(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Iterator[Action]:
+    """The StatefulSet's controller waits twice as long after each refusal, up to 17 minutes: for so long a quota that
+    has room again would go unnoticed."""
+    place = f"StatefulSet/{names.driver(observed.meta.name)}"
+    child = observed.children.get(place)
+    if child is None or place not in observed.refused_pods or observed.pods or not replicas(desired, history):
+        return
+    if observed.now - (child.tried_at or 0.0) >= TRY_SECONDS:
+        yield TryPod(child.name)
 
 
 def _log_check(

@@ -39,6 +39,14 @@ OOM = "OOMKilled"
 FOLLOW_LOG = "Change restartNonce to start it again, and follow the log of its pod."
 ANOTHER_NUMBER = "The number in spec.recover has been used: set another."
 NOT_FOR_THIS = "spec.recover does not help here: it is for PositionLost only."
+EVICTED = "Evicted"
+_EVICTED_FOR = {
+    'EmptyDir volume "tailrace-': "Raise spec.driver.scratch.",
+    "low on resource: memory": "Raise spec.driver.memoryRequest.",
+}
+"""Words of the kubelet, and what helps."""
+NEWS_SECONDS = 600.0
+"""For so long after an eviction it is told why no pod is there."""
 MAX_WORDS = 700
 """Characters of an error in the message of a halt, which goes on with what to do."""
 
@@ -56,6 +64,8 @@ class DriverHistory:
     """Of that end, if it is news."""
     ended: bool
     """The container ended since the last look."""
+    evicted: bool = False
+    """`error` is that the pod was evicted."""
 
 
 def replicas(desired: Desired, history: DriverHistory) -> int:
@@ -72,9 +82,12 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     forgiven = before.halt is not None and halt is None
     failures = _failures(observed, pod, new_ends, limits, Failures() if forgiven else before.failures)
     error = error_of(pod) if new_ends and pod is not None else None
+    eviction = None if error is not None else _eviction(observed, pod)
     if new_ends and pod is not None and (halt is None or halt.retried_at is not None):
         halt = _new_halt(observed, desired, pod, failures, limits) or halt
-    return DriverHistory(pod, driver, failures, halt, resync or before.resync_uid, error, new_ends > 0)
+    return DriverHistory(
+        pod, driver, failures, halt, resync or before.resync_uid, error or eviction, new_ends > 0, eviction is not None
+    )
 
 
 def seen(observed: ObservedReplicator) -> tuple[ObservedPod | None, DriverSummary, int]:
@@ -311,6 +324,18 @@ def error_of(pod: ObservedPod) -> FaultStatus | None:
         "See the log of the driver's pod. Once the pod is gone, change restartNonce and follow the log of the new one."
     )
     return FaultStatus(name="DriverEnded", message=bounded(f"{_plain(pod)}{more}"), fix=fix)
+
+
+def _eviction(observed: ObservedReplicator, pod: ObservedPod | None) -> FaultStatus | None:
+    """That the pod is evicted, or the one before was and none is there yet; None: it is no news."""
+    found, last = observed.evicted, observed.status.last_error
+    if found is None or (pod is not None and pod.uid != found.uid) or observed.now - found.at > NEWS_SECONDS:
+        return None
+    if last is not None and (last.name, last.since) == (EVICTED, times.text(found.at)):
+        return None
+    fixes = (fix for words, fix in _EVICTED_FOR.items() if words in found.message)
+    text = bounded(f"pod {found.pod} was evicted: {found.message}")
+    return FaultStatus(name=EVICTED, message=text, fix=next(fixes, ""), since=times.text(found.at))
 
 
 def _plain(pod: ObservedPod) -> str:

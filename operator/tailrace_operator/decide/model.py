@@ -39,6 +39,13 @@ class Delete:
 
 
 @dataclass(frozen=True)
+class TryPod:
+    """Have the StatefulSet's controller try at once to make its pod."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class SetFinalizers:
     """On the object itself."""
 
@@ -79,7 +86,18 @@ class DropSource:
     policy: DeletionPolicy
 
 
-Action = ApplyChild | MakeSecret | Delete | SetFinalizers | SubmitSnapshot | Pause | Cancel | ChangeSpec | DropSource
+Action = (
+    ApplyChild
+    | MakeSecret
+    | Delete
+    | TryPod
+    | SetFinalizers
+    | SubmitSnapshot
+    | Pause
+    | Cancel
+    | ChangeSpec
+    | DropSource
+)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,18 @@ from tailrace.contract.status import Status
 from tailrace.errors import Where, error_line
 from tailrace_operator.decide import lost_nodes, source_log, summary
 from tailrace_operator.decide.claims import failing
-from tailrace_operator.decide.driver_history import DriverHistory, answers_as_working, error_of, has_run, told
+from tailrace_operator.decide.driver_history import (
+    NEWS_SECONDS,
+    DriverHistory,
+    answers_as_working,
+    error_of,
+    has_run,
+    told,
+)
 from tailrace_operator.decide.executors import CONFIG_FAULTS, IMAGE_FAULTS
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.decide.summary import BAD, WORKING
-from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
+from tailrace_operator.observe.model import Eviction, ObservedPod, ObservedReplicator
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Readiness, Reason
@@ -16,6 +23,7 @@ from tailrace_operator.status.models import ReplicatorState
 
 LOOP = 3
 """Ends, without a healthy while between them, that are no accident any more."""
+TRIED = "It is tried again every minute."
 Assessed = tuple[ReplicatorState, Readiness]
 
 
@@ -90,12 +98,18 @@ def _rolling(observed: ObservedReplicator, desired: Desired, history: DriverHist
 def _no_pod(observed: ObservedReplicator) -> Assessed:
     refused = observed.refused_pods.get(f"StatefulSet/{names.driver(observed.meta.name)}")
     if refused is not None:
-        return _moving(Reason.POD_PENDING, f"the driver's pod cannot be created: {refused}")
+        return _moving(Reason.POD_PENDING, f"the driver's pod cannot be created: {refused.rstrip('.')}. {TRIED}")
     lost = lost_nodes.lost(observed)
     if lost is not None:
         text = f"pod {lost.name} was evicted from node {lost.node}, which does not respond; the pod is removed by force"
         return _moving(Reason.NODE_LOST, f"{text}, and the driver starts on another node.")
-    return _moving(Reason.STARTING, "waiting for the driver's pod.")
+    evicted = observed.evicted
+    why = f"; the last one: {evicted.message}" if evicted is not None and _fresh(evicted, observed) else ""
+    return _moving(Reason.STARTING, f"waiting for the driver's pod{why}.")
+
+
+def _fresh(evicted: Eviction, observed: ObservedReplicator) -> bool:
+    return observed.now - evicted.at < NEWS_SECONDS
 
 
 def _pod(history: DriverHistory) -> Assessed | None:

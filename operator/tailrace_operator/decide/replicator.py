@@ -154,6 +154,8 @@ def _events(
         error = history.error
         why = f"{error.name}: {error.message}" if error is not None else f"exit code {history.pod.ended.code}"
         events.append(EmitEvent("Warning", "DriverEnded", sentence(f"pod {history.pod.name}: {why}")))
+    if history.evicted and history.error is not None:
+        events.append(EmitEvent("Warning", history.error.name, sentence(history.error.message)))
     if before is None or before.reason != readiness.reason.value:
         bad = readiness.stuck or readiness.ready == "Unknown" or readiness.reason in WARNINGS
         bad = bad or (readiness.ready != "True" and not readiness.progress)
@@ -171,6 +173,8 @@ def _again(observed: ObservedReplicator, desired: Desired, history: DriverHistor
     wait = lost_nodes.wait(observed)
     if wait is not None:
         return wait
+    if history.pod is None and observed.refused_pods:
+        return BUSY_SECONDS  # it is tried again: quotas and admission rules change
     if history.pod is None:
         due = retry_at(history.halt, desired) if history.halt is not None else None
         return IDLE_SECONDS if due is None else min(max(due - observed.now, 1.0), IDLE_SECONDS)

@@ -7,7 +7,8 @@ versions decide.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import kopf
@@ -103,7 +104,7 @@ def _resources(index: Index, kind: str, namespace: str | None) -> WatchSink:
 
 def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
     """For everything that Replicators own, for all Secrets and ConfigMaps that their specs may name, and for events of
-    pods that could not be made."""
+    pods that could not be made, or were evicted."""
     found = []
     for namespace in namespaces:
         for kind in OWNED:
@@ -114,6 +115,9 @@ def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[
         found.append(Watch(kube, "ConfigMap", namespace, _data(index, "ConfigMap", namespace), metadata_only=True))
         # Of a pod that its StatefulSet or Job cannot make (a quota, an admission rule) nothing else tells why.
         found.append(Watch(kube, "Event", namespace, _refusals(index, namespace), fields="reason=FailedCreate"))
+        # A driver that ends in time leaves a pod that succeeded: only this says that its node took it away.
+        evicted = WatchSink(partial(_each, index.put_evicted), index.put_evicted, lambda _: None)
+        found.append(Watch(kube, "Event", namespace, evicted, fields="reason=Evicted"))
     return found
 
 
@@ -157,6 +161,11 @@ def _refusals(index: Index, namespace: str | None) -> WatchSink:
             index.put_refused(document)
 
     return WatchSink(listed, index.put_refused, lambda _: None)
+
+
+def _each(put: Callable[[Document], None], documents: list[Document]) -> None:
+    for document in documents:
+        put(document)
 
 
 def _both(first: WatchSink, second: WatchSink) -> WatchSink:

@@ -82,6 +82,7 @@ class Gatherer:
             spec_answer=self._memory.answers.get(meta.uid),
             refusal=self._memory.refusal(key),
             refused_pods=self._refused_pods(key, owned),
+            evicted=self._index.evicted(key.namespace, key.name),
             namespace_ends=meta.uid in self._memory.ending,
         )
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tailrace.contract.driver import DropReport
 from tailrace_operator.observe import parse
-from tailrace_operator.observe.model import ObjectKey, RefusedPod
+from tailrace_operator.observe.model import Eviction, ObjectKey, RefusedPod
 from tailrace_operator.resources import names
 
 Document = dict[str, Any]
@@ -31,6 +31,7 @@ class Index:
         self._uses: dict[ObjectKey, set[tuple[str, str]]] = {}
         self._requests: dict[Address, set[Address]] = defaultdict(set)
         self._reports: dict[Address, DropReport] = {}
+        self._evicted: dict[Address, Eviction] = {}
         self._refused: dict[Address, dict[str, RefusedPod]] = {}
         """By Replicator, then by the uid of the StatefulSet or Job that cannot make its pod."""
 
@@ -64,6 +65,7 @@ class Index:
         if kind == "Replicator":
             self._reports.pop((namespace, name), None)
             self._refused.pop((namespace, name), None)
+            self._evicted.pop((namespace, name), None)
             self._tell_requests((namespace, name))
             self.use_data(ObjectKey(kind, namespace, name), set())
         else:
@@ -148,6 +150,22 @@ class Index:
     def refused(self, namespace: str, replicator: str) -> Mapping[str, RefusedPod]:
         """By the uid of the object that cannot make its pod."""
         return self._refused.get((namespace, replicator), {})
+
+    def put_evicted(self, event: Mapping[str, Any]) -> None:
+        """An event that says that a pod was evicted."""
+        name = str(event.get("involvedObject", {}).get("name", ""))
+        replicator = names.replicator_of("StatefulSet", name.removesuffix("-0")) if name.endswith("-0") else None
+        address = (event["metadata"]["namespace"], replicator or "")
+        if address not in self._objects["Replicator"]:
+            return
+        found, known = parse.eviction(event), self._evicted.get(address)
+        if known is None or known.at <= found.at:
+            self._evicted[address] = found
+            self._on_change(ObjectKey("Replicator", *address))
+
+    def evicted(self, namespace: str, replicator: str) -> Eviction | None:
+        """The newest of its drivers."""
+        return self._evicted.get((namespace, replicator))
 
     def report(self, namespace: str, replicator: str) -> DropReport | None:
         """Of the newest of its pods that is gone and left one."""

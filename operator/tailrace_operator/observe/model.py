@@ -110,6 +110,17 @@ class RefusedPod:
 
 
 @dataclass(frozen=True)
+class Eviction:
+    """The driver's node, or the scheduler, took the pod away, as an event says: a driver that ends in time leaves a pod
+    that merely succeeded."""
+
+    pod: str
+    uid: str
+    message: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Child:
     """An object that a Replicator owns, as far as decisions need it."""
 
@@ -128,6 +139,8 @@ class Child:
     """Somebody else changed it after we applied it."""
     image: str = ""
     """Of a StatefulSet."""
+    tried_at: float | None = None
+    """When its controller was last told to try again to make its pod."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +237,8 @@ class ObservedReplicator:
     refusal: Refusal | None = None
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """`kind/name` of a StatefulSet or Job -> why it cannot make its pod."""
+    evicted: Eviction | None = None
+    """The newest of its drivers."""
     turn: bool = True
     """A new default image may restart it now."""
     namespace_ends: bool = False

@@ -14,6 +14,7 @@ from tailrace_operator.observe.model import (
     REQUESTED_AT,
     Child,
     Ended,
+    Eviction,
     LogCheck,
     Meta,
     ObservedPod,
@@ -188,8 +189,18 @@ def refused_pod(event: Document) -> RefusedPod:
     text = str(event.get("message", ""))
     for lead in ("failed error: ", "Error creating: "):
         text = text.rpartition(lead)[2]
+    return RefusedPod(text, _time_of(event))
+
+
+def eviction(event: Document) -> Eviction:
+    about = event.get("involvedObject", {})
+    text = str(event.get("message", "")).strip().rstrip(".")
+    return Eviction(about.get("name", ""), about.get("uid", ""), text, _time_of(event))
+
+
+def _time_of(event: Document) -> float:
     times_of = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
-    return RefusedPod(text, next((at for at in map(times.seconds, times_of) if at is not None), 0.0))
+    return next((at for at in map(times.seconds, times_of) if at is not None), 0.0)
 
 
 def child(kind: str, document: Document) -> Child:
@@ -207,6 +218,7 @@ def child(kind: str, document: Document) -> Child:
         replicas=document.get("spec", {}).get("replicas") if kind == "StatefulSet" else None,
         succeeded=kind == "Job" and "Complete" in conditions,
         failed=kind == "Job" and "Failed" in conditions,
+        tried_at=times.seconds(annotations.get(names.TRIED_AT)),
     )
 
 

@@ -12,6 +12,7 @@ LOG_CHECK = "log-check"
 """Component of what asks the source how much log it keeps."""
 CONTENT_HASH = f"{GROUP}/content-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
+TRIED_AT = f"{GROUP}/tried-at"
 SELECTOR = f"app.kubernetes.io/managed-by={MANAGER},{REPLICATOR_LABEL}"
 """Finds our objects and the pods of drivers and executors."""
 

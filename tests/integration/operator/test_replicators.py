@@ -18,7 +18,7 @@ from support.team import CRDS, Team, install_crds, operator, team
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault, TableStatus
 from tailrace.driver.namespace import namespace_ends
-from tailrace_operator.resources import identity
+from tailrace_operator.resources import identity, names
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -489,12 +489,12 @@ def test_a_driver_may_ask_whether_its_own_namespace_is_being_deleted(kube_api: K
     assert not namespace_ends({**place, "POD_NAMESPACE": "other"}), "another one is none of its business"
 
 
-def no_pods(place: Team) -> None:
+def none_of(place: Team, what: str) -> None:
     """A quota that the API server enforces; what its controller would count is put there by the test."""
-    hard = {"pods": "0"}
+    hard = {what: "0"}
     head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"}}
     place.apply({**head, "spec": {"hard": hard}})
-    counted = json.dumps({"status": {"hard": hard, "used": {"pods": "0"}}})
+    counted = json.dumps({"status": {"hard": hard, "used": {what: "0"}}})
     place.kubectl("patch", "resourcequota", "tight", "--subresource=status", "--type=merge", "-p", counted)
 
 
@@ -513,25 +513,41 @@ def refused_pod(place: Team, kind: str, name: str, pod: str) -> str:
     else:
         raise AssertionError("the pod was made")
     lead = {"StatefulSet": f"create Pod {pod} in StatefulSet {name} failed error: ", "Job": "Error creating: "}[kind]
-    head = {"namespace": place.namespace, "name": name, "kind": kind, "uid": owner["metadata"]["uid"]}
-    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    event = {
+    about = {"namespace": place.namespace, "name": name, "kind": kind, "uid": owner["metadata"]["uid"]}
+    place.apply(event(name, about, "FailedCreate", lead + reason, now()))
+    return reason
+
+
+def event(name: str, about: dict[str, str], reason: str, message: str, at: str) -> dict[str, Any]:
+    return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{name}.{time.monotonic_ns():x}"},
-        "involvedObject": head,
-        "reason": "FailedCreate",
-        "message": lead + reason,
+        "involvedObject": about,
+        "reason": reason,
+        "message": message,
         "type": "Warning",
         "lastTimestamp": at,
     }
-    place.apply(event)
-    return reason
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_quota_that_refuses_a_secret_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "quota-secrets", tmp_path) as quota, operator(quota):
+        none_of(quota, "secrets")
+        quota.apply(replicator())
+        ready = quota.until_reason("repl/shop", "ObjectRefused")
+        assert re.match(r"Secret shop-\w+ cannot be created: ", ready["message"]), ready
+        assert "exceeded quota: tight, requested: secrets=1" in ready["message"]
+        assert quota.condition("repl/shop", "Stalled")["reason"] == "ObjectRefused"
 
 
 def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_api: KubeApi, tmp_path: Path) -> None:
     with team(kube_api, "quota", tmp_path) as quota, operator(quota) as process:
-        no_pods(quota)
+        none_of(quota, "pods")
         quota.apply(replicator())
         until(lambda: quota.node.stateful_set("shop"), "the StatefulSet")
         said = refused_pod(quota, "StatefulSet", "shop-driver", "shop-driver-0")
@@ -539,6 +555,7 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_a
         ready = quota.until_reason("repl/shop", "PodPending")
         assert f"The driver's pod cannot be created: {said}" in ready["message"]
         assert quota.condition("repl/shop", "Reconciling")["reason"] == "PodPending"
+        until(lambda: names.TRIED_AT in quota.node.stateful_set("shop").metadata.annotations, "it is tried again")
         process.kill()
         process.start()
         time.sleep(5)
@@ -550,6 +567,31 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_a
         assert not [line for line in process.lines() if line["level"] == "error"], process.log
 
 
+def test_an_evicted_driver_is_told_with_the_words_of_its_node(kube_api: KubeApi, tmp_path: Path) -> None:
+    """A driver that ends in time leaves a pod that succeeded, and only the kubelet's event says why."""
+    with team(kube_api, "evicted", tmp_path) as place, operator(place):
+        place.apply(replicator())
+        driver = place.driver("shop", "127.0.10.14")
+        place.until_reason("repl/shop", "Streaming")
+        driver.close()
+        uid = place.get("pod/shop-driver-0")["metadata"]["uid"]
+        at, why = now(), 'Usage of EmptyDir volume "tailrace-tmp" exceeds the limit "1Gi"'
+        about = {"namespace": place.namespace, "name": "shop-driver-0", "kind": "Pod", "uid": uid}
+        place.apply(event("evicted", about, "Evicted", f"{why}. ", at))
+        place.node.end_pod("shop", 0)
+        place.node.delete_pod("shop")
+        error = until(lambda: place.get("repl/shop")["status"].get("lastError"), "it is told")
+        assert (error["name"], error["since"], error["fix"]) == ("Evicted", at, "Raise spec.driver.scratch.")
+        assert error["message"] == f"pod shop-driver-0 was evicted: {why}"
+        assert place.condition("repl/shop", "Ready")["message"] == f"Waiting for the driver's pod; the last one: {why}."
+        driver = place.driver("shop", "127.0.10.14")
+        place.until_reason("repl/shop", "Streaming")
+        driver.close()
+        assert why in events(place)["Evicted"]
+        failures = place.get("repl/shop")["status"]["failures"]
+        assert failures["count"] == 0
+
+
 def test_a_quota_that_refuses_the_clean_ups_pod_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
     with team(kube_api, "tightend", tmp_path) as quota, operator(quota):
         quota.apply(replicator())
@@ -557,7 +599,7 @@ def test_a_quota_that_refuses_the_clean_ups_pod_is_told(kube_api: KubeApi, tmp_p
         quota.until_reason("repl/shop", "Streaming")
         driver.close()
         quota.node.delete_pod("shop")
-        no_pods(quota)
+        none_of(quota, "pods")
         quota.kubectl("delete", "repl", "shop", "--wait=false")
         until(lambda: quota.get("job/shop-drop"), "the clean-up")
         said = refused_pod(quota, "Job", "shop-drop", "shop-drop-x")

@@ -24,7 +24,7 @@ from support.observed import (
 )
 from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace.errors import Where
-from tailrace_operator.decide.model import ApplyChild, Cancel, Delete, MakeSecret, SetFinalizers
+from tailrace_operator.decide.model import ApplyChild, Cancel, Delete, MakeSecret, SetFinalizers, TryPod
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver, Refusal
 from tailrace_operator.resources import names
@@ -132,6 +132,22 @@ def test_a_pod_that_the_cluster_refuses_is_named_until_it_is_there() -> None:
     assert reason(decision) == "PodPending" and "exceeded quota: tight" in decision.status.message
     assert condition(decision, "Reconciling") is not None, "it goes on by itself"
     assert reason(decide(replace(running(), refused_pods=refused.refused_pods), LIMITS)) == "Streaming"
+
+
+def test_a_pod_that_the_cluster_refuses_is_tried_again_every_minute() -> None:
+    """Its controller alone would wait twice as long each time."""
+    waits = replace(running(), pods=(), driver=ObservedDriver())
+    refused = replace(waits, refused_pods={STATEFUL_SET: "exceeded quota"})
+    again = TryPod("shop-driver")
+    assert again not in decide(waits, LIMITS).actions
+    assert again in decide(refused, LIMITS).actions
+    for ago, due in ((59.0, False), (60.0, True)):
+        child = replace(refused.children[STATEFUL_SET], tried_at=NOW - ago)
+        decision = decide(replace(refused, children={**refused.children, STATEFUL_SET: child}), LIMITS)
+        assert (again in decision.actions) is due
+        assert decision.again <= 60
+    assert again not in decide(replace(refused, spec={**SPEC, "suspend": True}), LIMITS).actions
+    assert again not in decide(replace(running(), refused_pods=refused.refused_pods), LIMITS).actions
 
 
 @pytest.mark.parametrize(
