@@ -66,14 +66,14 @@ AS_KINDS = (
     ),
     (
         "list",
-        "PostgreSQL's arrays of a table with a key",
+        "PostgreSQL's arrays",
         "list<…>",
         "the elements have the type that a column of theirs would have, with its limits, and may be NULL;"
         f" {postgresql.LISTS}",
     ),
     (
         "struct",
-        "PostgreSQL's composite types, in a table with a key",
+        "PostgreSQL's composite types",
         "struct<…>",
         "the fields have the type that a column of theirs would have, with its limits, and may be NULL; composite"
         " types, arrays and others that become text by themselves are text in a field, too. After `ALTER TYPE` the"

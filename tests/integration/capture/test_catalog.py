@@ -84,6 +84,36 @@ ONLINE = {
     ),
     "enum_label_of_a_key_renamed": Scenario(ENUM_KEY, ("ALTER TYPE {t}_e RENAME VALUE 'open' TO 'ajar'",)),
     "enum_label_added": Scenario(ENUM, ("ALTER TYPE {t}_e ADD VALUE 'ajar' BEFORE 'shut'",), NOTHING),
+    "enum_column_added_and_a_label_renamed": Scenario(
+        PLAIN,
+        (
+            "CREATE TYPE {t}_e AS ENUM ('open', 'shut'); ALTER TABLE {t} ADD c {t}_e[];"
+            " INSERT INTO {t} VALUES (2, 'b', '{{open}}')",
+            "ALTER TYPE {t}_e RENAME VALUE 'open' TO 'ajar'",
+        ),
+    ),
+    "composite_column_added_and_altered": Scenario(
+        PLAIN,
+        (
+            "CREATE TYPE {t}_c AS (x int, y int); ALTER TABLE {t} ADD c {t}_c; INSERT INTO {t} VALUES (2, 'b', (1, 2))",
+            "ALTER TYPE {t}_c DROP ATTRIBUTE x",
+        ),
+    ),
+    "column_of_a_new_type": Scenario(
+        PLAIN,
+        (
+            "CREATE TYPE {t}_e AS ENUM ('open'); CREATE TYPE {t}_c AS (x {t}_e, y int); ALTER TABLE {t} ADD c {t}_c;"
+            " INSERT INTO {t} VALUES (2, 'b', ('open', 2))",
+        ),
+        NOTHING,
+    ),
+    "column_of_a_type_altered_before": Scenario(
+        PLAIN
+        + "; CREATE TYPE {t}_e AS ENUM ('open'); ALTER TYPE {t}_e ADD VALUE 'shut';"
+        + "ALTER TYPE {t}_e RENAME VALUE 'open' TO 'ajar'",
+        ("ALTER TABLE {t} ADD c {t}_e; INSERT INTO {t} VALUES (2, 'b', 'ajar')",),
+        NOTHING,
+    ),
     "attribute_added": Scenario(COMPOSITE, ("ALTER TYPE {t}_c ADD ATTRIBUTE z int",)),
     "left_and_back": Scenario(
         PLAIN,

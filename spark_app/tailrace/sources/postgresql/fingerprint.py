@@ -16,7 +16,7 @@ from tailrace.changelog.records import Parts
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.connect import Connection, source_errors
-from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.model import AlteredType, PgTable
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.publication import look as look_at_publication
 from tailrace.sources.postgresql.trees import EMPTIED_BY, Tree, Trees
@@ -50,13 +50,19 @@ WITH RECURSIVE used(rel, type) AS (
      SELECT a.atttypid FROM pg_catalog.pg_attribute a
       WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS n(type)
    WHERE n.type >= 16384::oid)
-SELECT u.rel::int8 AS rel, 'enum label' AS kind, e.oid::text AS item, e.enumlabel || ' @' || e.xmin::text AS value
-  FROM used u JOIN pg_catalog.pg_enum e ON e.enumtypid = u.type
+SELECT u.rel::int8 AS rel, 'enum label' AS kind, e.oid::text AS item, e.enumlabel || ' @' || e.xmin::text AS value,
+       u.type::text AS type,
+       (SELECT l.xmin::text::int8 FROM pg_catalog.pg_enum l WHERE l.enumtypid = u.type AND l.xmin <> t.xmin
+         ORDER BY pg_catalog.age(l.xmin) LIMIT 1) AS altered_by
+  FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.type JOIN pg_catalog.pg_enum e ON e.enumtypid = u.type
 UNION ALL
 SELECT u.rel::int8, 'composite type', t.oid::text,
        (SELECT string_agg(a.attnum || ' ' || CASE WHEN a.attisdropped THEN '-' ELSE a.atttypid::text END, ','
                           ORDER BY a.attnum)
-          FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0)
+          FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0),
+       u.type::text,
+       (SELECT a.xmin::text::int8 FROM pg_catalog.pg_attribute a
+         WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND a.xmin <> t.xmin ORDER BY pg_catalog.age(a.xmin) LIMIT 1)
   FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.type AND t.typtype = 'c'
 """
 KINDS = (
@@ -94,7 +100,7 @@ def look(
     with source_errors("looking at the catalog"):
         found = discover(connection, tables, options, trees)
         published = look_at_publication(connection, publication)
-        parts, emptied, moved_by = _parts(connection, found, trees.known)
+        parts, emptied, moved_by, altered = _parts(connection, found, trees.known)
     present = [table for table in found if table.oid in moved_by]
     for table in present:
         own = parts[table.oid]
@@ -105,15 +111,17 @@ def look(
         moved = moved_by[table.oid] if published is not None and published.by_schema(table) else ""
         own["name in the log"] = _logged_names(table, published)
         own["membership"] = {} if published is None else {"row": f"{published.membership(table)} {moved}".strip()}
-    complete = (replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid]) for t in present)
+    complete = (
+        replace(t, parts=parts[t.oid], emptied_by=emptied[t.oid], altered=altered.get(t.oid, {})) for t in present
+    )
     return CatalogLook({t.oid: t for t in complete}, published)
 
 
 def _parts(
     connection: Connection, tables: Iterable[PgTable], trees: Mapping[int, Tree]
-) -> tuple[dict[int, Parts], dict[int, Mapping[str, int]], dict[int, str]]:
-    """Parts, the transactions that may have emptied files, and those that last moved or renamed the tables, which only
-    tables that are still there have."""
+) -> tuple[dict[int, Parts], dict[int, Mapping[str, int]], dict[int, str], dict[int, dict[str, AlteredType]]]:
+    """Parts, the transactions that may have emptied files, those that last moved or renamed the tables, which only
+    tables that are still there have, and those that have altered types (`PgTable.altered`)."""
     moved_by: dict[int, str] = {}
     parts: dict[int, Parts] = {t.oid: {kind: {} for kind in KINDS} for t in tables}
     emptied: dict[int, Mapping[str, int]] = {oid: {} for oid in parts}
@@ -134,9 +142,12 @@ def _parts(
                 own["replica identity"][item] = row["identity"]
                 emptied[row["oid"]] = {} if row["emptied_by"] is None else {item: row["emptied_by"]}
         of_types = cursor.execute(_TYPES, ([oid for oid, _ in columns], [n for _, n in columns])).fetchall()
+    altered: dict[int, dict[str, AlteredType]] = {}
     for row in of_types:
         parts[row["rel"]][row["kind"]][row["item"]] = _short(row["value"] or "")
-    return parts, emptied, moved_by
+        if row["altered_by"] is not None:
+            altered.setdefault(row["rel"], {})[row["item"]] = AlteredType(row["type"], row["altered_by"])
+    return parts, emptied, moved_by, altered
 
 
 def _logged_names(table: PgTable, published: Publication | None) -> dict[str, str]:

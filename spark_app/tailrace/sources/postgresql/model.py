@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from psycopg import sql
 
@@ -75,6 +76,14 @@ FileNodes = tuple[tuple[int, int], ...]
 """(oid, relfilenode) of each file."""
 
 
+class AlteredType(NamedTuple):
+    """An enum or a composite type that was altered after it was made."""
+
+    oid: str
+    by: int
+    """The last transaction that did, as the catalog has it: 32 bits."""
+
+
 @dataclass(frozen=True)
 class PgTable:
     """One table as the catalog shows it now."""
@@ -110,6 +119,8 @@ class PgTable:
     """The fingerprint, where it was asked for (see `fingerprint.look`)."""
     emptied_by: Mapping[str, int] = field(default_factory=dict)
     """File's oid -> 32-bit id of the transaction that last gave it its place, if it can have been a plain TRUNCATE."""
+    altered: Mapping[str, AlteredType] = field(default_factory=dict)
+    """Item of the fingerprint (an enum's label, a composite type) -> its type, if that was altered."""
 
     @property
     def name(self) -> str:

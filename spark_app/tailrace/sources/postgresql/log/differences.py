@@ -27,8 +27,9 @@ class Action(StrEnum):
     """It cannot be followed: the table stops by name."""
 
 
-Change = Literal["added", "removed", "changed", "emptied", "added empty"]
-"""`emptied` and `added empty`: a file that changed, or came, in a way that the log tells of."""
+Change = Literal["added", "removed", "changed", "emptied", "added empty", "added altered"]
+"""`emptied` and `added empty`: a file that changed, or came, in a way that the log tells of. `added altered`: of a type
+that a column may have had already when it was altered."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,17 @@ DIFFERENCES: tuple[DifferenceRule, ...] = (
     DifferenceRule("enum label", "changed", _R, "enum label {before} of a column of {table} was renamed to {now}"),
     DifferenceRule("enum label", "removed", _R, "enum label {before} of a column of {table} was removed"),
     DifferenceRule("enum label", "added", _H, "a column of {table} has the new enum label {now}"),
+    DifferenceRule(
+        "enum label",
+        "added altered",
+        _R,
+        "a column of {table} has the new enum label {now}, of a type that was altered",
+    ),
     DifferenceRule("composite type", "changed", _R, "a composite type of a column of {table} has other attributes"),
     DifferenceRule("composite type", "added", _H, "a column of {table} has a new composite type"),
+    DifferenceRule(
+        "composite type", "added altered", _R, "a column of {table} has a new composite type, which was altered"
+    ),
     DifferenceRule("composite type", "removed", _H, "no column of {table} has composite type {item} any longer"),
     DifferenceRule("key order", "changed", _R, "the index of the key of {table} has another order"),
     DifferenceRule(

@@ -45,6 +45,8 @@ def known_to_the_log(
     is empty, or was not rewritten by the same transaction. And a new file that is empty needs no explanation if it was
     never emptied (its number is still the table's) and the log brought no rows of it."""
     item = difference.item
+    if _altered_since(difference, before, now):
+        return as_change(difference, "added altered")
     if difference.rule.kind != "file":
         return difference
     if difference.rule.change == "added" and item in look.empty and difference.now == item:
@@ -58,6 +60,17 @@ def known_to_the_log(
     if difference.rule.change == "changed" and difference.before == WRITTEN:
         return as_change(difference, "added")
     return difference
+
+
+def _altered_since(difference: Difference, before: TableLog, now: PgTable) -> bool:
+    """Whether the item came with a new column, whose rows the log may have from before its type was altered. What was
+    altered below the edge was so before the table was read."""
+    altered = now.altered.get(difference.item)
+    if altered is None or difference.rule.change != "added":
+        return False
+    known = (before.fingerprint or {}).get(difference.rule.kind, {})
+    own = (item for item, other in now.altered.items() if other.oid == altered.oid)
+    return not any(item in known for item in own) and (altered.by - int(before.edge)) & _XID_BITS < _XID_BITS >> 1
 
 
 def _same_toast(item: str, before: TableLog, now: PgTable) -> bool:

@@ -16,10 +16,15 @@ from tailrace.targets.lake.files.key_words import hashing_connection
 Halves = npt.NDArray[np.int64]
 Digests = tuple[Halves, Halves]
 """128 bits of each row, in two halves."""
+MOST_COLUMNS = 40
+"""In one query: DuckDB plans it in a time that grows with their square, 1,600 columns for many seconds."""
 
 
 def digests(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Digests:
     """Of the rows whose columns, in the order of the table, these are; at least one column."""
+    if len(columns) > MOST_COLUMNS:
+        parts = [digests(columns[at : at + MOST_COLUMNS]) for at in range(0, len(columns), MOST_COLUMNS)]
+        return digests([pa.array(half) for part in parts for half in part])
     names = [f"c{number}" for number in range(len(columns))]
     connection = hashing_connection()
     rows = pa.table([_plainly(column) for column in pa.table(list(columns), names=names).columns], names=names)
