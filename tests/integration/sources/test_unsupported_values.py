@@ -263,3 +263,37 @@ def test_a_key_never_becomes_null(source: Source, tmp_path: Path) -> None:
         copy.until(lambda _: copy.driver.faults() == {"w.keyed": "ValueUnsupported"}, work=True)
         (fault,) = (t.fault for t in copy.driver.control.status().tables if t.fault is not None)
         assert "A key cannot become NULL." in fault.fix and "SetNull" not in fault.fix
+
+
+def test_a_composite_type_that_was_altered_is_no_value_that_a_struct_cannot_hold(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Before a look at the catalog sees the new type, its values have other fields."""
+    with postgres.connect() as connection:
+        connection.execute("CREATE TYPE pair AS (n int, t text)")
+        connection.execute("CREATE TABLE pairs (id int PRIMARY KEY, p pair)")
+        connection.execute("INSERT INTO pairs VALUES (1, (1, 'x'))")
+    document = document_of(
+        "pairs",
+        source=postgres.source(),
+        tables={"include": ["public.pairs"]},
+        target={"type": "delta", "location": (tmp_path / "lake").as_uri()},
+        storage={"location": (tmp_path / "log").as_uri()},
+        options=[{"match": "*.*", "as": {"p": "struct"}, "onUnsupported": "Fail"}],
+        onSchemaChange="Evolve",
+    )
+    source = sources.open(SourceSpec.model_validate(postgres.source()), "test")
+    copy = Pipeline(document, source, tmp_path)
+
+    def rows() -> dict[int, Any]:
+        return {row["id"]: row.get("p") for row in copy.lake.table("public", "pairs").rows().to_pylist()}
+
+    with copy.running():
+        copy.until(lambda _: rows() == {1: {"n": 1, "t": "x"}}, work=True)
+        copy.stop()
+        with postgres.connect() as connection:
+            connection.execute("ALTER TYPE pair ADD ATTRIBUTE more int")
+            connection.execute("INSERT INTO pairs VALUES (2, (2, 'y', 3))")
+        copy.start()
+        altered = {1: {"n": 1, "t": "x", "more": None}, 2: {"n": 2, "t": "y", "more": 3}}
+        copy.until(lambda _: rows() == altered, work=True)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import privacy
-from tailrace.errors import ValueUnsupported
+from tailrace.errors import SchemaChangeUnsupported, TableStop, ValueUnsupported
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
 from tailrace.sources.postgresql import arrays, composites
+from tailrace.sources.stops import STOP_FIX
 from tailrace.sources.unfit import or_null, way_out, without_unfit
 from tailrace.types import arrow_type, element_of, fields_of
 
@@ -31,7 +32,8 @@ def decode(
     """The values in the logical `type`'s Arrow type; nulls stay null. `sets_null`: what the type cannot hold becomes
     null, unless it is of a `key`.
 
-    `table`, `column` and `key` are for the message of `ValueUnsupported`.
+    `table`, `column` and `key` are for the message of `ValueUnsupported`; `SchemaChangeUnsupported`: a struct's value
+    has other fields.
     """
     try:
         return _decode(values, type)
@@ -156,7 +158,22 @@ def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:
     return found
 
 
-def _unsupported(bad: bytes | None, type: str, table: str, column: str, key: bool) -> ValueUnsupported:
+def _altered(bad: bytes | None, type: str) -> bool:
+    """Whether it is a value of a composite type with another number of attributes."""
+    fields = fields_of(type)
+    if fields is None:
+        return False
+    try:
+        composites.split(pa.array([bad], pa.large_binary()), len(fields))
+    except composites.NoStruct:
+        return True
+    return False
+
+
+def _unsupported(bad: bytes | None, type: str, table: str, column: str, key: bool) -> TableStop:
+    if _altered(bad, type):
+        what = f"column {column!r} of {table} has a value with other fields than {type}: its type was altered"
+        return SchemaChangeUnsupported(table, what, STOP_FIX)
     shown = privacy.shown(bad or b"", type)
     if type == "string":
         return ValueUnsupported(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tailrace.errors import ValueUnsupported
+from tailrace.errors import SchemaChangeUnsupported, ValueUnsupported
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.composites import NoStruct, split
 from tailrace.types import arrow_type, fields_of, struct_of
@@ -48,6 +48,8 @@ def test_a_value_with_other_fields_is_refused(text: str) -> None:
     for some in ([text], ["(1,2)", text], [text, "(1,2)"]):
         with pytest.raises(NoStruct):
             split(values(list(some)), 2)
+        with pytest.raises(SchemaChangeUnsupported, match="was altered"):
+            decode(values(list(some)), struct_of((name, "string") for name in NAMES), "public.t", "c")
 
 
 @given(st.lists(st.binary(max_size=12) | st.tuples(FIELD, FIELD).map(written).map(str.encode), min_size=1, max_size=4))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tailrace.changelog.records import Column, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, segment_schema
-from tailrace.errors import ValueUnsupported
+from tailrace.errors import TableStop
 from tailrace.sources.api import TableRows
 from tailrace.sources.postgresql import codec
 from tailrace.sources.postgresql.log.blocks import FlatBlock
@@ -59,7 +59,7 @@ class _Ordered:
 def assemble(
     flat: FlatBlock, schema: TableSchema, parts: list[Part], firsts: Indexes, sets_null: bool = False
 ) -> TableRows:
-    """Raises `ValueUnsupported`; `first_undecodable` then finds the place. `sets_null`: only for values of the key."""
+    """Raises what `codec.decode` does; `first_undecodable` then finds the place. `sets_null`: only for values of the key."""
     ordered = _Ordered.of(parts, firsts)
     operations = ordered.numpy([np.full(len(p.index), p.op) for p in parts])
     arrays: list[pa.Array] = [
@@ -98,7 +98,7 @@ def first_undecodable(schema: TableSchema, parts: list[Part], firsts: Indexes, s
 def _decodes(schema: TableSchema, column: Column, values: pa.Array, sets_null: bool) -> bool:
     try:
         _decode(schema, column, values, sets_null)
-    except ValueUnsupported:
+    except TableStop:
         return False
     return True
 

@@ -21,7 +21,7 @@ from tailrace.changelog.records import (
     Truncated,
 )
 from tailrace.changelog.transactions import TransactionStart
-from tailrace.errors import NoKey, Retry, TableStop, ValueUnsupported
+from tailrace.errors import NoKey, Retry, TableStop
 from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
@@ -232,7 +232,7 @@ class Decoder:
                 continue
             try:
                 tables.append(assemble(now.flat, form.schema, parts, firsts, form.sets_null))
-            except ValueUnsupported as error:
+            except TableStop as error:
                 index = first_undecodable(form.schema, parts, firsts, form.sets_null)
                 return (tables, counts, firsts), (table_id, index, error)
         return (tables, counts, firsts), None
