@@ -59,7 +59,7 @@ class _Ordered:
 def assemble(
     flat: FlatBlock, schema: TableSchema, parts: list[Part], firsts: Indexes, sets_null: bool = False
 ) -> TableRows:
-    """Raises what `codec.decode` does; `first_undecodable` then finds the place. `sets_null`: only for values of the key."""
+    """Raises as `codec.decode` does; `first_undecodable` finds the place. `sets_null`: only for values of the key."""
     ordered = _Ordered.of(parts, firsts)
     operations = ordered.numpy([np.full(len(p.index), p.op) for p in parts])
     arrays: list[pa.Array] = [

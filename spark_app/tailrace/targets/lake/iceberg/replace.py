@@ -95,8 +95,7 @@ def _set_properties(transaction: Any, by: Replacement) -> None:
 
 
 def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> None:
-    """Drop all columns and add the new ones. Identifier fields go first and come last: Iceberg finds them by name, and
-    a name may stand for the old and the new column while both are in one update."""
+    """Drop all columns and add the new ones. Identifier fields go first and come last: Iceberg finds them by name."""
     schema, columns = by.schema, by.columns
     iceberg_schema.check_names(schema)
     last_id = int(transaction.table().operations().current().lastColumnId())
@@ -107,6 +106,9 @@ def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> No
     update = transaction.updateSchema().allowIncompatibleChanges()
     for field in iceberg_schema.present_fields(java.iceberg.SchemaParser.toJson(transaction.table().schema())):
         update.deleteColumn(field.name)
+    update.commit()
+    # An update of its own: what is in a struct or a list goes with it, but within one update its name is still taken.
+    update = transaction.updateSchema().allowIncompatibleChanges()
     gaps = _add(java, update, last_id, by)
     update.commit()
     if gaps:
