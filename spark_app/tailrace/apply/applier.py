@@ -18,6 +18,8 @@ from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.table_worker import TableWorker
 from tailrace.backoff import Backoff
 from tailrace.batch.slice import last_record
+from tailrace.changelog.dropped import is_blocked
+from tailrace.changelog.logged import place_of
 from tailrace.changelog.records import ChunkRegistered, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
@@ -88,6 +90,8 @@ class Applier:
         # Of its own: however long tables are tidied, changes find the other threads free.
         self._tidying: Future[None] | None = None
         self._tidy_pool = ThreadPoolExecutor(1, "tidy", initializer=in_pool)
+        self._tidied: _Entry | None = None
+        """That the tidying thread is at."""
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
 
@@ -137,6 +141,8 @@ class Applier:
             entry = None  # the table begins anew, perhaps under another name: what the former worker holds is over
             self._progress.forget(table.table_id)
         if entry is None:
+            if is_blocked(self._journal.state, place_of(table)):
+                return None  # what a dropped table left there is being deleted
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
             entry = self._entries[table.table_id] = _Entry(table)
@@ -185,6 +191,20 @@ class Applier:
             self._lost = {str(chunk.path): chunk for chunk in needed}
         return needed
 
+    def has_left(self, place: tuple[str, str]) -> bool:
+        """Whether no thread works at what was there for a table that is no longer captured. None will: only captured
+        ones are entered."""
+        live = {table.table_id: table.generation for table in self._live()}
+        with self._lock:
+            here = [entry for entry in self._entries.values() if place_of(entry.table) == place]
+            over = [entry for entry in here if live.get(entry.table.table_id) != entry.table.generation]
+            if any(entry.running is not None or entry is self._tidied for entry in over):
+                return False
+            for entry in over:
+                del self._entries[entry.table.table_id]
+                self._progress.forget(entry.table.table_id)
+            return self._tidied is None or place_of(self._tidied.table) != place  # forgotten, and tidied to its end
+
     def stop(self) -> None:
         """Let the commits under way end, begin none."""
         self._stopping = True
@@ -223,8 +243,14 @@ class Applier:
             worker = entry.worker
             if self._stopping or late < 0:
                 return
-            if worker is not None and worker.opened and entry.running is None:  # else its changes come first
+            with self._lock:
+                over = self._entries.get(entry.table.table_id) is not entry
+                self._tidied = None if over else entry
+            if (
+                not over and worker is not None and worker.opened and entry.running is None
+            ):  # else its changes come first
                 self._tidy(entry, worker)
+            self._tidied = None
 
     def _tidy(self, entry: _Entry, worker: TableWorker) -> None:
         committed = self._progress.of(entry.table.table_id).committed_record

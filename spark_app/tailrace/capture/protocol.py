@@ -13,6 +13,7 @@ from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
     Closed,
+    CopyRemoval,
     Position,
     RecordNumber,
     Seq,
@@ -35,7 +36,12 @@ class Append(Closed):
     op: Literal["append"] = "append"
     events: tuple[
         Annotated[
-            SnapshotPlanned | SnapshotTableStarted | SnapshotTableFinished | SnapshotEnded | SnapshotSuspended,
+            SnapshotPlanned
+            | SnapshotTableStarted
+            | SnapshotTableFinished
+            | SnapshotEnded
+            | SnapshotSuspended
+            | CopyRemoval,
             Field(discriminator="kind"),
         ],
         ...,

@@ -32,6 +32,7 @@ class Folding:
         self.forgotten_plan = state.forgotten_plan
         self.renewed, self.renewals, self.renewal = state.renewed, state.renewals, state.renewal
         self.forgotten_tables = state.forgotten_tables
+        self.dropped = state.dropped
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""
 

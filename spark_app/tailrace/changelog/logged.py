@@ -40,6 +40,10 @@ from tailrace.changelog.transactions import TransactionIds, TransactionStart
 __all__ = ["LoggedSegment", "SegmentList"]
 
 
+def is_nothing(items: tuple[object, ...]) -> bool:
+    return not items
+
+
 class LoggedChunk(Closed):
     record: RecordNumber
     chunk: ChunkRegistered
@@ -124,6 +128,27 @@ class TableLog(Closed):
     @override
     def schema(self) -> TableSchema:  # type: ignore[override]  # pydantic's old class method of this name is not used
         return self.schemas[-1].table
+
+
+def place_of(table: TableLog) -> tuple[str, str]:
+    """The name under which the target stands."""
+    first = table.schemas[0].table
+    return first.schema_name, first.table_name
+
+
+class DroppedTable(Closed):
+    """A table that was dropped in the source, and whose copy is to go: `tailrace.changelog.dropped`."""
+
+    place: tuple[str, str]
+    """Of the copy."""
+    table_ids: tuple[int, ...]
+    """Of the tables that had this place and were dropped: the copy may still be the one of any of them."""
+    generation: RecordNumber
+    """The last one of theirs: a copy of a later one is of somebody else."""
+    followed: bool = False
+    """As in `TableRemoved`."""
+    begun: bool = False
+    """It may be half deleted, so whoever has the place next waits for its end."""
 
 
 class SnapshotTable(Closed):
@@ -256,6 +281,8 @@ class LogState(Closed):
     forgotten_tables: tuple[tuple[str, str], ...] = ()
     """Schema and name under which targets stand that were written for tables since forgotten, renamed or begun anew:
     all that deletion needs."""
+    dropped: tuple[DroppedTable, ...] = Field(default=(), exclude_if=is_nothing)
+    """One for each place at most."""
     forgotten_plan: RecordNumber = RecordNumber(-1)
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""

@@ -187,6 +187,23 @@ class TableRemoved(Closed):
     kind: Literal["table-removed"] = "table-removed"
     table_id: int
     reason: str
+    drop: bool = Field(default=False, exclude_if=is_false)
+    """The source proves that the table was dropped, and `onTableDrop` was `Drop`: its copy is to go, too. Absent in the
+    record if false, as in older ones."""
+    followed: bool = Field(default=False, exclude_if=is_false)
+    """With `drop`: another table has its name already, and has still to be added."""
+
+
+class CopyRemoval(Closed):
+    """How far the copy of a table is that was dropped in the source (`DroppedTable`)."""
+
+    kind: Literal["copy-removal"] = "copy-removal"
+    schema_name: str
+    table_name: str
+    """Its place in the target."""
+    step: Literal["free", "begun", "dropped", "kept"]
+    """`free`: the table that had its name is gone, too. `begun`: from here on it may be half deleted; without effect if
+    the place is another table's by then. `dropped`: nothing is left of it. `kept`: it stays after all."""
 
 
 class SchemaChanged(Closed):
@@ -451,6 +468,7 @@ Event = Annotated[
     | SegmentsRemoved
     | TransactionsRemoved
     | TableForgotten
+    | CopyRemoval
     | Heartbeat
     | Origin
     | SourceRenewed

@@ -7,6 +7,7 @@ What is forgotten, and when no reader can need it any more:
 * chunks and finishes of a table: once `Applied` says that its target holds their record;
 * segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
 * removed tables: by `TableForgotten`, once nothing of them is kept; of their names those under which targets stand;
+* dropped tables: by `CopyRemoval`, once their copy is gone or stays for good;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
 * ended snapshots: all but the newest `KEPT_SNAPSHOTS`, of requests and of Tailrace's own.
@@ -17,6 +18,7 @@ from typing import Any
 from tailrace.changelog.folding import Folding
 from tailrace.changelog.logged import (
     KEPT_SNAPSHOTS,
+    DroppedTable,
     LoggedChunk,
     LoggedFinish,
     LoggedSchema,
@@ -45,6 +47,7 @@ from tailrace.errors import CorruptLog
 
 __all__ = [
     "KEPT_SNAPSHOTS",
+    "DroppedTable",
     "LogState",
     "LoggedChunk",
     "LoggedFinish",
@@ -173,6 +176,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "transactions": work.transactions,
         "forgotten_plan": work.forgotten_plan,
         "forgotten_tables": work.forgotten_tables,
+        "dropped": work.dropped,
         "commit_times": work.commit_times,
     }
     if record.commit_time is not None:

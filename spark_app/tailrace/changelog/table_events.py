@@ -6,10 +6,12 @@ A handler checks its event against the working copy and raises `CorruptLog` if i
 from bisect import bisect_right
 from collections.abc import Mapping
 
+from tailrace.changelog import dropped
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import KEPT_RENEWALS, LoggedSchema, LoggedTruncate, TableLog
+from tailrace.changelog.logged import KEPT_RENEWALS, LoggedSchema, LoggedTruncate, TableLog, place_of
 from tailrace.changelog.records import (
     Applied,
+    CopyRemoval,
     EpochStarted,
     Heartbeat,
     Origin,
@@ -80,6 +82,7 @@ def _table_added(work: Folding, event: TableAdded) -> None:
     kept = before if before is not None and _goes_on(before, event) else None
     if before is not None:
         _remember_place(work, before)
+    dropped.place_taken(work, (event.table.schema_name, event.table.table_name))
     work.tables[event.table.table_id] = TableLog(
         table_id=event.table.table_id,
         added_record=work.record.number,
@@ -121,6 +124,8 @@ def _table_removed(work: Folding, event: TableRemoved) -> None:
         work.corrupt(f"table {table.schema.name} is removed already")
     ended_at = work.record.written_at if table.ended_at is None else table.ended_at
     work.update(table, removed=True, ended_at=ended_at)
+    if event.drop:
+        dropped.table_dropped(work, table, followed=event.followed)
     work.applied = True
 
 
@@ -215,12 +220,6 @@ def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
     work.transactions = known.removed(event.through_seq)
 
 
-def place_of(table: TableLog) -> tuple[str, str]:
-    """The name under which the target stands."""
-    first = table.schemas[0].table
-    return first.schema_name, first.table_name
-
-
 def _remember_place(work: Folding, table: TableLog) -> None:
     """Its target stays where it is: nobody else knows it once the table is forgotten or has another name, or until its
     new generation is applied."""
@@ -253,4 +252,5 @@ TABLE_HANDLERS: Mapping[type, Handler] = {
     SegmentsRemoved: _segments_removed,
     TransactionsRemoved: _transactions_removed,
     TableForgotten: _table_forgotten,
+    CopyRemoval: dropped.copy_removal,
 }

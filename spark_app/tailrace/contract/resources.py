@@ -110,6 +110,7 @@ class RetentionSpec(Model):
 
 
 OnSchemaChange = Literal["Evolve", "EvolveAdditive", "Stop"]
+OnTableDrop = Literal["Keep", "Drop"]
 OnUnsupported = Literal["Fail", "SetNull"]
 
 
@@ -176,6 +177,8 @@ class TableOptions(Model):
     start over (`onSchemaChange`)."""
     on_schema_change: OnSchemaChange | None = None
     """As `spec.onSchemaChange`, for these tables; unset: what that says."""
+    on_table_drop: OnTableDrop | None = None
+    """As `spec.onTableDrop`, for these tables; unset: what that says."""
 
     @model_validator(mode="after")
     def _named_once(self) -> "TableOptions":
@@ -250,6 +253,10 @@ class ReplicatorSpec(Model):
     change the table starts over by itself: all rows are read into a new copy, and readers see the former table until it
     is complete. `EvolveAdditive`: any change but columns that are added stops the table, until it is resynced. `Stop`:
     these, too."""
+    on_table_drop: OnTableDrop = "Keep"
+    """What happens to the copy of a table that is dropped in the source. `Keep`: it stays as it was. `Drop`: it is
+    deleted for good, data and history, unless another table has taken the name. A copy stays in either case where the
+    table is only excluded, unpublished, renamed, moved or hidden from Tailrace's user."""
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
@@ -301,7 +308,9 @@ class ReplicatorSpec(Model):
         return self
 
 
-LIVE_FIELDS = frozenset({"tables", "options", "on_schema_change", "snapshot", "apply", "retry", "retention"})
+LIVE_FIELDS = frozenset(
+    {"tables", "options", "on_schema_change", "on_table_drop", "snapshot", "apply", "retry", "retention"}
+)
 """Fields of `ReplicatorSpec` that a running driver takes over; all others are read at its start."""
 OPERATOR_FIELDS = frozenset({"suspend", "deletion_policy", "on_table_failure", "recover"})
 """Fields on which the driver's work does not depend."""

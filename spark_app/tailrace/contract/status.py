@@ -114,6 +114,14 @@ class SnapshotStatus(Model):
     fault: Fault | None = None
 
 
+class DroppedCopy(Model):
+    """A copy of a table that was dropped in the source (`onTableDrop: Drop`), about to be deleted."""
+
+    name: str
+    fault: Fault | None = None
+    """Why the last attempt failed; it is tried again."""
+
+
 class ApplyStatus(Model):
     lag_seconds: float | None = None
     record: int = 0
@@ -159,6 +167,7 @@ class Status(Model):
     tables_failing: int = 0
     tables: Many[TableStatus] = ()
     snapshots: Many[SnapshotStatus] = ()
+    dropping: Many[DroppedCopy] = ()
     assessment: Assessment | None = None
     """Told by the driver that was started first, as long as it runs."""
     executors_wanted: int | None = None

@@ -26,6 +26,7 @@ from tailrace.driver.server import Conflict, Unknown
 from tailrace.driver.status import Moment, assemble
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.reading.runner import SnapshotRunner
+from tailrace.removal.dropped import DroppedCopies
 from tailrace.seams import seam
 from tailrace.snapshot import planner
 
@@ -59,6 +60,7 @@ class DriverControl:
         self.watch: CaptureClient | None = None
         """For questions that are answered at once: `client` may be waiting for a record."""
         self.loops: dict[str, Loop] = {}
+        self.dropped: DroppedCopies | None = None
         self.final_drop: FinalDrop | None = None
         self.live: LiveSpec | None = None
         self.suspended = False
@@ -124,6 +126,7 @@ class DriverControl:
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,
                 assessment=self.assessment,
+                not_deleted=self.dropped.faults if self.dropped is not None else {},
                 executors_wanted=self._executors_wanted or int(DEMAND.missing),
                 position_text=self.position_text,
             )

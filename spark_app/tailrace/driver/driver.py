@@ -158,7 +158,7 @@ class Driver:
             if not self._answered(made, capture, view):
                 return self._stopped_early()
             parts = made.answer()
-            self._control.runner = parts.runner
+            self._control.runner, self._control.dropped = parts.runner, parts.dropped
             try:
                 return self._loop(parts, view, once)
             finally:
@@ -259,6 +259,7 @@ class Driver:
         self._spawn("snapshot-planner", parts.runner.turn)
         self._spawn("journal-tail", self._tail(parts))
         self._spawn("snapshot-requests", self._ask(requests))
+        self._spawn("dropped-tables", self._delete_copies(parts))
         self._spawn("executors-wanted", self._count(executors_wanted.of(parts.spark)))
         parts.stream.start()
         self._pace(parts)
@@ -281,6 +282,7 @@ class Driver:
                 if verdict.done:
                     self._keep_applying(parts, state.number)  # raises what all tables were refused with just now
                     parts.applier.tidy_up(TIDY_UP_SECONDS)
+                    parts.dropped.turn()
                     return self._ended(verdict)
                 if verdict.waits_for != waits_for:
                     log.debug("--once: %s", verdict.waits_for)
@@ -368,6 +370,15 @@ class Driver:
 
         def turn() -> None:
             requests.turn(self._control)
+            self._ending.wait(TURN_SECONDS)
+
+        return turn
+
+    def _delete_copies(self, parts: DriverParts) -> Callable[[], None]:
+        """Besides the main loop: large copies take long to delete."""
+
+        def turn() -> None:
+            parts.dropped.turn()
             self._ending.wait(TURN_SECONDS)
 
         return turn

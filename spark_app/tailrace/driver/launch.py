@@ -19,6 +19,7 @@ from tailrace.apply.table_worker import TableWorker
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import DroppedTable
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.contract.units import seconds
 from tailrace.driver import display, live_spec
@@ -31,6 +32,7 @@ from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
+from tailrace.removal.dropped import DroppedCopies
 from tailrace.sources.api import Source
 from tailrace.storage.store import Storage
 from tailrace.targets.api import ChunkWriter
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 
 BATCH_PATIENCE = 2.0
 """A micro-batch waits this long for its tables; slower ones go on beside the next batch."""
+RECORD_SECONDS = 60.0
+"""That capture has to record something that somebody asked for."""
 ANSWER_SECONDS = 5.0
 """What the main loop asks of capture is answered at once, or asked again in the next turn."""
 
@@ -73,6 +77,7 @@ class DriverParts:
     stream: ApplyStream
     journal: SharedJournal
     spark: SparkSession
+    dropped: DroppedCopies
 
 
 def server(settings: DriverSettings, control: DriverControl) -> StatusServer:
@@ -180,7 +185,20 @@ def parts(
     runner = SnapshotRunner(
         tools, progress, lambda: live.spec.snapshot, retry_seconds=lambda: seconds(live.spec.retry.time)
     )
-    return DriverParts(capture, applier, runner, stream, journal, spark)
+    dropped = DroppedCopies(
+        journal,
+        CaptureClient(folder.socket, timeout=RECORD_SECONDS),
+        lambda: targets.open(spec.target).removal(lambda: spark),
+        ownership.check,
+        spec=lambda: live.spec,
+        has_left=lambda table: applier.has_left(table.place) and not _reads(runner, table),
+    )
+    return DriverParts(capture, applier, runner, stream, journal, spark, dropped)
+
+
+def _reads(runner: SnapshotRunner, table: DroppedTable) -> bool:
+    """Whether chunks of it are still being read, and written beside its copy."""
+    return any(run.reading for (_, table_id), run in runner.runs.items() if table_id in table.table_ids)
 
 
 def _writer(applier: Applier, table_id: int, schema: TableSchema) -> ChunkWriter | None:

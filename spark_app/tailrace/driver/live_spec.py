@@ -137,7 +137,8 @@ def _within(name: str, old: Any, new: Any) -> Iterator[str]:
 
 def of_capture(spec: ReplicatorSpec) -> tuple[object, ...]:
     """What capture reads of it, at its start."""
-    return spec.tables, spec.options, spec.on_schema_change, spec.snapshot.initial, spec.retry.time, spec.retention
+    policies = spec.on_schema_change, spec.on_table_drop
+    return spec.tables, spec.options, *policies, spec.snapshot.initial, spec.retry.time, spec.retention
 
 
 def of_chunks(spec: ReplicatorSpec) -> tuple[object, ...]:

@@ -34,6 +34,8 @@ class _Once(Collector):
         yield _gauge("tailrace_source_retained_bytes", "Log kept for this Replicator", status.capture.retained_bytes)
         yield _gauge("tailrace_apply_lag_seconds", "Age of the oldest commit not applied", status.apply.lag_seconds)
         yield _gauge("tailrace_apply_record", "Record that every running table has applied", status.apply.record)
+        text = "Copies of dropped tables that are still to be deleted (onTableDrop: Drop)"
+        yield _gauge("tailrace_dropped_tables_waiting", text, len(status.dropping))
         yield from _tables(status)
         yield from _snapshots(status)
 

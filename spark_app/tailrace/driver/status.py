@@ -9,12 +9,14 @@ from functools import cached_property
 
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.dropped import due
 from tailrace.changelog.records import Position, ReadFailure, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
     Assessment,
     CaptureStatus,
+    DroppedCopy,
     Fault,
     NulledColumn,
     SnapshotStatus,
@@ -53,6 +55,8 @@ class Moment:
     fault: Fault | None = None
     """What stops, or keeps failing, the whole."""
     assessment: Assessment | None = None
+    not_deleted: Mapping[tuple[str, str], Fault] = field(default_factory=dict)
+    """Why copies of dropped tables are still there, by place."""
     executors_wanted: int = 0
     """See `spark.executors_wanted`."""
     position_text: Callable[[Position], str] = str
@@ -92,10 +96,17 @@ def assemble(at: Moment) -> Status:
         tables_failing=len(failing),
         tables=tables,
         snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
+        dropping=_dropping(at),
         assessment=at.assessment,
         executors_wanted=at.executors_wanted,
         fault=at.fault,
     )
+
+
+def _dropping(at: Moment) -> tuple[DroppedCopy, ...]:
+    """While the target stands still, too."""
+    places = sorted(dropped.place for dropped in due(at.log))
+    return tuple(DroppedCopy(name=".".join(place), fault=at.not_deleted.get(place)) for place in places)
 
 
 def _by_name(at: Moment) -> list[TableLog]:
@@ -115,6 +126,10 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
         return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waiting for capture"
     if at.suspended:
         return "Suspended", "apply is suspended; the source is captured, the target stands still"
+    left = next((copy for copy in _dropping(at) if copy.fault is not None), None)
+    if left is not None and left.fault is not None:
+        why = f"{left.fault.name}: {left.fault.message}"
+        return "Running", f"the copy of the dropped table {left.name} is not deleted yet: {why}"
     if not tables:
         return "Running", at.capture.waiting_for or "no table matches tables.include"
     return "Running", at.capture.waiting_for or ""

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from tailrace import targets
 from tailrace.changelog import paths
+from tailrace.changelog.logged import place_of
 from tailrace.changelog.records import Closed
-from tailrace.changelog.table_events import place_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import CorruptLog, StorageFull
 from tailrace.removal import claims
@@ -91,6 +91,7 @@ def _not_ours(known: Known, before: Proven | None) -> str | None:
 def _prove(known: Known, before: Proven | None, tables: TargetRemoval) -> Generator[Line, None, Proven]:
     """What is to go; tells what stays."""
     begun, origin = () if before is None else before.tables, None if known.log is None else known.log.origin
+    begun += () if known.log is None else tuple(d.place for d in known.log.dropped if d.begun)
     log_id = origin.log_id if origin is not None else "" if before is None else before.log_id
     proven: dict[TableName, None] = {}
     for name in dict.fromkeys([*begun, *_places(known)]):
@@ -170,17 +171,19 @@ def _unproven(tables: TargetRemoval, name: TableName, log_id: str, *, begun: boo
     if not begun and not tables.lists(name):
         # Its files may be in use under another name: renaming a table in a catalog leaves them where they are.
         return "the catalog has no such table"
-    found = tables.log_id(name)
+    found = tables.whose(name)
     if found is None:
         return "it carries no change log's state"
-    return None if found == log_id else f"its state is of change log {found}, not of {log_id}"
+    return None if found.log_id == log_id else f"its state is of change log {found.log_id}, not of {log_id}"
 
 
 def _places(known: Known) -> list[TableName]:
     """Where this log may have written: of every table, for a target is there before the journal says so, and of those
     that came before them."""
     log = known.log
-    return [] if log is None else [*map(place_of, log.tables.values()), *log.forgotten_tables]
+    if log is None:
+        return []
+    return [*map(place_of, log.tables.values()), *log.forgotten_tables, *(d.place for d in log.dropped)]
 
 
 class _SparkOnDemand:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import ChunkRegistered, Key, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
 from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry, TableStop
 from tailrace.storage.access import Access
@@ -116,6 +116,20 @@ class TargetTable(Protocol):
         where nothing is to be done. `schema`, `applied`: of the opened table. `now`: seconds since the Unix epoch."""
 
 
+@dataclass(frozen=True)
+class Whose:
+    """What a table of the target says of itself."""
+
+    log_id: str
+    """Of the change log that wrote it."""
+    table_id: int | None
+    """Of the source table; None: an older format does not say."""
+    generation: RecordNumber | None
+    """Likewise."""
+    altered: bool
+    """Somebody else may have changed its rows since, or put another table in its place."""
+
+
 class TargetRemoval(Protocol):
     """Whole tables of the target go, by the names that their source tables had first."""
 
@@ -128,11 +142,12 @@ class TargetRemoval(Protocol):
     def lists(self, name: TableName) -> bool:
         """Whether the target knows a table of this name; what `holds` finds may be in use under another one."""
 
-    def log_id(self, name: TableName) -> str | None:
-        """Of the change log whose state the table carries; None: of none that can be read."""
+    def whose(self, name: TableName) -> Whose | None:
+        """By the state that the table carries; None: it carries none that can be read."""
 
-    def drop(self, name: TableName) -> None:
-        """Delete the table; what says whose it is goes last, so that the next call can finish an interrupted one."""
+    def drop(self, name: TableName, admit: Admit | None = None) -> None:
+        """Delete the table; what says whose it is goes last, so that the next call can finish an interrupted one.
+        `admit`: asked before each step, where another driver may be at work by now."""
 
     def finish(self) -> None:
         """After the last table: an empty place goes, too."""

@@ -78,7 +78,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = LogState()
     for record in records():
         state = fold(state, record)
-    marked, stopped, paused, moved, owned, renewed, forgotten = records("further.jsonl")
+    marked, stopped, paused, moved, owned, renewed, forgotten, dropped = records("further.jsonl")
     state = fold(fold(state, marked), stopped)
     fingerprint, stop = state.tables[1].fingerprint, state.tables[1].stopped
     assert fingerprint == {"columns": {"id": "bigint", "c1": "text"}, "partitions": {"p1": "4711", "p2": "written"}}
@@ -93,7 +93,10 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = fold(state, renewed)
     assert state.renewal is not None and state.renewal.request == "after-loss"
     assert all(table.removed for table in state.tables.values())
-    assert fold(state, forgotten).tables.keys() == {1, 2}
+    state = fold(state, forgotten)
+    assert state.tables.keys() == {1, 2}
+    (copy,) = fold(state, dropped).dropped
+    assert (copy.place, copy.table_ids, copy.generation, copy.followed) == (("public", "t1"), (1,), 311, False)
 
 
 def test_values_that_became_null_mean_what_they_meant() -> None:

@@ -138,6 +138,21 @@ def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOption
     return found[0] if found else None
 
 
+def exists(connection: Connection, oid: int) -> bool:
+    """Whether there is anything with this oid, whatever kind of relation it is, and whoever may see it."""
+    row = connection.execute("SELECT 1 FROM pg_catalog.pg_class WHERE oid = %s::int8::oid", [oid]).fetchone()
+    return row is not None
+
+
+def is_taken(connection: Connection, schema: str, table: str) -> bool:
+    """Whether there is a table of this name."""
+    statement = (
+        "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind IN ('r', 'p') AND n.nspname = %s AND c.relname = %s"
+    )
+    return connection.execute(statement, [schema, table]).fetchone() is not None
+
+
 def empty(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
     """Those of these tables whose file has no page; it may be asked without a right on them. It opens the tables: where
     one is locked, none is said to be empty."""

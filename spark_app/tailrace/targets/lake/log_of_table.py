@@ -1,4 +1,4 @@
-"""Whose a table is: the id of the change log that a table's newest state carries. Read without Spark, by `drop`.
+"""Whose a table is: what its newest state says of change log, table and generation. Read without Spark, by who deletes.
 
 Apply has the full readers of the state; these need no JVM, and tell the file that says it: deleted last, it proves to
 the next `drop` whose the rest is.
@@ -7,12 +7,17 @@ the next `drop` whose the rest is.
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.parquet as pq
 
+from tailrace.changelog.records import RecordNumber
+from tailrace.errors import TableStop
 from tailrace.storage.store import NotFound, Storage
+from tailrace.targets.api import Whose
+from tailrace.targets.lake.delta import foreign
 from tailrace.targets.lake.delta.state import DOMAIN
-from tailrace.targets.lake.iceberg.state import STATE
+from tailrace.targets.lake.iceberg.state import STATE, Broken, parse_snapshot, walk
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
@@ -22,7 +27,7 @@ _METADATA = re.compile(r"(?:v(\d+)|(\d{5,})-[-\w]+)\.metadata\.json")
 
 @dataclass(frozen=True)
 class LogMark:
-    log_id: str
+    whose: Whose
     path: str
     """The file that says it."""
 
@@ -30,9 +35,12 @@ class LogMark:
 def delta(lake: Storage, folder: str) -> LogMark | None:
     """Of the newest commit or checkpoint that carries it. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/_delta_log/")]
+    altered = False
     for path in reversed([p for p in names if _COMMIT.fullmatch(p.rpartition("/")[2])]):
-        for line in lake.get(path).splitlines():
-            found = _of_domain(json.loads(line).get("domainMetadata"))
+        actions = [json.loads(line) for line in lake.get(path).splitlines()]
+        altered |= not foreign.is_ours(actions) and foreign.judge(folder, 0, actions) is not None
+        for action in actions:
+            found = _of_domain(action.get("domainMetadata"), altered=altered)
             if found is not None:
                 return LogMark(found, path)
     for path in reversed([p for p in names if _CHECKPOINT.fullmatch(p.rpartition("/")[2])]):
@@ -40,7 +48,7 @@ def delta(lake: Storage, folder: str) -> LogMark | None:
             if "domainMetadata" not in checkpoint.schema_arrow.names:
                 continue
             for entry in checkpoint.read(["domainMetadata"])["domainMetadata"].to_pylist():
-                found = _of_domain(entry)
+                found = _of_domain(entry, altered=altered)
                 if found is not None:
                     return LogMark(found, path)
     return None
@@ -54,19 +62,38 @@ def iceberg_folder(lake: Storage, folder: str) -> LogMark | None:
         return None
     path = numbered[max(numbered)]
     try:
-        metadata = json.loads(lake.get(path))
+        found = iceberg(json.loads(lake.get(path)))
     except NotFound:
         return None
-    found = iceberg_property(metadata.get("properties", {}).get(STATE))
     return None if found is None else LogMark(found, path)
 
 
-def iceberg_property(text: str | None) -> str | None:
-    """Of the table property that mirrors the state."""
-    return None if text is None else str(json.loads(text)["logId"])
+def iceberg(metadata: dict[str, Any]) -> Whose | None:
+    """Of a table's metadata, as Iceberg has it in JSON: the property that mirrors the state, which a table that
+    replaces another one inherits."""
+    text = metadata.get("properties", {}).get(STATE)
+    return None if text is None else _whose(text, altered=_altered(metadata, json.loads(text)))
 
 
-def _of_domain(entry: dict[str, str] | None) -> str | None:
+def _altered(metadata: dict[str, Any], mirror: dict[str, Any]) -> bool:
+    current = metadata.get("current-snapshot-id", -1)
+    if current in (None, -1):
+        return mirror.get("snapshot") is not None
+    known = {s["snapshot-id"]: parse_snapshot(json.dumps(s)) for s in metadata.get("snapshots", ())}
+    try:
+        return isinstance(walk("", current, known.get), Broken)
+    except TableStop:
+        return True
+
+
+def _of_domain(entry: dict[str, str] | None, *, altered: bool) -> Whose | None:
     if entry is None or entry.get("domain") != DOMAIN:
         return None
-    return str(json.loads(entry["configuration"])["logId"])
+    return _whose(entry["configuration"], altered=altered)
+
+
+def _whose(text: str, *, altered: bool) -> Whose:
+    """Older formats have the log's id only."""
+    state = json.loads(text)
+    table_id, generation = state.get("tableId"), state.get("generation")
+    return Whose(str(state["logId"]), table_id, None if generation is None else RecordNumber(generation), altered)

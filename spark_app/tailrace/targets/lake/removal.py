@@ -1,9 +1,10 @@
-"""What goes of the lake when a Replicator goes for good: whole tables. A catalog that is no folder is spoken to through
-a JVM, for which a session is asked when it is first needed.
+"""What goes of the lake when a Replicator goes for good, or a table is dropped in the source: whole tables. A catalog
+that is no folder is spoken to through a JVM, for which a session is asked when it is first needed.
 
-Driven by `removal.data`, which decides what goes.
+Driven by `removal.data` and `removal.dropped`, which decide what goes.
 """
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +16,14 @@ from tailrace.errors import TargetRefused
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import sweep
 from tailrace.storage.store import Storage
-from tailrace.targets.api import TableName
+from tailrace.targets.api import Admit, TableName, Whose
 from tailrace.targets.lake import log_of_table
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import Java, guarded
-from tailrace.targets.lake.iceberg.state import STATE
+from tailrace.targets.lake.model import always
 
+ADMITTED_AT_ONCE = 100
+"""Data files that are deleted between two looks at whether this is still the driver."""
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """Whatever lies there: no state that can be read."""
 
@@ -46,26 +49,33 @@ class LakeRemoval:
         """In a folder catalog, and for Delta, the files are the entry."""
         return not self._by_catalog or self._entry(name) is not None
 
-    def log_id(self, name: TableName) -> str | None:
+    def whose(self, name: TableName) -> Whose | None:
         try:
             if self._by_catalog and (entry := self._entry(name)) is not None:
-                return log_of_table.iceberg_property(entry.properties().get(STATE))
+                return self._of_entry(name, entry)
         except _UNREADABLE:
             return None
         # Half deleted it has lost its entry in the catalog, if it had one: the files say whose they are.
         proof = self._proof(name)
-        return None if proof is None else proof.log_id
+        return None if proof is None else proof.whose
 
-    def drop(self, name: TableName) -> None:
+    def drop(self, name: TableName, admit: Admit | None = None) -> None:
         """The catalog's entry first; the files are deleted like any others, the newest state last. What else makes a
         table of them goes before its data: half deleted, it cannot be read as one with fewer rows."""
+        admit = admit or always
+        admit()
         if self._by_catalog:
             self._drop_from_catalog(name)
         proof, folder = self._proof(name), table_folder(*name) + "/"
         last = None if proof is None else proof.path
         metadata = (folder + "_delta_log/", folder + "metadata/")
         paths = [path for path, _ in self._lake.list(folder)]
-        for path in sorted(paths, key=lambda path: (path == last, not path.startswith(metadata), path)):
+        ordered = sorted(paths, key=lambda path: (path == last, not path.startswith(metadata), path))
+        for number, path in enumerate(ordered):
+            # The next driver may have made a table here by now. Its data files have names of their own, what else makes
+            # a table of them may not.
+            if path == last or path.startswith(metadata) or number % ADMITTED_AT_ONCE == 0:
+                admit()
             # Dying here leaves the state: the next call finds it and goes on.
             self._lake.delete(path)
         self._lake.delete_unfinished(folder)
@@ -81,6 +91,12 @@ class LakeRemoval:
             return read(self._lake, table_folder(*name))
         except _UNREADABLE:
             return None
+
+    def _of_entry(self, name: TableName, entry: Any) -> Whose | None:
+        with guarded(".".join(name), "looking at"):
+            metadata = entry.operations().current()
+            text = str(self._catalog().java.iceberg.TableMetadataParser.toJson(metadata))
+        return log_of_table.iceberg(json.loads(text))
 
     def _entry(self, name: TableName) -> Any:
         """The catalog's table; None: it has none of this name."""

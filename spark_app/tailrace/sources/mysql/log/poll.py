@@ -23,6 +23,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import Wiring
 from tailrace.sources.concealed import conceals
+from tailrace.sources.dropped import drops
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import with_announced
@@ -65,6 +66,9 @@ class CatalogPoll:
         """Table -> its form, and where the log ended when a look first found it in that. None: it is gone."""
         self._forms: dict[int, tuple[TableSchema, Position]] = {}
         """Table that is to start over -> its form, and where the log ended when a look first found it in that."""
+
+        self._vanished: dict[int, Position] = {}
+        """Stopped table that a look no longer found -> where the log ended then."""
 
     def poll(self) -> None:
         found, state = self._look(), self._sink.state
@@ -113,8 +117,9 @@ class CatalogPoll:
             by_primary_key = now is not None and now.key_index == PRIMARY
             effect = Effect.HARMLESS if by_primary_key else Effect.REREAD
         match effect:
-            case Effect.REPLACED:
-                gone = [self._removed(schema.table_id, "another table took its name, or it was dropped")]
+            case Effect.REPLACED | Effect.DROPPED:
+                drop = effect is Effect.DROPPED and self._drops(schema, now)
+                gone = [self._removed(schema.table_id, "another table took its name, or it was dropped", drop)]
                 return [*gone, *(self._added(now) if now is not None else [])]
             case _ if known.stopped:
                 return []
@@ -207,11 +212,16 @@ class CatalogPoll:
         """Tables whose place in the log no longer matters: stopped ones, and those that had a number which a table of
         the same name has no more (`model.identity`)."""
         missing = [known for table_id, known in self._tables.known.items() if table_id not in found]
+        stops = [known.schema.table_id for known in missing if known.stopped]
+        # The statement that dropped it comes first: it alone says so.
+        end = self._progress.end() if stops else Position(0)
+        self._vanished = {i: self._vanished.get(i, end) for i in stops}
+        reached = {i for i, since in self._vanished.items() if self._progress.position() >= since}
         return [
             known.schema.table_id
             for known in missing
             if (known.schema.schema_name, known.schema.table_name) in fresh
-            or (known.stopped and not self._is_hidden(known.schema))
+            or (known.schema.table_id in reached and not self._is_hidden(known.schema))
         ]
 
     def _is_hidden(self, schema: TableSchema) -> bool:
@@ -237,11 +247,16 @@ class CatalogPoll:
         self._tables.stop(table_id)
         return [stopped(table_id, Seq(self._sink.next_seq - 1), stop)]
 
-    def _removed(self, table_id: int, reason: str) -> TableRemoved:
+    def _drops(self, schema: TableSchema, now: MysqlTable | None) -> bool:
+        """Of a table that the log says was dropped, and that nobody has hidden from us since."""
+        wanted = drops(self._replicator.spec, schema.schema_name, schema.table_name)
+        return wanted and (now is not None or not self._is_hidden(schema))
+
+    def _removed(self, table_id: int, reason: str, drop: bool = False) -> TableRemoved:
         log.info("%s is no longer captured: %s", self._tables.known[table_id].schema.name, reason)
         self._tables.remove(table_id)
         self._since.pop(table_id, None)
-        return TableRemoved(table_id=table_id, reason=reason)
+        return TableRemoved(table_id=table_id, reason=reason, drop=drop)
 
     def _again(self, table: MysqlTable, snapshot: str) -> list[Event]:
         """It ends and begins as it is now, because a resync asks for it."""

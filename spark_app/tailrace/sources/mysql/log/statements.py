@@ -29,6 +29,8 @@ class Effect(Enum):
     several rows, unless it is a primary key."""
     REREAD = "reread"
     """Rows may have changed without row events."""
+    DROPPED = "dropped"
+    """The statement certainly drops the table, or its database; another may have the name since."""
     REPLACED = "replaced"
     """Another table has the name now, or none."""
     WRITTEN = "written"
@@ -52,7 +54,15 @@ class KnownTables:
     """The statement uses a temporary table, which may have been made before anybody looked."""
 
 
-STRENGTH = (Effect.HARMLESS, Effect.KEYED, Effect.EMPTIED, Effect.REREAD, Effect.WRITTEN, Effect.REPLACED)
+STRENGTH = (
+    Effect.HARMLESS,
+    Effect.KEYED,
+    Effect.EMPTIED,
+    Effect.REREAD,
+    Effect.WRITTEN,
+    Effect.DROPPED,
+    Effect.REPLACED,
+)
 _PARSER_ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """All that a text can make sqlglot raise."""
 _MOST_PARSED = 100_000
@@ -260,10 +270,13 @@ def _meant(parsed: exp.Expr, head: str, known: KnownTables) -> Iterator[tuple[Na
             # A temporary table is emptied, or the captured one whose name it has: rather read too often.
             yield from _named(parsed.expressions, Effect.REREAD if known.of_session else Effect.EMPTIED, known)
         case exp.Drop() if str(parsed.args.get("kind", "")).upper() in ("DATABASE", "SCHEMA"):
-            schemas = {(t.name or t.db).casefold() for t in parsed.find_all(exp.Table)}
-            yield from ((n, Effect.REPLACED) for n in known.captured if n[0].casefold() in schemas)
+            named = {t.name or t.db for t in parsed.find_all(exp.Table)}
+            schemas = {name.casefold() for name in named}
+            for name in known.captured:
+                if name[0].casefold() in schemas:
+                    yield name, Effect.DROPPED if name[0] in named else Effect.REPLACED
         case exp.Drop() if str(parsed.args.get("kind", "")).upper() == "TABLE":
-            yield from _named(parsed.find_all(exp.Table), Effect.REPLACED, known)
+            yield from _named(parsed.find_all(exp.Table), Effect.DROPPED, known)
         case exp.Create() if str(parsed.args.get("kind", "")).upper() == "TABLE":
             if not _is_temporary(parsed):
                 # Of a table that is there already, IF NOT EXISTS does nothing, and the log has it nevertheless.
@@ -290,7 +303,10 @@ def _named(found: Iterable[exp.Expr], effect: Effect, known: KnownTables) -> Ite
             if captured == name:
                 yield captured, effect
             elif folded(captured) == folded(name):
-                yield captured, Effect.REREAD if effect is Effect.EMPTIED else effect
+                yield captured, _OF_ANOTHER_CASE.get(effect, effect)
+
+
+_OF_ANOTHER_CASE = {Effect.EMPTIED: Effect.REREAD, Effect.DROPPED: Effect.REPLACED}
 
 
 def folded(name: Name) -> Name:

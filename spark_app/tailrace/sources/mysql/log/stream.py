@@ -157,7 +157,7 @@ class MysqlStream:
     def wants(self, form: bytes) -> bool:
         """A table that a statement of the open transaction made anew begins behind the transaction."""
         number = self._tables.number(form)
-        return self._tables.is_captured(number) and self._touched.get(number) is not Effect.REPLACED
+        return self._tables.is_captured(number) and self._touched.get(number) not in (Effect.REPLACED, Effect.DROPPED)
 
     def rows(self, block: EventBlock) -> None:
         self._sink.rows(self._decoder.decode(block, self._sink.next_seq))

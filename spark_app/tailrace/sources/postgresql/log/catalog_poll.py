@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tailrace.changelog.records import (
     WRITTEN,
+    CopyRemoval,
     Event,
     Heartbeat,
     SchemaChanged,
@@ -25,9 +26,10 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import Wiring
 from tailrace.sources.concealed import conceals
+from tailrace.sources.dropped import drops
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
-from tailrace.sources.postgresql.catalog import empty, settled, table_by_oid, unwritten
+from tailrace.sources.postgresql.catalog import empty, exists, is_taken, settled, table_by_oid, unwritten
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.log.differences import Action, differences
@@ -101,6 +103,7 @@ class CatalogPoll:
         if fresh or begins or (self._place.names.publication_is_ours and (wrong or joins)):
             found, locked = self._add(fresh, due, found)
             due = {i: rejoin for i, rejoin in due.items() if i in found and i not in locked}
+        self._sink.add(*self._freed())
         placed = self._settled(found)
         if always_mark or (not self._looks and (self.held or self._differs(found, placed))):
             self._tokens += 1
@@ -377,9 +380,21 @@ class CatalogPoll:
         return self._sink.state.tables[table_id]
 
     def _removed(self, table_id: int) -> TableRemoved:
-        name = self._tables.known[table_id].schema.name
+        schema = self._tables.known[table_id].schema
         now = table_by_oid(self._place.connection, table_id)
         reason = "it was dropped" if now is None else f"tables.include does not select {now.name}"
-        log.info("%s is no longer captured: %s", name, reason)
+        log.info("%s is no longer captured: %s", schema.name, reason)
         self._tables.remove(table_id)
-        return TableRemoved(table_id=table_id, reason=reason)
+        place = schema.schema_name, schema.table_name
+        # The whole catalog, which no right hides: a table may have become something else, such as a view.
+        drop = (
+            now is None and drops(self._place.replicator.spec, *place) and not exists(self._place.connection, table_id)
+        )
+        followed = drop and is_taken(self._place.connection, *place)
+        return TableRemoved(table_id=table_id, reason=reason, drop=drop, followed=followed)
+
+    def _freed(self) -> list[Event]:
+        """Tables that followed one that was dropped, and are gone before they were captured."""
+        waiting = [dropped.place for dropped in self._sink.state.dropped if dropped.followed]
+        gone = [place for place in waiting if not is_taken(self._place.connection, *place)]
+        return [CopyRemoval(schema_name=schema, table_name=table, step="free") for schema, table in gone]

@@ -1,6 +1,6 @@
 """What capture makes of the catalog, without a server: looks, markers, publication, and the tables' own changes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from support.origins import origin
 from support.pgoutput_messages import insert, relation
 from support.transactions import numbered
 from tailrace.capture.recorder import Recorder
+from tailrace.changelog.dropped import due
 from tailrace.changelog.records import (
     Applied,
     Column,
@@ -28,7 +29,7 @@ from tailrace.changelog.records import (
     Truncated,
 )
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import StorageLocation
+from tailrace.contract.resources import StorageLocation, TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
 from tailrace.sources.api import Wiring
 from tailrace.sources.postgresql import objects as slots
@@ -73,13 +74,25 @@ class World:
         self.emitted: list[str] = []
         patch.setattr(polling, "look", lambda *_: self.look())
         patch.setattr(polling, "table_by_oid", lambda _, oid: self.lookup(oid))
+        self.views: set[int] = set()
+        """Relations that are no tables."""
+        patch.setattr(polling, "exists", lambda _, oid: oid in self.views or self.lookup(oid) is not None)
+        patch.setattr(
+            polling, "is_taken", lambda _, *name: name in {(t.schema_name, t.table_name) for t in self.catalog}
+        )
         patch.setattr(polling, "empty", lambda _, oids: frozenset(oids) - self.filled)
         patch.setattr(slots, "unpublishable", self.unpublishable)
         patch.setattr(slots, "ensure_publication", self.publish)
         patch.setattr(slots, "edge", lambda _: str(9 + len(self.emitted)))
         patch.setattr(slots, "emit", lambda _, content, transactional: self.emitted.append(content))
         self.initial = SimpleNamespace(initial=True)
-        spec = SimpleNamespace(tables=None, options=(), on_schema_change="EvolveAdditive", snapshot=self.initial)
+        self.spec = spec = SimpleNamespace(
+            tables=TablesSpec(include=("public.*",)),
+            options=(),
+            on_schema_change="EvolveAdditive",
+            on_table_drop="Keep",
+            snapshot=self.initial,
+        )
         names = SimpleNamespace(publication="p", publication_is_ours=True)
         connection = SimpleNamespace(info=SimpleNamespace(server_version=180000))
         replicator = SimpleNamespace(spec=spec)
@@ -231,6 +244,68 @@ def test_an_excluded_table_leaves_the_publication(world: World) -> None:
     assert world.journal.state.tables[1].removed
     world.poll.poll()
     assert world.published == {2}
+
+
+def look_again(world: World) -> None:
+    world.poll.poll()
+    world.marker_returns()
+
+
+def due_copies(world: World) -> list[tuple[str, str]]:
+    return [dropped.place for dropped in due(world.journal.state)]
+
+
+def test_a_dropped_table_takes_its_copy_along_if_the_policy_says_so(world: World) -> None:
+    world.catalog = [table(2, "b")]
+    look_again(world)
+    assert due_copies(world) == [] and world.journal.state.tables[1].removed
+    world.spec.on_table_drop, world.catalog = "Drop", []
+    look_again(world)
+    assert due_copies(world) == [("public", "b")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda world: setattr(world, "views", {1}),
+        lambda world: setattr(world.spec, "tables", TablesSpec(include=("public.*",), exclude=("public.a",))),
+        lambda world: setattr(world.spec, "options", (TableOptions(match="public.a", on_table_drop="Keep"),)),
+    ],
+    ids=["it became a view", "it was excluded, too", "kept by its options"],
+)
+def test_a_table_that_is_gone_from_the_look_keeps_its_copy(world: World, change: Callable[[World], None]) -> None:
+    world.spec.on_table_drop, world.catalog = "Drop", [table(2, "b")]
+    change(world)
+    look_again(world)
+    assert world.journal.state.tables[1].removed and due_copies(world) == []
+
+
+def test_one_that_is_only_not_selected_any_more_keeps_its_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.spec.on_table_drop = "Drop"
+    monkeypatch.setattr(polling, "look", lambda *_: replace(world.look(), tables={2: world.look().tables[2]}))
+    look_again(world)
+    assert world.journal.state.tables[1].removed and due_copies(world) == []
+
+
+def test_a_table_that_is_made_again_has_the_place_before_it_is_captured(world: World) -> None:
+    world.spec.on_table_drop, world.catalog = "Drop", [table(2, "b"), table(3, "a")]
+    look_again(world)
+    assert world.journal.state.tables[1].removed and 3 not in world.journal.state.tables
+    assert due_copies(world) == []
+    look_again(world)
+    assert due_copies(world) == [] and not world.journal.state.tables[3].removed
+    world.catalog = [table(2, "b")]
+    look_again(world)
+    assert due_copies(world) == [("public", "a")] and world.journal.state.dropped[0].table_ids == (1, 3)
+
+
+def test_one_that_is_made_again_and_dropped_before_it_is_captured_frees_the_place(world: World) -> None:
+    world.spec.on_table_drop, world.catalog = "Drop", [table(2, "b"), table(3, "a")]
+    look_again(world)
+    world.catalog = [table(2, "b")]
+    look_again(world)
+    world.settle()
+    assert due_copies(world) == [("public", "a")]
 
 
 def test_a_table_that_we_may_not_publish_stops_alone_and_is_taken_in_when_we_may(world: World) -> None:
