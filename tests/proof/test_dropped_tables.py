@@ -18,8 +18,8 @@ from support.versions import one_of
 
 SEAMS = ("dropped.before-begun", "dropped.before-deletion", "dropped.after-deletion")
 CASES = (
-    ("postgresql", "delta", SEAMS[1:]),
-    (MYSQL, "iceberg", (SEAMS[2], SEAMS[0])),
+    ("postgresql", "delta", SEAMS[1:2]),
+    (MYSQL, "iceberg", SEAMS[2:]),
     ("postgresql", "iceberg", SEAMS),
     (MARIADB_NEWEST, "delta", SEAMS),
 )
@@ -54,8 +54,20 @@ def rows_of(deployment: Deployment, name: str) -> int | None:
     return READERS[deployment.format](folder).num_rows if folder.exists() else None
 
 
+def level(deployment: Deployment) -> bool:
+    document = status(deployment)
+    return document is not None and {table["state"] for table in document["tables"]} == {"REPLICATING"}
+
+
+def replaced(deployment: Deployment, name: str, before: int, after: int) -> bool:
+    """Readers see the one or the other table, and no time without either."""
+    rows = rows_of(deployment, name)
+    assert rows in (before, after)
+    return rows == after
+
+
 def dropped(deployment: Deployment, run: Run, name: str) -> None:
-    run.until(lambda: not (deployment.lake / "shop" / name).exists(), 60, f"the copy of {name} is gone")
+    run.until(lambda: not (deployment.lake / "shop" / name).exists(), 200, f"the copy of {name} is gone")
 
 
 @pytest.mark.timeout(900)
@@ -72,10 +84,9 @@ def test_only_the_copies_of_dropped_tables_go(
         spec |= {"onTableDrop": "Drop"}
         deployment = Deployment(tmp_path / "proof", source.spec, format, spec)
         try:
-            deployment.once()
             for number, seam in enumerate(seams):
                 run = deployment.start(seams=f"{seam}=kill")
-                run.until(lambda: status(deployment) is not None, 60, "it answers")
+                run.until(lambda: level(deployment), 120, "all tables are there")
                 source.run(f"DROP TABLE shop.gone{number}")
                 assert run.wait(120) != 0, f"{seam} was never reached\n{run.tail()}"
                 if number == 0:  # while nobody looks
@@ -87,12 +98,12 @@ def test_only_the_copies_of_dropped_tables_go(
                 dropped(deployment, run, f"gone{number}")
             changes(source, product)
             dropped(deployment, run, "gone")
-            run.until(lambda: rows_of(deployment, "new_name") == 3, 60, "the renamed table is there")
-            run.until(lambda: rows_of(deployment, "again") == 4, 60, "the table that was made again is there")
-            run.until(lambda: rows_of(deployment, "twice") == 5, 60, "the other one is there")
+            run.until(lambda: rows_of(deployment, "new_name") == 3, 200, "the renamed table is there")
+            run.until(lambda: replaced(deployment, "again", 3, 4), 200, "the table that was made again is there")
+            run.until(lambda: replaced(deployment, "twice", 3, 5), 200, "the other one is there")
             for statement in create("gone", 7):
                 source.run(statement)
-            run.until(lambda: rows_of(deployment, "gone") == 7, 60, "a table that comes later begins anew")
+            run.until(lambda: rows_of(deployment, "gone") == 7, 200, "a table that comes later begins anew")
             time.sleep(2)
             assert {name: rows_of(deployment, name) for name in ("archived", "renamed", "hidden", "other")} == {
                 "archived": 3, "renamed": 3, "hidden": None, "other": 3
