@@ -15,6 +15,7 @@ from tailrace.contract.resources import ReplicatorSpec
     [
         ("tables.include", "live"),
         ("onSchemaChange", "live"),
+        ("onTableDrop", "live"),
         ("deletionPolicy", "operator"),
         ("suspend", "operator"),
         ("driver.memory", "restart"),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from support.journals import table_schema
 from support.origins import origin
 from support.resources import replicator
 from tailrace import targets
+from tailrace.capture.client import CaptureClient
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import CopyRemoval, Event, Position, TableAdded, TableRemoved
@@ -47,7 +48,7 @@ class World:
         target = targets.open(self.now_spec().target)
         self.copies = DroppedCopies(
             self.journal,
-            self,  # type: ignore[arg-type]
+            cast(CaptureClient, self),
             lambda: target.removal(no_spark),
             self.admit,
             spec=self.now_spec,
