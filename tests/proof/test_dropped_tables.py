@@ -51,7 +51,8 @@ def create(name: str, rows: int = 3) -> list[str]:
 def rows_of(deployment: Deployment, name: str) -> int | None:
     """None: there is no such table. Whatever else is wrong with it is an error."""
     folder = deployment.lake / "shop" / name
-    return READERS[deployment.format](folder).num_rows if folder.exists() else None
+    begun = any(folder.glob("_delta_log/*.json")) or any(folder.glob("metadata/*.json"))
+    return READERS[deployment.format](folder).num_rows if begun else None
 
 
 def level(deployment: Deployment) -> bool:

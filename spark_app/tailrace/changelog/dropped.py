@@ -10,7 +10,7 @@ orders both, says `begun` while nobody has the place; whoever takes it later wai
 by `table_events`, and by who carries it out (`tailrace.removal.dropped`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from tailrace.changelog.folding import Folding
 from tailrace.changelog.logged import DroppedTable, LogState, TableLog, place_of
@@ -25,7 +25,8 @@ def due(state: LogState) -> list[DroppedTable]:
     """Those whose copy may go, or whose deletion has begun."""
     if state.renewal is not None:
         return [d for d in state.dropped if d.begun]  # the tables that are there are about to be added again
-    return [d for d in state.dropped if d.begun or _is_free(d, state.tables.values())]
+    taken = _taken(state.tables.values()) if state.dropped else set()
+    return [d for d in state.dropped if d.begun or _is_free(d, taken)]
 
 
 def is_blocked(state: LogState, place: Place) -> bool:
@@ -67,7 +68,7 @@ def copy_removal(work: Folding, event: CopyRemoval) -> None:
     match event.step:
         case "free":
             _put(work, found.model_copy(update={"followed": False}))
-        case "begun" if work.renewal is None and _is_free(found, work.tables.values()):
+        case "begun" if work.renewal is None and _is_free(found, _taken(work.tables.values())):
             _put(work, found.model_copy(update={"begun": True}))
         case "dropped" if found.begun:
             _remove(work, place)
@@ -78,10 +79,13 @@ def copy_removal(work: Folding, event: CopyRemoval) -> None:
             pass
 
 
-def _is_free(dropped: DroppedTable, tables: Iterable[TableLog]) -> bool:
-    """Whether nobody has its place. Names that differ in case only may be one place to a catalog."""
-    taken = (t for t in tables if not t.removed and _folded(place_of(t)) == _folded(dropped.place))
-    return not dropped.followed and not any(True for _ in taken)
+def _taken(tables: Iterable[TableLog]) -> Set[Place]:
+    """By captured tables. Names that differ in case only may be one place to a catalog."""
+    return {_folded(place_of(table)) for table in tables if not table.removed}
+
+
+def _is_free(dropped: DroppedTable, taken: Set[Place]) -> bool:
+    return not dropped.followed and _folded(dropped.place) not in taken
 
 
 def _forget(work: Folding, place: Place) -> None:

@@ -15,6 +15,7 @@ from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker, batch_end
 from tailrace.changelog.grown import Grown
+from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
@@ -245,6 +246,32 @@ def test_a_broken_change_log_ends_the_process_whichever_table_meets_it() -> None
     loop.offer(9, patience=5)
     with pytest.raises(CorruptLog):
         loop.offer(9)
+    loop.stop()
+
+
+def test_a_place_is_left_once_the_batch_of_a_dropped_table_is_over_and_entered_once_its_copy_is_gone() -> None:
+    """Both have the number of their name, as with MySQL."""
+    work = Work()
+    work.together = Barrier(2)
+    loop, _ = applier(log(table(7, 3)), {7: Target()}, work=work)
+    loop.offer(9)
+    again = table(7, 3).model_copy(update={"generation": RecordNumber(9)})
+    state = log(again)
+    place = place_of(again)
+    dropped = DroppedTable(place=place, table_ids=(7,), generation=RecordNumber(0), begun=True)
+    cast(Any, loop)._journal.state = state.model_copy(update={"dropped": (dropped,)})
+    assert not loop.has_left(place), "its last batch is under way"
+    work.together.wait(5)
+    end = time.monotonic() + 10
+    while not loop.has_left(place):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    loop.offer(9, patience=1)
+    assert loop.worker(7) is None and loop.has_left(place)
+    work.together = None
+    cast(Any, loop)._journal.state = state
+    loop.offer(9, patience=5)
+    assert loop.worker(7) is not None
     loop.stop()
 
 
