@@ -16,6 +16,7 @@ from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_option
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import TableCommit
+from tailrace.targets.lake.removal import LakeRemoval
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +81,22 @@ def test_the_jdbc_catalog_refuses_the_second_of_two_writers(on_s3: Orders) -> No
     with pytest.raises(CommitConflict):
         other.commit(TableCommit(state, [], on_s3.marks({1}, other)))
     assert other.refresh() == state
+
+
+def test_a_table_that_somebody_replaced_in_the_catalog_inherits_the_state_and_is_told_from_ours(
+    on_s3: Orders, postgres: PostgresServer, s3: S3Server, tmp_path: Path
+) -> None:
+    on_s3.apply(random_rows(random.Random(1), range(5)))
+    removal, name = LakeRemoval(_target(postgres, s3, tmp_path), lambda: on_s3.spark), (on_s3.namespace, "orders")
+    removal._opened = on_s3.catalog  # under the name that Spark has here
+    on_s3.call("rewrite_data_files", ", options => map('rewrite-all', 'true')")
+    ours = removal.whose(name)
+    assert ours is not None and (ours.log_id, ours.altered) == (LOG, False)
+    on_s3.spark.sql(f"CREATE OR REPLACE TABLE {on_s3.sql_name} USING iceberg AS SELECT 1 AS theirs")
+    theirs = removal.whose(name)
+    assert theirs is None or theirs.altered
+    removal.drop(name)
+    assert not removal.lists(name) and not removal.holds(name)
 
 
 def test_a_table_dropped_from_the_catalog_is_named(on_s3: Orders) -> None:
