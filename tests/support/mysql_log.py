@@ -16,6 +16,7 @@ import pyarrow as pa
 from support.mysql import MysqlServer
 from support.origins import origin
 from tailrace.capture.recorder import Recorder
+from tailrace.changelog.dropped import due
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Position
 from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ, open_segment
@@ -145,6 +146,11 @@ class LogRun:
     def table(self, name: str) -> TableLog:
         return next(t for t in self.journal.state.tables.values() if t.schema.name == name)
 
+    @property
+    def to_drop(self) -> list[str]:
+        """Tables whose copy is to go."""
+        return [".".join(dropped.place) for dropped in due(self.journal.state)]
+
     def changes(self, name: str) -> list[dict[str, Any]]:
         """All rows of the table's segments, in sequence order."""
         return [row for table in self.segments(name) for row in table.to_pylist()]
@@ -180,6 +186,7 @@ def _replicator(folder: Path, include: str, options: Sequence[dict[str, Any]], i
         "source": source,
         "tables": {"include": [include]},
         "options": list(options),
+        "onTableDrop": "Drop",
         "snapshot": {"initial": initial},
         "target": {"type": "iceberg", "location": (folder / "lake").as_uri()},
         "storage": {"location": (folder / "log").as_uri()},

@@ -428,9 +428,16 @@ def test_a_table_that_is_dropped_and_made_again_begins_anew(server: MysqlServer,
     run.catch_up()
     table = run.table("d.t")
     assert (table.removed, table.stopped, [c.name for c in table.schema.columns]) == (False, None, ["id"])
-    server.script("DROP TABLE d.t")
+    assert run.to_drop == []
+    server.script("RENAME TABLE d.t TO d.u")
     run.catch_up()
-    assert run.table("d.t").removed
+    assert run.table("d.t").removed and run.to_drop == ["d.t"], "what was there before it was renamed was dropped"
+    assert [(d.table_ids, d.generation < table.generation) for d in run.journal.state.dropped] == [
+        ((table.table_id,), True)
+    ], "and only that: the copy of the renamed one is of a later generation"
+    server.script("DROP TABLE d.u")
+    run.catch_up()
+    assert run.table("d.u").removed and run.to_drop == ["d.t", "d.u"]
 
 
 def test_a_table_that_comes_later_begins_where_the_look_found_it(server: MysqlServer, run: LogRun) -> None:
@@ -455,9 +462,10 @@ def test_a_table_on_which_the_user_lost_its_right_is_not_taken_for_dropped(serve
         server.execute("GRANT SELECT ON d.* TO reader")
         run.catch_up()
         assert run.table("d.t").stopped is None and run.table("d.t").initial_snapshot
+        assert run.to_drop == []
         server.execute("DROP TABLE d.t")
         run.catch_up()
-        assert run.table("d.t").removed
+        assert run.table("d.t").removed and run.to_drop == ["d.t"]
 
 
 @pytest.mark.parametrize("revoked_first", [True, False])
@@ -476,10 +484,10 @@ def test_a_table_that_is_dropped_and_its_right_revoked_is_removed(
             assert run.table("d.t").stopped is not None
         server.execute(drop if revoked_first else revoke)
         run.catch_up()
-        assert run.table("d.t").removed
+        assert run.table("d.t").removed and run.to_drop == [], "nobody has shown us that it is gone"
 
 
-@pytest.mark.parametrize("how", ["dropped without a word in the log", "excluded"])
+@pytest.mark.parametrize("how", ["dropped without a word in the log", "dropped", "excluded", "excluded and dropped"])
 def test_a_stopped_table_that_is_gone_is_no_longer_told(server: MysqlServer, tmp_path: Path, how: str) -> None:
     """Where the fix says `exclude it`, that ends it."""
     server.script("CREATE TABLE d.other (id int PRIMARY KEY)")
@@ -488,10 +496,11 @@ def test_a_stopped_table_that_is_gone_is_no_longer_told(server: MysqlServer, tmp
         run.catch_up()
         assert run.table("d.t").stopped is not None and not run.table("d.t").removed
     if how != "excluded":
-        server.script("SET SESSION sql_log_bin = 0", "DROP TABLE d.t")
-    with LogRun(server, tmp_path, include="d.o*" if how == "excluded" else "d.*") as run:
+        server.script(f"SET SESSION sql_log_bin = {int('without' not in how)}", "DROP TABLE d.t")
+    with LogRun(server, tmp_path, include="d.o*" if "excluded" in how else "d.*") as run:
         run.catch_up()
         assert run.table("d.t").removed and not run.table("d.other").removed
+        assert run.to_drop == (["d.t"] if how == "dropped" else [])
 
 
 def test_a_table_whose_number_is_another_by_now_is_read_again(
