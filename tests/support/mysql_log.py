@@ -16,7 +16,6 @@ import pyarrow as pa
 from support.mysql import MysqlServer
 from support.origins import origin
 from tailrace.capture.recorder import Recorder
-from tailrace.changelog.dropped import due
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Position
 from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ, open_segment
@@ -149,7 +148,7 @@ class LogRun:
     @property
     def to_drop(self) -> list[str]:
         """Tables whose copy is to go."""
-        return [".".join(dropped.place) for dropped in due(self.journal.state)]
+        return [".".join(dropped.place) for dropped in self.journal.state.dropped]
 
     def changes(self, name: str) -> list[dict[str, Any]]:
         """All rows of the table's segments, in sequence order."""

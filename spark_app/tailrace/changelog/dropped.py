@@ -1,9 +1,8 @@
 """Tables that were dropped in the source, and whose copy is to go (`onTableDrop: Drop`): what of it is durable.
 
-    TableRemoved(drop) ──> due ── begun ──> dropped | kept
-                            │ ^
-               place taken  v │ the table there has ended
-                         another's
+    TableRemoved(drop) ── free ──> due ── begun ──> dropped | kept
+             │                      ^
+             └──── place taken ─────┘ when the table there has ended
 
 A copy is found by its place, which another table may take at any time. So nothing is deleted before the journal, which
 orders both, says `begun` while nobody has the place; whoever takes it later waits until the deletion has ended. Called
@@ -34,7 +33,7 @@ def is_blocked(state: LogState, place: Place) -> bool:
     return any(d.begun and _folded(d.place) == _folded(place) for d in state.dropped)
 
 
-def table_dropped(work: Folding, table: TableLog, *, followed: bool) -> None:
+def table_dropped(work: Folding, table: TableLog) -> None:
     place = place_of(table)
     before = _at(work, place)
     ids = () if before is None else tuple(i for i in before.table_ids if i != table.table_id)
@@ -46,17 +45,16 @@ def table_dropped(work: Folding, table: TableLog, *, followed: bool) -> None:
             place=place,
             table_ids=(*ids, table.table_id)[-KEPT_IDS:],
             generation=RecordNumber(generation),
-            followed=followed,
             begun=begun,
         ),
     )
 
 
 def place_taken(work: Folding, place: Place) -> None:
-    """The table that was to follow is there: from now on it tells by itself whether the place is free."""
+    """From now on the table that is there tells by itself whether the place is free."""
     found = _at(work, place)
     if found is not None:
-        _put(work, found.model_copy(update={"followed": False}))
+        _put(work, found.model_copy(update={"free": True}))
 
 
 def copy_removal(work: Folding, event: CopyRemoval) -> None:
@@ -67,7 +65,7 @@ def copy_removal(work: Folding, event: CopyRemoval) -> None:
         return
     match event.step:
         case "free":
-            _put(work, found.model_copy(update={"followed": False}))
+            _put(work, found.model_copy(update={"free": True}))
         case "begun" if work.renewal is None and _is_free(found, _taken(work.tables.values())):
             _put(work, found.model_copy(update={"begun": True}))
         case "dropped" if found.begun:
@@ -85,7 +83,7 @@ def _taken(tables: Iterable[TableLog]) -> Set[Place]:
 
 
 def _is_free(dropped: DroppedTable, taken: Set[Place]) -> bool:
-    return not dropped.followed and _folded(dropped.place) not in taken
+    return dropped.free and _folded(dropped.place) not in taken
 
 
 def _forget(work: Folding, place: Place) -> None:

@@ -145,8 +145,9 @@ class DroppedTable(Closed):
     """Of the tables that had this place and were dropped: the copy may still be the one of any of them."""
     generation: RecordNumber
     """The last one of theirs: a copy of a later one is of somebody else."""
-    followed: bool = False
-    """As in `TableRemoved`."""
+    free: bool = False
+    """It is known by now whether another table has taken the name: none has, or it is captured. Before, one may have
+    been created that no look has seen yet."""
     begun: bool = False
     """It may be half deleted, so whoever has the place next waits for its end."""
 

@@ -190,8 +190,6 @@ class TableRemoved(Closed):
     drop: bool = Field(default=False, exclude_if=is_false)
     """The source proves that the table was dropped, and `onTableDrop` was `Drop`: its copy is to go, too. Absent in the
     record if false, as in older ones."""
-    followed: bool = Field(default=False, exclude_if=is_false)
-    """With `drop`: another table has its name already, and has still to be added."""
 
 
 class CopyRemoval(Closed):
@@ -202,8 +200,9 @@ class CopyRemoval(Closed):
     table_name: str
     """Its place in the target."""
     step: Literal["free", "begun", "dropped", "kept"]
-    """`free`: the table that had its name is gone, too. `begun`: from here on it may be half deleted; without effect if
-    the place is another table's by then. `dropped`: nothing is left of it. `kept`: it stays after all."""
+    """`free`: a look after the drop found no other table of its name. `begun`: from here on it may be half deleted;
+    without effect if the place is another table's by then. `dropped`: nothing is left of it. `kept`: it stays after
+    all."""
 
 
 class SchemaChanged(Closed):

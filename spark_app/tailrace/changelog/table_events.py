@@ -125,7 +125,7 @@ def _table_removed(work: Folding, event: TableRemoved) -> None:
     ended_at = work.record.written_at if table.ended_at is None else table.ended_at
     work.update(table, removed=True, ended_at=ended_at)
     if event.drop:
-        dropped.table_dropped(work, table, followed=event.followed)
+        dropped.table_dropped(work, table)
     work.applied = True
 
 

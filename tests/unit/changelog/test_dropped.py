@@ -31,8 +31,8 @@ def added(table_id: int, table: str = "t", version: int = 1) -> TableAdded:
     return TableAdded(table=named(table_id, table, version), edge="5")
 
 
-def dropped(table_id: int, *, drop: bool = True, followed: bool = False) -> TableRemoved:
-    return TableRemoved(table_id=table_id, reason="it was dropped", drop=drop, followed=followed)
+def dropped(table_id: int, *, drop: bool = True) -> TableRemoved:
+    return TableRemoved(table_id=table_id, reason="it was dropped", drop=drop)
 
 
 def step(word: str) -> CopyRemoval:
@@ -66,7 +66,7 @@ def places(state: LogState) -> list[tuple[str, str]]:
 def test_only_a_proven_drop_makes_a_copy_due(log: Log) -> None:
     assert places(log.has(dropped(1, drop=False))) == []
     log.has(added(1, version=2))
-    state = log.has(dropped(1))
+    state = log.has(dropped(1), step("free"))
     assert places(state) == [PLACE] and state.dropped[0].table_ids == (1,)
     assert state.dropped[0].generation == 3
 
@@ -84,28 +84,29 @@ def test_the_place_is_another_table_s_from_its_record_on(log: Log) -> None:
     assert not is_blocked(log.state, PLACE)
 
 
-def test_a_table_that_has_the_name_already_is_waited_for(log: Log) -> None:
-    assert places(log.has(dropped(1, followed=True))) == []
+def test_a_later_look_must_find_no_table_of_the_name(log: Log) -> None:
+    assert places(log.has(dropped(1))) == []
     assert places(log.has(step("begun"))) == [] and not is_blocked(log.state, PLACE)
-    assert places(log.has(added(2))) == []
-    state = log.has(dropped(2))
-    assert places(state) == [PLACE] and state.dropped[0].table_ids == (1, 2), "its copy may still be the former one's"
-
-
-def test_one_that_has_the_name_and_goes_before_it_is_captured_frees_it(log: Log) -> None:
-    log.has(dropped(1, followed=True))
     assert places(log.has(step("free"))) == [PLACE]
+
+
+def test_a_table_that_is_captured_and_dropped_in_turn_is_looked_for_again(log: Log) -> None:
+    log.has(dropped(1))
+    assert places(log.has(added(2))) == []
+    assert places(log.has(dropped(2))) == []
+    state = log.has(step("free"))
+    assert places(state) == [PLACE] and state.dropped[0].table_ids == (1, 2), "its copy may still be the former one's"
 
 
 def test_names_that_differ_in_case_only_may_be_one_place(log: Log) -> None:
     assert places(log.has(dropped(1), added(2, "T"))) == []
-    log.has(TableRemoved(table_id=2, reason="excluded"))
+    log.has(TableRemoved(table_id=2, reason="excluded"), step("free"))
     log.has(step("begun"))
     assert is_blocked(log.state, ("public", "T"))
 
 
 def test_who_takes_the_place_of_a_copy_that_may_be_half_deleted_waits(log: Log) -> None:
-    log.has(dropped(1))
+    log.has(dropped(1), step("free"))
     log.has(step("begun"))
     state = log.has(added(2))
     assert places(state) == [PLACE] and is_blocked(state, PLACE)
@@ -114,7 +115,7 @@ def test_who_takes_the_place_of_a_copy_that_may_be_half_deleted_waits(log: Log) 
 
 
 def test_nothing_is_deleted_that_was_not_begun(log: Log) -> None:
-    log.has(dropped(1))
+    log.has(dropped(1), step("free"))
     assert places(log.has(step("dropped"))) == [PLACE]
     assert places(log.has(step("kept"))) == []
 
@@ -128,7 +129,7 @@ def test_a_table_that_is_only_deselected_later_brings_back_what_came_before_it(l
 
 
 def test_while_every_table_starts_over_nothing_new_begins(log: Log) -> None:
-    log.has(dropped(1))
+    log.has(dropped(1), step("free"))
     renewed = SourceRenewed(id="again", identity={}, request="again")
     assert places(log.has(renewed)) == []
     assert places(log.has(step("begun"))) == []
@@ -136,7 +137,7 @@ def test_while_every_table_starts_over_nothing_new_begins(log: Log) -> None:
 
 def test_a_copy_that_is_gone_is_nobody_s_to_remember(log: Log) -> None:
     log.has(Applied(table_id=1, applied_seq=Seq(0), applied_record=RecordNumber(1)))
-    log.has(dropped(1))
+    log.has(dropped(1), step("free"))
     log.has(step("begun"))
     log.has(step("dropped"))
     assert log.has(TableForgotten(table_id=1)).forgotten_tables == ()

@@ -96,7 +96,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = fold(state, forgotten)
     assert state.tables.keys() == {1, 2}
     (copy,) = fold(state, dropped).dropped
-    assert (copy.place, copy.table_ids, copy.generation, copy.followed) == (("public", "t1"), (1,), 311, False)
+    assert (copy.place, copy.table_ids, copy.generation, copy.free) == (("public", "t1"), (1,), 311, True)
 
 
 def test_values_that_became_null_mean_what_they_meant() -> None:

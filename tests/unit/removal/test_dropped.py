@@ -96,7 +96,8 @@ class World:
         (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
 
     def drop(self, number: int) -> None:
-        self.record(TableRemoved(table_id=number, reason="it was dropped", drop=True))
+        free = CopyRemoval(schema_name="public", table_name=f"t{number}", step="free")
+        self.record(TableRemoved(table_id=number, reason="it was dropped", drop=True), free)
 
     def turn(self) -> None:
         self.now += 1000

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tailrace.changelog.records import (
+    CopyRemoval,
     Event,
     Position,
     SchemaChanged,
@@ -67,6 +68,8 @@ class CatalogPoll:
         self._forms: dict[int, tuple[TableSchema, Position]] = {}
         """Table that is to start over -> its form, and where the log ended when a look first found it in that."""
 
+        self._unseen: set[tuple[str, str]] = set()
+        """Names of dropped tables that the last look did not find again."""
         self._vanished: dict[int, Position] = {}
         """Stopped table that a look no longer found -> where the log ended then."""
 
@@ -85,7 +88,15 @@ class CatalogPoll:
             self._settle()
             # Rows that were just decoded may have brought the new version, or stopped the table.
             self._record([event for i in self._due(found) for event in self._compared(i, found.get(i))])
-        self._record(self._left_out(found))
+        self._record([*self._left_out(found), *self._freed(found)])
+
+    def _freed(self, found: Found) -> list[Event]:
+        """Names of dropped tables that no other table has at the second look after: one that has is captured first, and
+        the log may bring a drop right before a look."""
+        names = {(table.schema_name, table.table_name) for table in found.values()}
+        unseen = {dropped.place for dropped in self._sink.state.dropped if not dropped.free} - names
+        free, self._unseen = sorted(unseen & self._unseen), unseen
+        return [CopyRemoval(schema_name=schema, table_name=table, step="free") for schema, table in free]
 
     def _left_out(self, found: Found) -> list[Event]:
         """The catalog has had every column that was announced: one that is in no version now is not copied."""

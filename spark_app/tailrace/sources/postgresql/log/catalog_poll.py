@@ -390,11 +390,10 @@ class CatalogPoll:
         drop = (
             now is None and drops(self._place.replicator.spec, *place) and not exists(self._place.connection, table_id)
         )
-        followed = drop and is_taken(self._place.connection, *place)
-        return TableRemoved(table_id=table_id, reason=reason, drop=drop, followed=followed)
+        return TableRemoved(table_id=table_id, reason=reason, drop=drop)
 
     def _freed(self) -> list[Event]:
-        """Tables that followed one that was dropped, and are gone before they were captured."""
-        waiting = [dropped.place for dropped in self._sink.state.dropped if dropped.followed]
+        """Names of dropped tables that no other table has at a later look: one that has is captured first."""
+        waiting = [dropped.place for dropped in self._sink.state.dropped if not dropped.free]
         gone = [place for place in waiting if not is_taken(self._place.connection, *place)]
         return [CopyRemoval(schema_name=schema, table_name=table, step="free") for schema, table in gone]
