@@ -31,15 +31,15 @@ RETYPED = 65540
 FORMS: list[tuple[dict[int, str], Rows]] = [
     ({1: "id", 2: "a", 3: "b"}, [{"id": 1, "a": "a1", "b": "b1"}]),
     ({1: "id", 2: "b", 3: "a"}, [{"id": 1, "b": "a1", "a": "b1"}]),
-    ({1: "id", 3: "c", 4: "b", 5: "a"}, [{"id": 1, "c": "b1", "b": None, "a": None}]),
-    ({1: "id", 4: "B", 5: "a"}, [{"id": 1, "B": None, "a": None}, {"id": 2, "B": "a2", "a": "a2"}]),
+    ({1: "id", 3: "c", 4: "b", 5: "b.a"}, [{"id": 1, "c": "b1", "b": None, "b.a": None}]),
+    ({1: "id", 4: "B", 5: "b.a"}, [{"id": 1, "B": None, "b.a": None}, {"id": 2, "B": "a2", "b.a": "a2"}]),
     (
-        {1: "id", 5: "a", RETYPED: "B"},
-        [{"id": 1, "B": None, "a": None}, {"id": 2, "B": None, "a": "a2"}, {"id": 3, "B": 3, "a": "a3"}],
+        {1: "id", 5: "b.a", RETYPED: "B"},
+        [{"id": 1, "B": None, "b.a": None}, {"id": 2, "B": None, "b.a": "a2"}, {"id": 3, "B": 3, "b.a": "a3"}],
     ),
 ]
-"""An exchange; a drop, a rename, and both names given again; a drop, and a rename in case only; another type. What the
-row of the first version shows in each, and the rows that the last two bring."""
+"""An exchange; a drop, a rename, and both names given again, one as if it were in the other; a drop, and a rename
+in case only; another type. What the row of the first version shows in each, and the rows that the last two bring."""
 
 
 def schema(version: int, names: dict[int, str]) -> TableSchema:

@@ -55,6 +55,15 @@ def test_the_layout_of_files_differs_between_generations_of_the_same_columns(pla
     assert Layout(schema, second.arrow_schema(schema)).digest != before
 
 
+def test_a_column_may_be_called_as_what_is_in_one_that_goes(place: Place) -> None:
+    before = table_schema([("id", "int64"), ("d", 'struct<"e":int32>'), ("tags", "list<int32>")], ["id"])
+    after = table_schema([("id", "int64"), ("d.e", "int64"), ("tags.element", "string")], ["id"])
+    place.open().ensure(before, LOG, Generation(RecordNumber(1)))
+    table = place.open()
+    state = table.ensure(after, LOG, Generation(RecordNumber(5)))
+    assert write(table, place, after, state, 6) == place.rows()
+
+
 def test_a_writer_of_the_former_generation_cannot_commit_and_cannot_open(place: Place) -> None:
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
     other = table_schema([("v", "int64"), ("id", "string")], ["v"], table_id=2)

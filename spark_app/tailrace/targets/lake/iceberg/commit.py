@@ -162,6 +162,8 @@ def evolve(transaction: Any, java: Java, steps: Sequence[SchemaStep]) -> str:
                 update.deleteColumn(step.name)
             elif step.action == "renameColumn":
                 update.renameColumn(step.name, step.value)
+            elif step.action == "addColumn":
+                update.addColumn(None, step.name, type_of(java, step.value))  # a dot in it is no way to a parent
             else:
                 getattr(update, step.action)(step.name, type_of(java, step.value))
         update.commit()
