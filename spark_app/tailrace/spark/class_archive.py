@@ -65,9 +65,9 @@ def spark_home() -> str:
 
 
 def java_options() -> str:
-    """What the driver's JVM is started with."""
+    """What the driver's JVM is started with, in quotes: a cache may have blanks in its name."""
     place = folder()
-    return f"-XX:SharedArchiveFile={place / ARCHIVE}" if place is not None and (place / ARCHIVE).exists() else ""
+    return f'"-XX:SharedArchiveFile={place / ARCHIVE}"' if place is not None and (place / ARCHIVE).exists() else ""
 
 
 def _forget_others(cache: Path) -> None:
@@ -88,7 +88,7 @@ def _make(archive: Path, scratch: Path) -> None:
     )
     run_dir = scratch / "run"
     run_dir.mkdir()
-    spark = session.start(spec, run_dir, run_dir / "spark.log", f"-XX:ArchiveClassesAtExit={archive}")
+    spark = session.start(spec, run_dir, run_dir / "spark.log", f'"-XX:ArchiveClassesAtExit={archive}"')
     try:
         _exercise(spark, scratch)
     finally:

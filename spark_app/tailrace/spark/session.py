@@ -111,7 +111,7 @@ def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str]
         if environment.get(variable):
             values[f"spark.executorEnv.{variable}"] = environment[variable]
     if master.startswith(KUBERNETES):
-        values |= _on_kubernetes(spec, environment, boot, values["spark.jars"])
+        values |= _on_kubernetes(spec, environment, boot)
     values |= {k[len(PREFIX) :].replace("_", "."): v for k, v in environment.items() if k.startswith(PREFIX)}
     if master.startswith(KUBERNETES) and values["spark.authenticate"] == "true" and SECRET_FILE not in values:
         raise InvalidManifest(
@@ -130,13 +130,11 @@ def _java_options(run_dir: Path) -> str:
     )
 
 
-def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str, jars: str) -> dict[str, str]:
+def _on_kubernetes(spec: ReplicatorSpec, environment: Mapping[str, str], boot: str) -> dict[str, str]:
     """Client mode: this pod is the driver, executors are pods that it owns and that come back to its address."""
     pod = environment.get("POD_NAME", "tailrace")
     executors = spec.executors
     return {
-        # In the image, so on every executor's disk too: nobody has to ask the driver for a copy.
-        "spark.jars": ",".join(f"local://{path}" for path in jars.split(",")),
         "spark.driver.host": environment.get("POD_IP", "127.0.0.1"),
         "spark.driver.bindAddress": environment.get("POD_IP", "127.0.0.1"),
         "spark.driver.port": RPC_PORT,

@@ -9,7 +9,7 @@ from zipimport import zipimporter
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.spark import session
+from tailrace.spark import artifacts, session
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -59,10 +59,16 @@ os._exit(0)
 """
 
 
-def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_removes_it(tmp_path: Path) -> None:
-    """Whatever the run directory is called: the JVM's options name files in it."""
-    run_dir = tmp_path / "a run's directory"
+def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the run directory and the cache are called: the JVM's options name files in them."""
+    run_dir, cache = tmp_path / "a run's directory", tmp_path / "a cache"
     run_dir.mkdir()
+    cache.mkdir()
+    for folder in artifacts.cache_dir().iterdir():
+        (cache / folder.name).symlink_to(folder)
+    monkeypatch.setenv("TAILRACE_CACHE", str(cache))
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},

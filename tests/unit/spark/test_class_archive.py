@@ -31,7 +31,7 @@ def archive() -> Path:
 def test_a_driver_takes_the_archive_of_its_own_java_and_spark_only(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert class_archive.java_options() == ""
     made = archive()
-    assert class_archive.java_options() == f"-XX:SharedArchiveFile={made}"
+    assert class_archive.java_options() == f'"-XX:SharedArchiveFile={made}"'
     java.write_text('JAVA_VERSION="17.0.16"')
     assert class_archive.java_options() == ""
     java.write_text('JAVA_VERSION="17.0.15"')
@@ -55,7 +55,7 @@ def test_an_archive_is_made_once_and_those_of_removed_sparks_go(java: Path, monk
     monkeypatch.setattr(class_archive, "_make", lambda archive, scratch: archive.touch())
     assert class_archive.main() == 0
     made = class_archive.java_options()
-    assert made.endswith(class_archive.ARCHIVE)
+    assert made.endswith(f'{class_archive.ARCHIVE}"')
     assert not removed.parent.exists() and kept.exists()
     monkeypatch.setattr(class_archive, "_make", lambda archive, scratch: pytest.fail("made twice"))
     assert class_archive.main() == 0

@@ -66,13 +66,13 @@ IN_A_POD = {
 def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar,/jars/b.jar")
+    monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "local:/jars/a.jar,local:/jars/b.jar")
     values = session.settings(spec(), tmp_path, IN_A_POD, boot="0123abcd")
     assert (values["spark.driver.host"], values["spark.driver.bindAddress"]) == ("10.244.0.9", "10.244.0.9")
     assert (values["spark.driver.port"], values["spark.driver.blockManager.port"]) == ("7078", "7079")
     assert values["spark.kubernetes.driver.pod.name"] == "shop-driver-0"
     assert values["spark.kubernetes.namespace"] == "data"
-    assert values["spark.jars"] == "local:///jars/a.jar,local:///jars/b.jar"
+    assert values["spark.jars"] == "local:/jars/a.jar,local:/jars/b.jar"
     assert "spark.executor.instances" not in values, "it would be what Spark starts with"
     assert f"file:{jvm_log.CONFIGURATION}" in values["spark.executor.extraJavaOptions"]
     assert (values["spark.executor.cores"], values["spark.kubernetes.executor.request.cores"]) == ("3", "1")
