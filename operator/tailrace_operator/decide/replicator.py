@@ -9,6 +9,7 @@ from tailrace_operator.decide.driver_history import DriverHistory, follow, retry
 from tailrace_operator.decide.model import Decision, Desired, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.decide.readiness import Assessed, assess
 from tailrace_operator.observe.model import FINALIZER, PAUSED, ObservedReplicator
+from tailrace_operator.resources import names
 from tailrace_operator.status.conditions import Claim, Readiness, Reason, conditions, sentence
 from tailrace_operator.status.models import ReplicatorStatus
 
@@ -39,12 +40,13 @@ def decide(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorS
     history = follow(observed, desired, limits)
     state, readiness = assess(observed, desired, history, limits)
     status = _status(observed, desired, history, (state, readiness), limits)
+    changed = tuple(_changed_by_others(observed))
     return Decision(
         status=status,
         actions=children.actions(observed, desired, history, limits),
-        events=_events(observed, status, readiness, history),
+        events=(*_events(observed, status, readiness, history), *changed),
         again=_again(observed, desired, history, limits),
-        intent=_intent(status) != _intent(observed.status),
+        intent=bool(changed) or _intent(status) != _intent(observed.status),
     )
 
 
@@ -126,6 +128,16 @@ def _status(
         update["source"] = f"{source.type}://{source.address}"[:253]
         update["target"] = desired.spec.target.type
     return before.model_copy(update={**update, **progress.progress(observed, told, history.pod)})
+
+
+def _changed_by_others(observed: ObservedReplicator) -> Iterator[EmitEvent]:
+    """Of the object whose change restarts the driver: Kubernetes has acted on it by now."""
+    child = observed.children.get(f"StatefulSet/{names.driver(observed.meta.name)}")
+    if child is not None and child.drifted:
+        text = f"StatefulSet {child.name} was changed by another client, which may have restarted the driver. The "
+        text += "operator's own fields are set again. To set something that stays, edit the Replicator; to keep the "
+        text += f"operator from it, set the annotation {PAUSED}=true first."
+        yield EmitEvent("Warning", "ChangedByOthers", text)
 
 
 def _recovery(observed: ObservedReplicator, history: DriverHistory) -> str | None:

@@ -318,6 +318,7 @@ def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: K
             until(lambda kind=child: drift.get(f"{kind}/shop-driver"), child)  # type: ignore[misc]  # a default binds the loop's value
         drift.kubectl("scale", "statefulset/shop-driver", "--replicas=2")
         until(lambda: drift.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "one again")
+        assert "StatefulSet shop-driver was changed by another client" in events(drift)["ChangedByOthers"]
 
 
 def test_a_replicator_has_network_policies_while_the_operator_is_told_to_give_them(
