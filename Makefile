@@ -94,7 +94,7 @@ unit: ## Tests without servers
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
-# Two files at a time, the long ones first: a proof leaves a fifth of the machine idle while it waits for a state.
+# Three files at a time on two cores, the long ones first: a proof leaves much of the machine idle while it waits for a state.
 WAITING := tests/integration/driver/test_idle.py tests/proof/test_foreign.py tests/proof/test_lost.py
 WAITING += $(wildcard tests/integration/operator/test_*.py)
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
@@ -104,7 +104,7 @@ WORKING += $(filter-out $(LONG) $(WAITING) $(CLUSTERED),$(wildcard tests/integra
 # A whole cluster waits for pods two fifths of its time: tests that wait themselves, and those that talk to an API
 # server alone, run beside it, and tell their results at the end.
 integration: ## Tests against real servers
-	@$(IN_MEMORY) 12 env $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
+	@$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
 	told=$$(mktemp); $(IN_MEMORY) 12 env $(PYTEST) --durations 10 $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
 	$(PYTEST) --durations 10 $(CLUSTERED) || status=1; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
