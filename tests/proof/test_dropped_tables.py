@@ -25,7 +25,7 @@ CASES = (
     (MARIADB_NEWEST, "delta", SEAMS),
 )
 STAYS = {"onTableDrop": "Keep", "match": "shop.archived"}
-TABLES = ("gone", "archived", "renamed", "again", "twice", "other", *(f"gone{n}" for n in range(len(SEAMS))))
+TABLES = ("gone", "archived", "renamed", "again", "twice", "other", "gone0")
 
 
 @dataclass
@@ -88,18 +88,19 @@ def test_only_the_copies_of_dropped_tables_go(
         spec |= {"onTableDrop": "Drop"}
         deployment = Deployment(tmp_path / "proof", source.spec, format, spec)
         try:
-            for number, seam in enumerate(seams):
+            for seam in seams:
                 run = deployment.start(seams=f"{seam}=kill")
-                run.until(lambda: level(deployment), 400, "all tables are there")
-                source.run(f"DROP TABLE shop.gone{number}")
+                if seam == seams[0]:
+                    run.until(lambda: level(deployment), 400, "all tables are there")
+                    source.run("DROP TABLE shop.gone0")
+                # Every further one meets what the one before it has left.
                 assert run.wait(300) != 0, f"{seam} was never reached\n{run.tail()}"
-                if number == 0:  # while nobody looks
+                if seam == seams[0]:  # while nobody looks
                     source.run("DROP TABLE shop.twice")
                     for statement in create("twice", 5):
                         source.run(statement)
             run = deployment.start()
-            for number in range(len(seams)):
-                dropped(deployment, run, f"gone{number}")
+            dropped(deployment, run, "gone0")
             changes(source, product)
             dropped(deployment, run, "gone")
             run.until(lambda: rows_of(deployment, "new_name") == 3, 200, "the renamed table is there")
