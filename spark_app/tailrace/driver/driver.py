@@ -187,7 +187,7 @@ class Driver:
     def _spark(self, capture: CaptureProcess) -> SparkSession | None:
         """None: a signal came first. What capture refuses, it refuses long before Spark is up."""
         folder, options = self._folder, class_archive.java_options()
-        log.info("Spark is starting; this usually takes 10 to 30 s")
+        log.info("Spark is starting; this usually takes 5 to 20 s")
         starting = session.Starting(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
         try:
             while not self._ending.is_set():

@@ -103,6 +103,12 @@ def cache_dir() -> Path:
     return Path(override).expanduser().resolve() if override else Path.home() / ".cache" / "tailrace"
 
 
+def no_spark_settings() -> Path:
+    """A folder that stays empty, for `SPARK_CONF_DIR`, whether or not it is there. It is first on the JVM's classpath,
+    and an archive of classes is valid for one classpath only, so all runs share it."""
+    return cache_dir() / "no-spark-settings"
+
+
 def jar_set_dir(name: str) -> Path:
     """The folder of a jar set, whether or not it is there."""
     if name not in JAR_SETS:

@@ -1,6 +1,6 @@
 """The classes of Spark that every driver loads, kept as the JVM has parsed and verified them (class-data sharing).
 
-With such an archive a driver starts in two thirds of the time (docs/performance.md). `python -m
+With such an archive a driver starts in half the time (docs/performance.md). `python -m
 tailrace.spark.class_archive`, a part of `make setup` and of the image's build, makes it: it starts Spark as a driver
 does, has it do a little of all that a driver does, and lets the JVM write down what it has loaded. The JVM itself
 checks that an archive is of its own version and classpath; a driver without one, or with a stale one, starts slower.
@@ -55,7 +55,7 @@ def folder() -> Path | None:
         release = (Path(java or "").resolve().parents[1] / "release").read_text()
     except (OSError, IndexError):
         return None
-    key = "\n".join((release, pyspark.__version__, spark_home()))
+    key = "\n".join((release, pyspark.__version__, spark_home(), str(artifacts.no_spark_settings())))
     return artifacts.cache_dir() / f"classes-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 

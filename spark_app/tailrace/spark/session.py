@@ -220,6 +220,19 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
         raise StorageFull(f"Spark cannot start in {run_dir}: {os.strerror(errno.ENOSPC)}", ROOM_FIRST) from error
 
 
+def _no_settings(run_dir: Path) -> Path:
+    """An empty folder: the one that archives of classes are made for, unless it cannot be made or somebody has put
+    settings into it."""
+    shared = artifacts.no_spark_settings()
+    with suppress(OSError):
+        shared.mkdir(parents=True, exist_ok=True)
+        if not any(shared.iterdir()):
+            return shared
+    own = run_dir / "spark-conf"
+    own.mkdir(exist_ok=True)
+    return own
+
+
 def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str) -> SparkSession:
     forget_leftovers(run_dir)
     scratch(run_dir).mkdir(parents=True, exist_ok=True)
@@ -228,9 +241,7 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
     (run_dir / "log4j2.properties").write_text(jvm_log.configuration(log_file, forwarder is not None))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Variables of the pod would bring settings past what `spec.sparkConf` refuses.
-    no_files = run_dir / "spark-conf"
-    no_files.mkdir(exist_ok=True)
-    os.environ |= {"PYSPARK_SUBMIT_ARGS": "pyspark-shell", "SPARK_CONF_DIR": str(no_files)}
+    os.environ |= {"PYSPARK_SUBMIT_ARGS": "pyspark-shell", "SPARK_CONF_DIR": str(_no_settings(run_dir))}
     os.environ |= utf8_paths(os.environ)
     values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
     values["spark.driver.extraJavaOptions"] += f" {java_options}"

@@ -66,9 +66,12 @@ def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_rem
     run_dir, cache = tmp_path / "a run's directory", tmp_path / "a cache"
     run_dir.mkdir()
     cache.mkdir()
-    for folder in artifacts.cache_dir().iterdir():
+    for folder in artifacts.cache_dir().glob("*-*-*"):
         (cache / folder.name).symlink_to(folder)
     monkeypatch.setenv("TAILRACE_CACHE", str(cache))
+    artifacts.no_spark_settings().unlink()
+    artifacts.no_spark_settings().mkdir()
+    (artifacts.no_spark_settings() / "spark-defaults.conf").write_text("spark.locality.wait none of ours\n")
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
@@ -91,9 +94,10 @@ SAYS = """
 import json, sys
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.spark import session
-run_dir = Path(sys.argv[1])
-spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+from tailrace.spark import class_archive, session
+run_dir, options = Path(sys.argv[1]), class_archive.java_options()
+assert options, "make setup has made no archive"
+spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log", options)
 conf = spark.sparkContext.getConf()
 names = ("spark.network.timeout", "spark.authenticate", "spark.eventLog.enabled", "spark.executor.memoryOverhead")
 print(json.dumps([conf.get(name) for name in names]))
@@ -102,7 +106,8 @@ session.stop(spark)
 
 
 def test_a_users_setting_reaches_spark_beside_tailraces_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the spec alone, which refuses some."""
+    """Through the spec alone, which refuses some. And the JVM uses the archive of classes: it is valid for one
+    classpath, and the first place on that is where Spark's own settings would be."""
     (tmp_path / "events").mkdir()
     passed_by = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={(tmp_path / 'events').as_uri()}"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{passed_by} pyspark-shell")
@@ -119,6 +124,7 @@ def test_a_users_setting_reaches_spark_beside_tailraces_own(tmp_path: Path, monk
     command = [sys.executable, "-c", SAYS, str(tmp_path), json.dumps(spec)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == ["301s", "true", None, None]
+    assert "Unable to use shared archive" not in (tmp_path / "spark.log").read_text()
 
 
 LOOKS = """
