@@ -38,7 +38,7 @@ if old := toolchain.python_missing():
 import maven  # noqa: E402  (as above)
 import mysql_packages  # noqa: E402  # as above
 import servers  # noqa: E402  # as above
-from cluster import debian, places  # noqa: E402  # as above
+from cluster import debian, images, places  # noqa: E402  # as above
 from cluster.build import FLAGS, build_programs  # noqa: E402  # as above
 from cluster.build import environment as go_environment  # noqa: E402  # as above
 from tailrace.spark import artifacts  # noqa: E402  # as above
@@ -66,13 +66,29 @@ def main() -> int:
         parts = [part for name in arguments.parts or DEFAULT for part in GROUPS.get(name, (name,))]
         check_tools(parts)
         announce(parts)
+        # Go keeps all cores at work and needs nothing of the rest, which waits for the network half of its time.
+        chains = [[p for p in parts if p not in toolchain.GO], [p for p in parts if p in toolchain.GO]]
+        with ThreadPoolExecutor() as pool:
+            return max(pool.map(make_all, chains))
+    except SetupFailed as error:
+        return failed(error)
+
+
+def make_all(parts: list[str]) -> int:
+    """In their order; those that only wait at the same time. An exit code: a failure is told at once, while other parts
+    are still being made."""
+    try:
         for _, together in groupby(parts, key=lambda name: "" if name in FETCHED else name):
             with ThreadPoolExecutor() as pool:
                 list(pool.map(make, together))
     except (SetupFailed, maven.FetchFailed) as error:
-        print(f"setup failed: {error}", file=sys.stderr)
-        return 1
+        return failed(error)
     return 0
+
+
+def failed(error: Exception) -> int:
+    print(f"setup failed: {error}", file=sys.stderr, flush=True)
+    return 1
 
 
 def make(name: str) -> None:
@@ -262,6 +278,20 @@ def make_node() -> bool:
         raise SetupFailed(str(error)) from error
 
 
+def make_images() -> bool:
+    """The images of operator and driver, for a cluster of one's own; `KUBECONFIG` names another one, which has them."""
+    missing = [name for name in ("operator", "spark") if images.is_missing(name)]
+    if os.environ.get("KUBECONFIG") or os.geteuid() != 0 or not missing:
+        return False
+    print(f"setup: building the images {', '.join(missing)}: 2 to 5 minutes", flush=True)
+    try:
+        for name in missing:
+            images.build(name)
+    except RuntimeError as error:
+        raise SetupFailed(str(error)) from error
+    return True
+
+
 PARTS: dict[str, Callable[[], bool]] = {
     "venv": partial(make_venv, "dev"),
     "venv-demo": partial(make_venv, "demo"),
@@ -277,14 +307,15 @@ PARTS: dict[str, Callable[[], bool]] = {
     "kubernetes": make_kubernetes,
     "node": make_node,
     "helm": make_helm,
+    "images": make_images,
 }
-FETCHED = {"postgres", "postgres-newest", "jars", "jars-lake"}
+FETCHED = {"postgres", "postgres-newest", "jars", "jars-lake", "node"}
 """Mostly waiting and unpacking: those that follow each other are made at the same time."""
 DEFAULT = ("venv", "postgres", "jars", "classes")
 GROUPS = {
     "demo-postgresql": ("venv-demo", "postgres-newest", "jars-lake"),
     "demo-mysql": ("venv-demo-mysql", "mysql-newest", "jars-lake"),
-    "cluster": ("venv-demo", "postgres-newest", "jars", "kubernetes", "helm", "node"),
+    "cluster": ("venv-demo", "postgres-newest", "jars", "node", "images", "kubernetes", "helm"),
 }
 """The demo starts Spark once: to make the archive of classes takes longer than it saves. The cluster's images make
 their own."""

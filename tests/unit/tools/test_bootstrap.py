@@ -107,6 +107,25 @@ def test_what_is_only_fetched_is_fetched_at_the_same_time(monkeypatch: pytest.Mo
     assert bootstrap.main() == 0
 
 
+def test_what_go_builds_is_built_while_the_rest_is_fetched_and_a_failure_of_either_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both, made = threading.Barrier(2, timeout=20), []
+
+    def fails() -> bool:
+        raise bootstrap.SetupFailed("no network")
+
+    monkeypatch.setitem(bootstrap.PARTS, "kubernetes", lambda: both.wait() >= 0)
+    monkeypatch.setitem(bootstrap.PARTS, "venv-demo", lambda: both.wait() >= 0)
+    monkeypatch.setitem(bootstrap.PARTS, "node", fails)
+    monkeypatch.setitem(bootstrap.PARTS, "helm", lambda: made.append("helm") is None)
+    monkeypatch.setattr(bootstrap, "check_tools", lambda parts: None)
+    monkeypatch.setattr(sys, "argv", ["bootstrap.py", "venv-demo", "node", "kubernetes", "helm"])
+    assert bootstrap.main() == 1
+    assert made == ["helm"]
+    assert "setup failed: no network" in capsys.readouterr().err
+
+
 def test_every_place_names_the_same_version(tmp_path: Path) -> None:
     assert list(release.differing(ROOT, tailrace.__version__)) == []
     for name in release.PLACES:
