@@ -98,6 +98,7 @@ def test_every_line_that_driver_and_executors_log_is_json(shop: Shop) -> None:
         odd = [line for line in lines if not line.startswith("{") or not json.loads(line).get("message")]
         assert lines or pod != "shop-driver-0", f"{pod} logs something"
         assert not odd, f"{pod}: {odd[:5]}"
+        assert not [line for line in lines if "Unable to use shared archive" in line], "the image's own does not fit"
 
 
 def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:

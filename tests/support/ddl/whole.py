@@ -225,6 +225,14 @@ class Whole:
             time.sleep(0.5)
         self.settle()
 
+    def follow_drop(self, schema: str, table: str) -> None:
+        """A table that no longer exists: its copy goes if `onTableDrop` says so, else it stays."""
+        assert self.run is not None
+        copy = self.deployment.lake / schema / table
+        if self.deployment.spec["onTableDrop"] == "Drop":
+            self.run.until(lambda: not copy.exists(), PATIENCE, f"the copy of {schema}.{table} is gone")
+        assert copy.exists() == (self.deployment.spec["onTableDrop"] == "Keep")
+
     @property
     def _tables(self) -> TablesSpec:
         return TablesSpec.model_validate(self.deployment.spec["tables"])
@@ -279,6 +287,9 @@ def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
     stopped = whole.repair(FIX)
     whole.play(["CREATE TABLE s.ending (id int PRIMARY KEY)", "INSERT INTO s.ending VALUES (1)"])
     whole.settle(stopped=False)
+    whole.play(["DROP TABLE s.ending"])
+    whole.settle(stopped=False)
+    whole.follow_drop("s", "ending")
     return stopped
 
 
@@ -286,8 +297,10 @@ def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
 def over(
     server: PostgresServer, folder: Path, format: str, pack: Pack, policy: str = "EvolveAdditive"
 ) -> Iterator[Whole]:
-    """A Replicator that takes the pack's tables, and the fuzzer's. `policy`: its `onSchemaChange`."""
-    spec = {key: value for key, value in pack.spec.items() if key != "source"} | {"onSchemaChange": policy}
+    """A Replicator that takes the pack's tables, and the fuzzer's. `policy`: its `onSchemaChange`. With `Evolve`,
+    copies of dropped tables are dropped, too: no other may go."""
+    spec = {key: value for key, value in pack.spec.items() if key != "source"}
+    spec |= {"onSchemaChange": policy, "onTableDrop": "Drop" if policy == "Evolve" else "Keep"}
     tables = spec.get("tables", {"include": [], "exclude": []})
     spec["tables"] = {"include": [*tables["include"], "s.*"], "exclude": [*tables["exclude"], "s.x*"]}
     source = server.source() | pack.spec.get("source", {})

@@ -110,15 +110,19 @@ def test_what_is_only_fetched_is_fetched_at_the_same_time(monkeypatch: pytest.Mo
 def test_what_go_builds_is_built_while_the_rest_is_fetched_and_a_failure_of_either_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both, made = threading.Barrier(2, timeout=20), []
+    both, made = threading.Barrier(2, timeout=20), list[str]()
 
     def fails() -> bool:
         raise bootstrap.SetupFailed("no network")
 
+    def helm() -> bool:
+        made.append("helm")
+        return True
+
     monkeypatch.setitem(bootstrap.PARTS, "kubernetes", lambda: both.wait() >= 0)
     monkeypatch.setitem(bootstrap.PARTS, "venv-demo", lambda: both.wait() >= 0)
     monkeypatch.setitem(bootstrap.PARTS, "node", fails)
-    monkeypatch.setitem(bootstrap.PARTS, "helm", lambda: made.append("helm") is None)
+    monkeypatch.setitem(bootstrap.PARTS, "helm", helm)
     monkeypatch.setattr(bootstrap, "check_tools", lambda parts: None)
     monkeypatch.setattr(sys, "argv", ["bootstrap.py", "venv-demo", "node", "kubernetes", "helm"])
     assert bootstrap.main() == 1
