@@ -7,7 +7,6 @@ rules. Nothing runs pods, and nothing makes service accounts, unless `controller
 
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -23,13 +22,14 @@ from kubernetes import client, config
 
 from cluster import places
 from cluster.control import ControlPlane
+from demo.ports import free_ports
 
 
 class KubeApi:
     """`kubeconfig`, `client()`, `kubectl(…)`; `stop()`/`start()` keep the data, `freeze()`/`thaw()` the processes."""
 
     def __init__(self, folder: Path, *, controllers: bool = False) -> None:
-        api, etcd, peer, manager = _free_ports(4)
+        api, etcd, peer, manager = free_ports(4)
         self.plane = ControlPlane(folder, "127.0.0.1", api, etcd, peer, manager_port=manager)
         self.plane.certificates()
         self.kubeconfig = self.plane.pki / "admin.conf"
@@ -125,14 +125,3 @@ class KubeApi:
                 said = (self.plane.folder / f"{name}.log").read_text()[-3000:]
                 raise RuntimeError(f"{name} did not start: {said}")
             time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

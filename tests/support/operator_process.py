@@ -8,7 +8,6 @@ import base64
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any, Self, TypeVar
 
 from kubernetes import client
 
+from demo.ports import free_port
 from support.kube import KubeApi
 from support.seam_names import checked
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
@@ -78,7 +78,7 @@ class OperatorProcess:
             self.kill()
 
     def start(self, seams: str | None = None) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._kubeconfig),
@@ -292,9 +292,3 @@ class Node:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 import servers
+from demo.ports import free_port
 
 ACCESS_KEY = "tailrace-access"
 SECRET_KEY = "tailrace-secret-0123456789"
@@ -26,7 +27,7 @@ class S3Server:
         self.root = folder / "root"
         self.root.mkdir(parents=True)
         self._log = folder / "versitygw.log"
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -98,9 +99,3 @@ class S3Server:
                 if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
                     raise RuntimeError(f"versitygw did not start: {self._log.read_text()[-2000:]}") from None
                 time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -8,7 +8,6 @@ files. The demo, the benchmarks and, as `support.mysql`, the tests use it.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from pymysql.connections import Connection
 
 import mysql_packages
 import servers
+from demo import ports
 
 MYSQL, MARIADB_NEWEST = "mysql-9", "mariadb-11.8"
 SETTINGS: dict[str, str | int] = {
@@ -90,13 +90,13 @@ class MysqlServer:
     def start(self, **variables: str | int) -> None:
         """Start and wait until connections are accepted. The port and the `variables` stay for later starts."""
         self.variables.update(variables)
-        self.port = self.port or _free_port()
+        self.port = self.port or ports.free_port()
         options = {**self.variables, "port": self.port, "bind_address": self.host, "datadir": self.data_dir}
         options |= {
             "tmpdir": self._temporary,
             "socket": self._home / "socket",
             "pid_file": self._home / "pid",
-            "log_error": self._home / "log",
+            "log_error": self._home / "log.err",
         }
         arguments = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         self._process = subprocess.Popen(
@@ -152,14 +152,14 @@ class MysqlServer:
                 cursor.execute(statement)
 
     def log(self) -> str:
-        path = self._home / "log"
+        path = self._home / "log.err"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             with suppress(pymysql.err.OperationalError):
-                self.connect(connect_timeout=5).close()
+                self.connect(connect_timeout=5, read_timeout=5).close()
                 return
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
                 raise ServerFailed(f"{self.name} did not start: {' | '.join(self.log().splitlines()[-8:])}")
@@ -173,9 +173,3 @@ class MysqlServer:
         if self._watcher is not None:
             self._watcher.communicate(b"released\n")
         self._process = self._watcher = None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

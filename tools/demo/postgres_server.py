@@ -9,7 +9,6 @@ removes its files. `postgres_files.py` prepares programs and template.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,7 +20,7 @@ from typing import Any, Literal, Self
 
 import psycopg
 
-from demo import postgres_files
+from demo import ports, postgres_files
 from tailrace.errors import TailraceError
 
 StopMode = Literal["smart", "fast", "immediate"]
@@ -110,7 +109,7 @@ class PostgresServer:
         self.settings.update(settings or {})
         attempts = 1 if self.port else 5  # a free port can be taken by somebody else before the server binds it
         for attempt in range(attempts):
-            self.port = self.port or _free_port()
+            self.port = self.port or ports.free_port()
             self._write_configuration()
             self._launch()
             try:
@@ -245,12 +244,6 @@ class PostgresServer:
 
     def _log_tail(self) -> str:
         return "Server log: " + " | ".join(self.log().splitlines()[-8:])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _says_ready(pid_file: Path) -> bool:

@@ -1,0 +1,16 @@
+"""The embedded MySQL that other tests trust."""
+
+import socket
+
+import pytest
+
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer, ServerFailed
+
+
+@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+def test_a_server_that_does_not_start_says_why(name: str) -> None:
+    server = MysqlServer(name)
+    with socket.create_server((server.host, 0)) as holder:
+        server.port = holder.getsockname()[1]
+        with pytest.raises(ServerFailed, match="port"):
+            server.start()
