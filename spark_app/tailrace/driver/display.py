@@ -170,8 +170,19 @@ def running(status: Status) -> list[SnapshotStatus]:
 
 
 def failed(status: Status) -> list[SnapshotStatus]:
-    """Whoever asked for them must hear of it."""
-    return [s for s in status.snapshots if s.state == "Failed"]
+    """Whoever asked for them must hear of it, until a later one has read the same tables: they stand in the order in
+    which they ended. Of Tailrace's own a table that is gone needs no other."""
+    known = {table.name for table in status.tables}
+    read = set[str]()
+    found: list[SnapshotStatus] = []
+    for snapshot in reversed(status.snapshots):
+        tables = {table.name for table in snapshot.tables}
+        if snapshot.state == "Completed" and snapshot.reason != "repair":
+            read |= tables
+        wanting = tables if snapshot.name is not None else tables & known
+        if snapshot.state == "Failed" and not (tables and wanting <= read):
+            found.append(snapshot)
+    return found[::-1]
 
 
 def percent(snapshot: SnapshotStatus) -> str:

@@ -99,8 +99,8 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     with source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)
         told = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
-        lines = [Line(f.level, f.table or f.name, f.message, f.fix) for f in found.findings if f is not told]
-        lines += refusals(spec.target, [table.schema for table in found.tables if not table.stopped])
+        refused = list(refusals(spec.target, [table.schema for table in found.tables if not table.stopped]))
+        lines = [_line(f, len(refused)) for f in found.findings if f is not told] + refused
         try:
             lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
@@ -111,6 +111,14 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     names = [(table.schema.schema_name, table.schema.table_name) for table in found.tables]
     unmet = idle(spec.tables, spec.options, names) if names else ()
     return lines + [Line("warn", "patterns", text, fix) for text in unmet], found.tables
+
+
+def _line(finding: Finding, refused: int) -> Line:
+    """The source counts the tables that it can give, and does not know the target."""
+    message = finding.message
+    if finding.name == "tables" and refused:
+        message += f"; the target refuses {refused} of them"
+    return Line(finding.level, finding.table or finding.name, message, finding.fix)
 
 
 def _unmatched(patterns: Sequence[str], told: Finding | None) -> Line:

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from tailrace.contract.resources import StorageSpec, TargetSpec
-from tailrace.driver.doctor import Line, Report, _failure, _java, _place
+from tailrace.driver.doctor import Line, Report, _failure, _java, _line, _place
 from tailrace.errors import AuthenticationFailed, Retry
+from tailrace.sources.findings import Finding
 
 
 def test_a_place_is_tried_and_left_without_a_file(tmp_path: Path) -> None:
@@ -90,3 +91,10 @@ def test_a_passing_fault_is_told_by_its_message_and_any_other_by_its_name() -> N
         "fail source: cannot connect to h:5432\n     fix: Start it."
     )
     assert str(_failure("source", AuthenticationFailed("no"))) == "fail source: AuthenticationFailed: no"
+
+
+def test_the_count_of_tables_tells_what_the_target_refuses_of_them() -> None:
+    counted = Finding("tables", "ok", "13 of 21 tables can be captured")
+    assert _line(counted, 0).message == "13 of 21 tables can be captured"
+    assert _line(counted, 2).message == "13 of 21 tables can be captured; the target refuses 2 of them"
+    assert _line(Finding("slot", "ok", "1 of 30 replication slots is free"), 2).message.endswith("is free")

@@ -36,6 +36,7 @@ from tailrace.changelog.state import (
     TableLog,
 )
 from tailrace.contract.status import Fault, SnapshotStatus, SnapshotTableProgress, Status, TableCounters, TableStatus
+from tailrace.contract.status import SnapshotState as SnapshotWord
 from tailrace.driver import display, metrics
 from tailrace.driver.rates import Rate
 from tailrace.driver.status import Moment, assemble
@@ -168,6 +169,29 @@ def test_a_snapshot_that_failed_is_shown_to_whoever_asked_for_it() -> None:
     assert display.line(status).endswith("snapshot again failed")
     text = shown(status, 160)
     assert "snapshot again failed (source) ReadRefused: column regio does not exist. Fix: Correct where." in text
+
+
+def ended(name: str | None, *tables: str, state: SnapshotWord, reason: str = "initial") -> SnapshotStatus:
+    fault = Fault(name="SnapshotFailed", message="no right") if state == "Failed" else None
+    parts = tuple(SnapshotTableProgress(name=table, finished=True) for table in tables)
+    return SnapshotStatus(id="x", name=name, reason=reason, state=state, tables=parts, fault=fault)
+
+
+def test_a_failed_snapshot_is_shown_until_a_later_one_has_read_its_tables() -> None:
+    def told(*snapshots: SnapshotStatus) -> bool:
+        known = tuple(TableStatus(name=name, state="REPLICATING") for name in ("s.a", "s.b"))
+        both = Status(name="shop", state="Running", started_at=1, updated_at=2, tables=known, snapshots=snapshots)
+        assert ("failed" in display.line(both)) == ("no right" in shown(both, 160))
+        return "failed" in display.line(both)
+
+    failed, read = ended(None, "s.a", state="Failed"), ended(None, "s.a", state="Completed")
+    assert told(failed) and told(read, failed)
+    assert not told(failed, read) and not told(failed, ended("mine", "s.a", "s.b", state="Completed"))
+    assert told(failed, ended(None, "s.b", state="Completed")), "another table"
+    assert told(failed, ended(None, "s.a", state="Completed", reason="repair")), "single rows"
+    assert told(ended("mine", "s.a", "s.b", state="Failed"), read), "half of it"
+    assert not told(ended(None, "17", state="Failed")), "the table is gone"
+    assert told(ended("mine", "17", state="Failed")), "it was asked for"
 
 
 def shown(status: Status, width: int) -> str:

@@ -310,7 +310,7 @@ class DeltaTable:
         """Make the table one of another generation, in one commit: every column goes and every wanted one comes with an
         id and a physical name never used, every row goes, and the state begins. A file that was prepared for the former
         generation cannot be taken for one of the new."""
-        log.info("%s: the target held another table; it was replaced", schema.name)
+        log.info("%s: the target held an earlier capture of the table; it begins empty", schema.name)
         columns = Columns(0, {}, {}).extended(schema, delta_schema.last_id(state.metadata), delta_schema.physical)
         self._replace(snapshot, state, Replacement(applied, schema, columns, ()))
         applied = self.refresh()

@@ -138,7 +138,7 @@ class IcebergTable:
         self._replace(by)
 
     def _replaced_by(self, schema: TableSchema, state: AppliedState) -> None:
-        log.info("%s: the target held another table; it was replaced", self.name)
+        log.info("%s: the target held an earlier capture of the table; it begins empty", self.name)
         self._version = None
         self._replace(Replacement(state, schema, Columns(0, {}, {}).extended(schema, self.last_id()), ()))
 
