@@ -118,10 +118,11 @@ def _reading(reading: Reading) -> Iterator[str]:
     tables = "1 table" if reading.tables == 1 else f"{reading.tables} tables"
     # What has no statistics counts as nothing.
     about, rows = ("at least", f"at least {reading.rows:,}") if reading.unknown else ("about", f"{reading.rows:,}")
-    yield f"first snapshot: {about} {display.seconds(reading.seconds)} for {tables}, {rows} rows, {size_text(reading.bytes)}"
+    size, time = size_text(reading.bytes), display.seconds(reading.seconds)
+    yield f"first snapshot: {about} {time} for {tables}, {rows} rows, {size}"
     yield f"     estimate: by the source's statistics, at {BASIS},"
-    yield "     as measured with 2 cores on the source's machine (docs/performance.md), without Spark's start; network and"
-    yield "     load make it longer, and so do compressed values: they count as they are stored"
+    yield "     as measured with 2 cores on the source's machine (docs/performance.md), without Spark's start; network"
+    yield "     and load make it longer, and so do compressed values: they count as they are stored"
     if reading.unknown:
         have = "table has" if reading.unknown == 1 else "tables have"
         yield f"     {reading.unknown} {have} no statistics yet: run ANALYZE for better numbers"

@@ -27,7 +27,14 @@ def test_the_estimate_counts_what_can_be_copied() -> None:
 
 @pytest.mark.parametrize(
     ("tables", "rows", "size", "measured"),
-    [(6, 5_000, 1, 3.7), (1, 2_000_000, 85, 8.6), (1, 1_000_000, 120, 8.1), (1, 200_000, 300, 6.0), (1, 600_000, 745, 9.1), (1, 15_000, 317, 13.2)],
+    [
+        (6, 5_000, 1, 3.7),
+        (1, 2_000_000, 85, 8.6),
+        (1, 1_000_000, 120, 8.1),
+        (1, 200_000, 300, 6.0),
+        (1, 600_000, 745, 9.1),
+        (1, 15_000, 317, 13.2),
+    ],
 )
 def test_the_estimate_of_measured_snapshots_is_within_twice(tables: int, rows: int, size: int, measured: float) -> None:
     """docs/performance.md, "First snapshots": from 42 bytes to 20 kB a row."""
