@@ -29,8 +29,8 @@ class _Object:
 
 class Events:
     def __init__(self, kube: Kube, instance: str, home: Where) -> None:
-        """`home`: the operator's Lease. In a namespace that is being deleted no event can be written: what a
-        deletion leaves behind is told about the Lease, in the operator's own namespace, where it outlives the other."""
+        """`home`: the operator's Lease. In a namespace that is being deleted no event can be written: how the deletion
+        of a Replicator ended is told about the Lease, in the operator's namespace, where it outlives the other."""
         self._kube = kube
         self._instance = instance
         self._home = home
@@ -47,7 +47,7 @@ class Events:
         except ApiRefused as error:
             if NAMESPACE_ENDS not in error.message:
                 log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
-            elif event.type == "Warning" and meta.deleting:
+            elif event.parting:
                 await self._write_home(key, event, now)
             else:  # a Secret that went first, a driver that was ended: nobody has to do anything about it
                 log.info("event %s of %s/%s not written: its namespace ends", event.reason, key.namespace, key.name)

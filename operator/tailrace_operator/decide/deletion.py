@@ -8,6 +8,8 @@ In a namespace that is being deleted nothing can run: the driver dropped everyth
 words say so. What stays behind is named in an event. Kubernetes removes the children after the object.
 """
 
+from dataclasses import replace
+
 from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
 from tailrace.contract.resources import ReplicatorSpec
@@ -116,7 +118,8 @@ def _report(observed: ObservedReplicator) -> DropReport | None:
 
 def _release(observed: ObservedReplicator, events: tuple[EmitEvent, ...]) -> Decision[ReplicatorStatus]:
     rest = tuple(f for f in observed.meta.finalizers if f != FINALIZER)
-    return Decision(observed.status, (SetFinalizers(rest),), events, again=SOON)
+    parting = tuple(replace(event, parting=True) for event in events)
+    return Decision(observed.status, (SetFinalizers(rest),), parting, again=SOON)
 
 
 # ---- messages and events ----

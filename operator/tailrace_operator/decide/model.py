@@ -107,6 +107,8 @@ class EmitEvent:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    parting: bool = False
+    """How the object's deletion ended: told elsewhere if its namespace ends too."""
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,12 @@ def _no_pod(observed: ObservedReplicator) -> Assessed:
         return _moving(Reason.NODE_LOST, f"{text}, and the driver starts on another node.")
     evicted = observed.evicted
     why = f"; the last one: {evicted.message}" if evicted is not None and _fresh(evicted, observed) else ""
+    going = next((pod for pod in observed.pods if pod.deleting), None)
+    if going is not None:
+        why = f" ({going.disrupted})" if going.disrupted else ""
+        return _moving(
+            Reason.STARTING, f"waiting for pod {going.name} to shut down{why}; then the driver starts again."
+        )
     return _moving(Reason.STARTING, f"waiting for the driver's pod{why}.")
 
 

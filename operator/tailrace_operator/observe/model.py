@@ -88,6 +88,8 @@ class ObservedPod:
     evicted_until: float | None = None
     """Kubernetes evicts it from a node with a taint, as one that does not respond: its container had to end by then,
     and the kubelet has not said that it did. None: not so."""
+    disrupted: str = ""
+    """Why Kubernetes takes it away: preempted, evicted from a node that is drained."""
 
     @property
     def cannot_begin(self) -> str | None:

@@ -84,7 +84,7 @@ def pod(document: Document) -> ObservedPod:
     state = container.get("state", {})
     waiting = state.get("waiting", {})
     conditions = {c["type"]: c for c in status.get("conditions", ())}
-    scheduled = conditions.get("PodScheduled", {})
+    scheduled, disruption = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
     return ObservedPod(
         name=head["name"],
         uid=head["uid"],
@@ -101,7 +101,8 @@ def pod(document: Document) -> ObservedPod:
         ended=_ended(state.get("terminated")) or _ended(container.get("lastState", {}).get("terminated")),
         unscheduled=scheduled.get("message") if scheduled.get("status") == "False" else None,
         node=document.get("spec", {}).get("nodeName", ""),
-        evicted_until=_evicted_until(head, conditions.get("DisruptionTarget", {}), state),
+        evicted_until=_evicted_until(head, disruption, state),
+        disrupted=disruption.get("message", "") if disruption.get("status") == "True" else "",
     )
 
 

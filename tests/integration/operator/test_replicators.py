@@ -434,25 +434,33 @@ def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
         assert "Dropped: replication slot x" in events(place)["CleanedUp"]
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(
+    ("how", "reason", "message"),
+    [
+        ("dropped", "CleanedUp", "Dropped: replication slot x"),
+        ("released", "Released", "until then the source keeps its log for replication slot tailrace_shop_1234abcd"),
+        ("killed", "LeftBehind", "left behind at db:5432/shop: replication slot tailrace_shop_1234abcd"),
+    ],
+)
 def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
-    kube_api: KubeApi, tmp_path: Path, told: bool
+    kube_api: KubeApi, tmp_path: Path, how: str, reason: str, message: str
 ) -> None:
     """Its driver drops on its own when it is ended; pods go first, so its last words are all that the operator has. No
-    event can be written where the Replicator is: a warning goes to the operator's own namespace."""
-    name = f"ending-{str(told).lower()}"
+    event can be written where the Replicator is: how it ended is told in the operator's namespace."""
+    name = f"ending-{how}"
     kube_api.kubectl("create", "namespace", f"home-of-{name}")
     with team(kube_api, name, tmp_path) as ending, operator(ending) as process:
         process.kill()
         process.home = f"home-of-{name}"
         process.start()
-        ending.apply(replicator())
+        ending.apply(replicator(deletionPolicy="Orphan" if how == "released" else "Retain"))
         driver = ending.driver("shop", "127.0.10.7")
         driver.change(made=("replication slot tailrace_shop_1234abcd",))
         until(lambda: (ending.get("repl/shop").get("status") or {}).get("made"), "what its driver made is known")
         driver.close()
-        words = LastWords(drop=report(ending, "shop", "replication slot x")).to_message() if told else "killed"
-        ending.node.end_pod("shop", 0, words)
+        dropped = report(ending, "shop", *["replication slot x"] if how == "dropped" else [])
+        words = LastWords(drop=dropped.model_copy(update={"released": how == "released"})).to_message()
+        ending.node.end_pod("shop", 0, "killed" if how == "killed" else words)
         kube_api.kubectl("delete", "namespace", name, "--wait=false")
         ending.kubectl("delete", "secret/shop-db")  # Kubernetes deletes what is in it in no order
         until(lambda: "SecretNotFound" in process.log, "the operator misses it")
@@ -463,11 +471,8 @@ def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
         said = events(ending, process.home)
         assert "SecretNotFound" not in said, "nobody has to create it"
         assert "DriverEnded" not in said
-        if told:
-            assert "Dropped: replication slot x" in process.log and "LeftBehind" not in said
-        else:
-            assert f"Replicator {name}/shop: Its namespace is being deleted" in said["LeftBehind"]
-            assert "left behind at db:5432/shop: replication slot tailrace_shop_1234abcd" in said["LeftBehind"]
+        assert said[reason].startswith(f"Replicator {name}/shop: ") and message in said[reason]
+        assert {"CleanedUp", "Released", "LeftBehind"} & said.keys() == {reason}
 
 
 def test_a_driver_may_ask_whether_its_own_namespace_is_being_deleted(kube_api: KubeApi, tmp_path: Path) -> None:

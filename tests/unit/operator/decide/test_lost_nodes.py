@@ -57,3 +57,17 @@ def test_it_is_told_when_the_kubelet_is_late_and_removed_a_while_after() -> None
     forced = Delete("Pod", "shop-driver-0", "p-uid", force=True)
     assert forced not in (*early.actions, *late.actions)
     assert forced in due.actions
+
+
+def test_a_pod_that_is_taken_away_says_why() -> None:
+    preempted = {"reason": "PreemptionByScheduler", "message": "preempted to accommodate a higher priority pod"}
+    found = parse.pod(document(EVICTED | preempted, RUNNING))
+    assert (
+        found.disrupted == preempted["message"]
+        and not parse.pod(document({**EVICTED, "status": "False"}, {})).disrupted
+    )
+    ready = condition(decide(replace(running(), pods=(found,), driver=ObservedDriver()), LIMITS), "Ready")
+    assert ready is not None and ready.reason == "Starting"
+    assert ready.message == (
+        f"Waiting for pod shop-driver-0 to shut down ({preempted['message']}); then the driver starts again."
+    )
