@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from demo.compare import READERS
-from support.pipeline import Pipeline, lake
+from support.one_table import OneTable
 from support.postgres import PostgresServer
-from support.resources import replicator as document_of
 from support.spark import by_spark
-from tailrace import sources
-from tailrace.changelog.records import Position
-from tailrace.contract.resources import Replicator
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -34,25 +29,11 @@ def test_arrays_are_lists_to_every_reader(
         f"INSERT INTO public.t VALUES ('{{1,NULL}}', 1, ARRAY['a,b', NULL, {LONG}], 'v', '{{1.5,2}}'),"
         " ('{}', 2, NULL, 'v', '{{1,2},{3,4}}')"
     )
-    source = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "database": "postgres"}
-    document = document_of(
-        source=source | {"username": "postgres"},
-        tables={"include": ["public.t"]},
-        options=[{"match": "*.*", "as": dict.fromkeys(("n", "tags", "p"), "list")}],
-        target={"type": format, "location": (tmp_path / "lake").as_uri()},
-        storage={"location": (tmp_path / "log").as_uri()},
-    )
-    replicator = Replicator.model_validate(document)
-    copy = Pipeline(document, sources.open(replicator.spec.source, "test"), tmp_path, lake(replicator, spark))
-    place = tmp_path / "lake" / "public" / "t"
+    copy = OneTable(postgres, spark, tmp_path, format, {"as": dict.fromkeys(("n", "tags", "p"), "list")})
 
     def rows(*names: str) -> dict[int, tuple[Any, ...]]:
-        with copy.source.session() as session:
-            end = session.log_end()
-        copy.settle(Position(end))
-        assert copy.driver.faults() == {}
-        found = READERS[format](place).to_pylist()
-        assert sorted(found, key=lambda row: row["id"]) == by_spark(spark, format, place)
+        found = copy.copied().to_pylist()
+        assert sorted(found, key=lambda row: row["id"]) == by_spark(spark, format, copy.place)
         return {row["id"]: tuple(row[name] for name in names) for row in found}
 
     with copy.running():

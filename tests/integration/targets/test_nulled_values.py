@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from demo.compare import READERS
-from support.pipeline import Pipeline, lake
+from support.one_table import OneTable
 from support.postgres import PostgresServer
-from support.resources import replicator as document_of
-from tailrace import sources
-from tailrace.changelog.records import Position
-from tailrace.contract.resources import Replicator
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -34,23 +29,12 @@ def test_a_value_in_a_chunk_and_one_in_the_log_become_null_and_are_counted(
         connection.execute(
             "INSERT INTO public.t VALUES (1, 'infinity', 1, 1.2345, 0.1), (2, '2020-02-02', 2, 1.5, 1e400)"
         )
-    source = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "database": "postgres"}
-    document = document_of(
-        source=source | {"username": "postgres"},
-        tables={"include": ["public.t"]},
-        options=[{"match": "*.*", "onUnsupported": "SetNull", "as": {"d": "decimal(38,3)", "f": "double"}}],
-        target={"type": format, "location": (tmp_path / "lake").as_uri()},
-        storage={"location": (tmp_path / "log").as_uri()},
+    copy = OneTable(
+        postgres, spark, tmp_path, format, {"onUnsupported": "SetNull", "as": {"d": "decimal(38,3)", "f": "double"}}
     )
-    replicator = Replicator.model_validate(document)
-    copy = Pipeline(document, sources.open(replicator.spec.source, "test"), tmp_path, lake(replicator, spark))
 
     def rows() -> list[tuple[object, ...]]:
-        with copy.source.session() as session:
-            end = session.log_end()
-        copy.settle(Position(end))
-        assert copy.driver.faults() == {}
-        found = READERS[format](tmp_path / "lake" / "public" / "t").select(["id", "until", "n", "d", "f"]).sort_by("id")
+        found = copy.copied().select(["id", "until", "n", "d", "f"]).sort_by("id")
         return [tuple(map(str, row.values())) for row in found.to_pylist()]
 
     with copy.running():

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from demo.compare import READERS
-from support.pipeline import Pipeline, lake
+from support.one_table import OneTable
 from support.postgres import PostgresServer
-from support.resources import replicator as document_of
 from support.spark import by_spark
-from tailrace import sources
-from tailrace.changelog.records import Position
-from tailrace.contract.resources import Replicator
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -35,25 +30,11 @@ def test_composites_are_structs_to_every_reader(
         "INSERT INTO public.t VALUES (ROW(1, repeat('x', 9000), NULL), 1, 'v'), (ROW(2, 'b', 'infinity'), 2, 'v'),"
         " (ROW(NULL, NULL, NULL), 3, 'v'), (NULL, 4, 'v')"
     )
-    source = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "database": "postgres"}
-    document = document_of(
-        source=source | {"username": "postgres"},
-        tables={"include": ["public.t"]},
-        options=[{"match": "*.*", "as": {"p": "struct", "q": "struct"}}],
-        target={"type": format, "location": (tmp_path / "lake").as_uri()},
-        storage={"location": (tmp_path / "log").as_uri()},
-    )
-    replicator = Replicator.model_validate(document)
-    copy = Pipeline(document, sources.open(replicator.spec.source, "test"), tmp_path, lake(replicator, spark))
-    place = tmp_path / "lake" / "public" / "t"
+    copy = OneTable(postgres, spark, tmp_path, format, {"as": {"p": "struct", "q": "struct"}})
 
     def rows(*names: str) -> dict[int, tuple[Any, ...]]:
-        with copy.source.session() as session:
-            end = session.log_end()
-        copy.settle(Position(end))
-        assert copy.driver.faults() == {}
-        found = READERS[format](place).to_pylist()
-        assert sorted(found, key=lambda row: row["id"]) == by_spark(spark, format, place)
+        found = copy.copied().to_pylist()
+        assert sorted(found, key=lambda row: row["id"]) == by_spark(spark, format, copy.place)
         return {row["id"]: tuple(row[name] for name in names) for row in found}
 
     def struct(*values: Any, names: tuple[str, ...] = ("n", "of, it", "at")) -> dict[str, Any]:
@@ -81,7 +62,7 @@ def test_composites_are_structs_to_every_reader(
         again = {1: (long, None), 2: (struct(2, "b", None, names=names), None), 3: (short, short)}
 
         def fields() -> set[str]:
-            found = READERS[format](place).schema.field("p").type
+            found = copy.now().schema.field("p").type
             return {found.field(at).name for at in range(found.num_fields)}
 
         copy.until(lambda state: fields() == set(names), work=True)

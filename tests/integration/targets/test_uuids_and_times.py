@@ -10,13 +10,8 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from demo.compare import READERS
-from support.pipeline import Pipeline, lake
+from support.one_table import OneTable
 from support.postgres import PostgresServer
-from support.resources import replicator as document_of
-from tailrace import sources
-from tailrace.changelog.records import Position
-from tailrace.contract.resources import Replicator
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -40,28 +35,14 @@ def test_a_key_of_uuids_and_times_are_what_the_source_has(
         f"INSERT INTO public.t VALUES ('{NAMES[0]}', '23:59:59.999999', NULL, repeat('x', 9000), 1),"
         f" ('{NAMES[1]}', '24:00', '{NAMES[2]}', 'v', 1)"
     )
-    source = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "database": "postgres"}
-    document = document_of(
-        source=source | {"username": "postgres"},
-        tables={"include": ["public.t"]},
-        options=[{"match": "*.*", "as": kinds}],
-        target={"type": format, "location": (tmp_path / "lake").as_uri()},
-        storage={"location": (tmp_path / "log").as_uri()},
-    )
-    replicator = Replicator.model_validate(document)
-    copy = Pipeline(document, sources.open(replicator.spec.source, "test"), tmp_path, lake(replicator, spark))
-    place = tmp_path / "lake" / "public" / "t"
+    copy = OneTable(postgres, spark, tmp_path, format, {"as": kinds})
 
     def at(value: dt.time | None, text: str | None) -> dt.time | str | None:
         return value if timed else text
 
     def rows(*names: str) -> dict[bytes, tuple[Any, ...]]:
-        with copy.source.session() as session:
-            end = session.log_end()
-        copy.settle(Position(end))
-        assert copy.driver.faults() == {}
-        found = READERS[format](place).to_pylist()
-        assert sorted(found, key=lambda row: row["u"]) == others(spark, place, timed)
+        found = copy.copied().to_pylist()
+        assert sorted(found, key=lambda row: row["u"]) == others(spark, copy.place, timed)
         return {row["u"]: tuple(row[name] for name in names) for row in found}
 
     with copy.running():
