@@ -1,8 +1,6 @@
 """The storage layer, the journal and segments against a real S3 server."""
 
 import pickle
-import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from support.origins import origin
 from support.s3 import S3Server
+from support.store_contract import StoreContract
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
@@ -19,7 +18,7 @@ from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import Fenced, OutcomeUnknown, Retry
 from tailrace.storage.access import StorageRefused
 from tailrace.storage.files import RemoteInput
-from tailrace.storage.store import AlreadyExists, NotFound, Storage
+from tailrace.storage.store import Storage
 
 ORIGIN = origin()
 
@@ -41,66 +40,13 @@ def storage(s3: S3Server, tmp_path: Path) -> Storage:
     return Storage.open(config(s3, tmp_path))
 
 
-def test_objects_are_created_once_replaced_read_listed_and_deleted(storage: Storage) -> None:
-    storage.create("journal/1.json", b"one")
-    with pytest.raises(AlreadyExists):
-        storage.create("journal/1.json", b"two")
-    assert storage.get("journal/1.json") == b"one"
-    storage.put("journal/1.json", b"three")
-    storage.put("journal/rollup/1.json", b"1")
-    assert storage.get(storage.uri("journal/1.json")) == b"three"
-    assert list(storage.list("journal/")) == [("journal/1.json", 5), ("journal/rollup/1.json", 1)]
-    assert list(storage.list("journal/r")) == [("journal/rollup/1.json", 1)]
-    storage.delete("journal/1.json")
-    storage.delete("journal/1.json")
-    assert not storage.exists("journal/1.json")
-    with pytest.raises(NotFound):
-        storage.get("journal/1.json")
-
-
-def test_many_objects_are_deleted_with_one_request_and_missing_ones_are_no_error(storage: Storage) -> None:
-    for number in range(5):
-        storage.put(f"segments/{number}", b"x")
-    storage.delete_many([f"segments/{number}" for number in range(1, 7)])
-    assert [path for path, _ in storage.list("segments/")] == ["segments/0"]
-    storage.delete_many([])
+class TestS3(StoreContract):
+    pass
 
 
 def test_the_store_keeps_its_word_that_what_exists_is_not_created_again(storage: Storage) -> None:
     storage.require_exclusive("probe")
     assert list(storage.list("")) == []
-
-
-def test_objects_of_a_folder_are_listed_with_their_age_and_under_names_that_delete_them(storage: Storage) -> None:
-    before = time.time()
-    for name in ("t/data/a b.parquet", "t/metadata/deep/m%20.avro", "t2/data/c.parquet"):
-        storage.create(name, b"x")
-    found = dict(storage.aged(storage.uri("t")))
-    assert set(found) == {storage.uri("t/data/a b.parquet"), storage.uri("t/metadata/deep/m%20.avro")}
-    assert all(abs(changed - before) < 60 for changed in found.values())
-    assert list(storage.aged(storage.uri("nothing"))) == []
-    storage.delete_many([*found, storage.uri("t/data/.a b.parquet.crc")])
-    assert list(storage.aged(storage.uri("t"))) == []
-    assert storage.exists("t2/data/c.parquet")
-
-
-def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:
-    won: list[int] = []
-
-    def create(number: int) -> None:
-        try:
-            storage.create("journal/7.json", str(number).encode())
-        except AlreadyExists:
-            return
-        won.append(number)
-
-    threads = [threading.Thread(target=create, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert storage.get("journal/7.json") == str(won[0]).encode()
 
 
 def test_parquet_goes_in_and_out_also_in_parts_and_in_a_pickled_storage(storage: Storage) -> None:

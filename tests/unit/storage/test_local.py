@@ -2,17 +2,16 @@
 
 import os
 import pickle
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
+from support.store_contract import StoreContract
 from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import InvalidManifest
 from tailrace.storage import local
 from tailrace.storage.access import StorageRefused, hadoop_options, resolve
-from tailrace.storage.store import AlreadyExists, NotFound, Storage
+from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import file_options
 
 
@@ -34,23 +33,8 @@ def s3_config(file: Path | None = None, **more: object) -> StorageLocation:
     )
 
 
-def test_objects_are_created_once_replaced_read_listed_and_deleted(storage: Storage) -> None:
-    storage.create("journal/1.json", b"one")
-    with pytest.raises(AlreadyExists):
-        storage.create("journal/1.json", b"two")
-    assert storage.get("journal/1.json") == b"one"
-    storage.put("journal/1.json", b"three")
-    storage.put("journal/rollup/1.json", b"")
-    assert storage.get(storage.uri("journal/1.json")) == b"three"
-    assert list(storage.list("journal/")) == [("journal/1.json", 5), ("journal/rollup/1.json", 0)]
-    assert list(storage.list("journal/r")) == [("journal/rollup/1.json", 0)]
-    storage.delete("journal/1.json")
-    storage.delete("journal/1.json")
-    assert not storage.exists("journal/1.json")
-    with pytest.raises(NotFound):
-        storage.get("journal/1.json")
-    with pytest.raises(NotFound):
-        storage.size("nowhere/at all")
+class TestLocal(StoreContract):
+    pass
 
 
 def test_a_store_that_creates_what_exists_is_refused(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,39 +44,6 @@ def test_a_store_that_creates_what_exists_is_refused(storage: Storage, monkeypat
     with pytest.raises(StorageRefused, match="If-None-Match"):
         storage.require_exclusive("journal/probe")
     assert list(storage.list("")) == []
-
-
-def test_objects_of_a_folder_are_listed_with_their_age_and_under_names_that_delete_them(storage: Storage) -> None:
-    before = time.time()
-    for name in ("t/data/a b.parquet", "t/metadata/deep/m%20.avro", "t2/data/c.parquet"):
-        storage.create(name, b"x")
-    found = dict(storage.aged(storage.uri("t")))
-    assert set(found) == {storage.uri("t/data/a b.parquet"), storage.uri("t/metadata/deep/m%20.avro")}
-    assert all(abs(changed - before) < 60 for changed in found.values())
-    assert list(storage.aged(storage.uri("nothing"))) == []
-    storage.delete_many([*found, storage.uri("t/data/.a b.parquet.crc")])
-    assert list(storage.aged(storage.uri("t"))) == []
-    assert storage.exists("t2/data/c.parquet")
-
-
-def test_of_many_creators_exactly_one_succeeds(storage: Storage) -> None:
-    won: list[int] = []
-
-    def create(number: int) -> None:
-        try:
-            storage.create("journal/7.json", str(number).encode())
-        except AlreadyExists:
-            return
-        won.append(number)
-
-    threads = [threading.Thread(target=create, args=(n,)) for n in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert storage.get("journal/7.json") == str(won[0]).encode()
-    assert list(storage.list("")) == [("journal/7.json", len(str(won[0])))]
 
 
 def test_an_output_appears_whole_or_not_at_all(storage: Storage) -> None:
