@@ -63,8 +63,8 @@ def use_bucket(session: SparkSession, s3: S3Server) -> None:
         hadoop.set(name, value)
 
 
-def by_spark(spark: SparkSession, format: str, place: Path) -> list[dict[str, Any]]:
-    """The rows of the table in the folder, by `id`."""
+def by_spark(spark: SparkSession, format: str, place: Path, order: str = "id") -> list[dict[str, Any]]:
+    """The rows of the table in the folder."""
     if format == "delta":
         name = f"delta.`{place}`"
     else:
@@ -74,4 +74,4 @@ def by_spark(spark: SparkSession, format: str, place: Path) -> list[dict[str, An
         for key, value in settings.items():
             spark.conf.set(f"spark.sql.catalog.{catalog}.{key}", value)
         name = f"{catalog}.public.t"
-    return list(spark.sql(f"SELECT * FROM {name} ORDER BY id").toArrow().to_pylist())
+    return list(spark.sql(f"SELECT * FROM {name} ORDER BY {order}").toArrow().to_pylist())

@@ -21,7 +21,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Origin, ResumePoint, TableSchema
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
-from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TailraceError
+from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
 from tailrace.sources import masks
 from tailrace.sources.api import Subscription
@@ -99,8 +99,9 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     with source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)
         told = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
-        refused = list(refusals(spec.target, [table.schema for table in found.tables if not table.stopped]))
-        lines = [_line(f, len(refused)) for f in found.findings if f is not told] + refused
+        named = list(in_target(spec.target, [table.schema for table in found.tables if not table.stopped]))
+        refused = sum(line.level == "fail" for line in named)
+        lines = [_line(f, refused) for f in found.findings if f is not told] + named
         try:
             lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
@@ -127,13 +128,21 @@ def _unmatched(patterns: Sequence[str], told: Finding | None) -> Line:
     return Line("fail", "tables", f"no table matches {', '.join(patterns)}", fix)
 
 
-def refusals(config: TargetSpec, schemas: Sequence[TableSchema]) -> Iterator[Line]:
-    """Tables that the source can give, and the target cannot hold."""
+def in_target(config: TargetSpec, schemas: Sequence[TableSchema]) -> Iterator[Line]:
+    """Tables that the source can give, and the target cannot hold, or not under the source's names of columns."""
     target = targets.open(config)
     for schema in schemas:
-        stop = target.refusal(schema)
-        if stop is not None:
+        try:
+            shown = target.shown(schema)
+        except TableStop as stop:
             yield Line("fail", schema.name, stop.message, stop.fix)
+            continue
+        pairs = zip(schema.columns, shown.columns, strict=True)
+        others = [f"{column.name!r} {other.name!r}" for column, other in pairs if column.name != other.name]
+        if others:
+            text = f"the target calls column {', '.join(others)}: its readers reserve such a name, or could not tell it"
+            fix = "Rename it in the source, if that matters."
+            yield Line("warn", schema.name, f"{text} from another column's", fix)
 
 
 @dataclass(frozen=True)

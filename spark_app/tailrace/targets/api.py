@@ -25,7 +25,7 @@ from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
 from tailrace.changelog.state import TableLog
-from tailrace.errors import Retry, TableStop
+from tailrace.errors import Retry
 from tailrace.storage.access import Access
 from tailrace.storage.store import Storage
 
@@ -177,9 +177,10 @@ class Target(Protocol):
         """Whether a small thing that is written comes back the same, and goes again. Without a JVM: what Spark will be
         told is checked, but not tried."""
 
-    def refusal(self, schema: TableSchema) -> TableStop | None:
-        """Why the target cannot hold such a table: column names that its readers reserve, or cannot tell apart. None:
-        nothing is known against it. Without a JVM; what `TargetTable` raises is the same."""
+    def shown(self, schema: TableSchema) -> TableSchema:
+        """The table under the names that its columns have in the target: others than in the source where its readers
+        reserve them, or cannot tell them apart. Raises `TableStop`, as `TargetTable` does, for what the target cannot
+        hold. Without a JVM."""
 
     def spark(self) -> SparkNeeds: ...
 

@@ -1,21 +1,22 @@
-"""Names of columns that a format's readers reserve or cannot tell apart are refused; all others can be read."""
+"""Columns whose names a format's readers reserve, or cannot tell apart, are called otherwise; all can be read."""
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from support.iceberg import LOG, Orders, folder_catalog
+from support.iceberg import LOG, folder_catalog
 from support.lake import new_location, table_schema
+from support.one_table import OneTable
+from support.postgres import PostgresServer
+from support.spark import by_spark
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
-from tailrace.errors import SchemaChangeUnsupported
 from tailrace.storage.store import Storage
-from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
@@ -52,72 +53,76 @@ def test_the_names_that_iceberg_reserves_are_those_of_its_own_list(spark: "Spark
     assert len(names) > len(iceberg_schema.RESERVED), "others are free"
 
 
-@pytest.mark.parametrize("name", ["_row_id", "_POS", "NOTE"])
-def test_such_a_column_is_refused_when_it_is_there_when_it_comes_and_after_a_resync(
-    spark: "SparkSession", name: str
-) -> None:
-    orders = Orders(spark)
-    wider = with_columns(orders.schema, name)
-    refused = pytest.raises(SchemaChangeUnsupported, match=f"{name}.* (reserves|differ only in case)")
-    with refused as told:
-        IcebergTable(orders.catalog, orders.access, f"t{uuid.uuid4().hex[:10]}", "orders").ensure(wider, LOG)
-    assert told.value.table == "public.orders" and told.value.fix.startswith("Rename")
-    assert "options[].columns" in told.value.fix and "resync" in told.value.fix
-    with pytest.raises(SchemaChangeUnsupported):
-        orders.table.commit(TableCommit(orders.next(schema_version=2), evolve=wider))
-    with pytest.raises(SchemaChangeUnsupported):
-        orders.another().ensure(wider, LOG, Generation(RecordNumber(7), Seq(70)))
-    assert orders.read() == {}, "Spark reads what was there"
-
-
-def test_a_column_that_is_called_like_the_elements_of_a_list_is_refused(spark: "SparkSession") -> None:
-    """Iceberg would refuse the schema, with a text that may not be shown, at each attempt."""
-    orders = Orders(spark)
-    lists = Column(name="tags", id=20, source_type="integer[]", type="list<int32>")
-    with_list = orders.schema.model_copy(update={"version": 2, "columns": (*orders.schema.columns, lists)})
-    both = with_columns(with_list, "Tags.element")
-    with pytest.raises(SchemaChangeUnsupported, match=r"'Tags\.element' has a name that Iceberg reserves"):
-        IcebergTable(orders.catalog, orders.access, f"t{uuid.uuid4().hex[:10]}", "orders").ensure(both, LOG)
-    with pytest.raises(SchemaChangeUnsupported, match=r"'Tags\.element' has a name that Iceberg reserves"):
-        orders.table.commit(TableCommit(orders.next(schema_version=2), evolve=both))
-    assert orders.read() == {}
-
-
+RESERVED_BY_DELTA = ("_METADATA", "_tmp_metadata_row_index", "__delta_internal_is_row_deleted")
 FREE = ("_change_type", "_commit_version", "_commit_timestamp", "_change_ordinal", "file_path", "pos", "row_index")
 """What readers add under these names stands back behind a column."""
 
 
-@pytest.mark.parametrize(
-    "name", ["_metadata", "_METADATA", "_tmp_metadata_row_index", "__delta_internal_is_row_deleted"]
-)
-def test_a_column_that_would_be_in_the_way_of_deletion_vectors_is_refused(
-    spark: "SparkSession", tmp_path: Path, name: str
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_such_a_column_has_another_name_when_it_is_there_when_it_comes_and_in_another_generation(
+    spark: "SparkSession", tmp_path: Path, format: str
 ) -> None:
+    names = ["_row_id", "_POS", "V", *RESERVED_BY_DELTA]
+    shown = {"delta": ["_row_id", "_POS", "V_1", *(f"{name}_1" for name in RESERVED_BY_DELTA)]}
+    shown["iceberg"] = ["_row_id_1", "_POS_1", "V_1", *RESERVED_BY_DELTA]
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
-    table, _, _ = made(spark, tmp_path, "delta")
-    with pytest.raises(SchemaChangeUnsupported, match=f"column '{name}' has a name that Delta reserves"):
-        table.ensure(with_columns(schema, name), LOG)
+    wider = with_columns(schema, *names)
+    table, storage, name = made(spark, tmp_path, format)
     table.ensure(schema, LOG)
-    with pytest.raises(SchemaChangeUnsupported, match=f"column '{name}' has a name that Delta reserves"):
-        table.commit(TableCommit(state(1), evolve=with_columns(schema, name)))
-
-
-@pytest.mark.parametrize(("format", "name"), [("delta", "_metadata"), ("iceberg", "_pos")])
-def test_a_table_that_has_such_a_column_already_is_refused_when_it_is_opened(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, name: str
-) -> None:
-    schema = with_columns(table_schema([("id", "int64")], ["id"]), name)
-    table, _, _ = made(spark, tmp_path, format)
-    with monkeypatch.context() as former:
-        for module in (delta_schema, iceberg_schema):
-            former.setattr(module, "RESERVED", frozenset())
-        table.ensure(schema, LOG)
-    with pytest.raises(SchemaChangeUnsupported, match=f"column '{name}' has a name that \\w+ reserves"):
-        table.ensure(schema, LOG)
+    table.commit(TableCommit(state(1), evolve=wider))
+    layout = Layout(wider, table.arrow_schema(wider))
+    rows = pa.table({"id": [1, 2, 3], **{name: ["a", "b", "c"] for name in ("v", *names)}})
+    table.commit(
+        TableCommit(state(2), [new.file for new in files.write_files(storage, table.location, layout, [rows])])
+    )
+    (file,) = table.files()
+    table.commit(TableCommit(state(3), marks={file.path: BitMap64([1])}))
+    found = spark.sql(f"SELECT * FROM {name} ORDER BY id")
+    assert found.columns == ["id", "v", *shown[format]]
+    assert [tuple(row) for row in found.collect()] == [(1, *["a"] * 7), (3, *["c"] * 7)]
+    for column in shown[format]:
+        assert [tuple(row) for row in spark.sql(f"SELECT id FROM {name} WHERE `{column}` = 'c'").collect()] == [(3,)]
+    again = schema.model_copy(update={"columns": wider.columns[:1] + wider.columns[2:]})
+    table.ensure(again, LOG, Generation(RecordNumber(7), Seq(70)))
+    without = ["V" if name == "V_1" else name for name in shown[format]]
+    assert spark.sql(f"SELECT * FROM {name}").columns == ["id", *without]
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_names_that_are_not_refused_are_read_by_spark(spark: "SparkSession", tmp_path: Path, format: str) -> None:
+@pytest.mark.postgres(18)
+def test_columns_that_differ_only_in_case_are_copied_and_follow_the_source(
+    postgres: PostgresServer, spark: "SparkSession", tmp_path: Path, format: str
+) -> None:
+    """By chunk and by log; also where the second of them is the key, and the first one goes."""
+    postgres.execute('CREATE TABLE public.t ("Id" text, id int PRIMARY KEY, _metadata text, _pos int)')
+    postgres.execute("INSERT INTO public.t VALUES ('a', 1, 'm', 10), (NULL, 2, 'n', 20)")
+    copy = OneTable(postgres, spark, tmp_path, format, {})
+    taken = ["_metadata_1", "_pos"] if format == "delta" else ["_metadata", "_pos_1"]
+
+    def rows(key: str, *names: str) -> list[tuple[Any, ...]]:
+        found = sorted(copy.copied().to_pylist(), key=lambda row: row[key])
+        assert by_spark(spark, format, copy.place, order=key) == found and set(found[0]) == {key, *names}
+        return [tuple(row[name] for name in (key, *names)) for row in found]
+
+    with copy.running():
+        assert rows("id_1", "Id", *taken) == [(1, "a", "m", 10), (2, None, "n", 20)]
+        postgres.execute("""UPDATE public.t SET "Id" = 'b', _pos = 11 WHERE id = 1""")
+        postgres.execute("INSERT INTO public.t VALUES ('c', 3, 'o', 30)")
+        postgres.execute("DELETE FROM public.t WHERE id = 2")
+        assert rows("id_1", "Id", *taken) == [(1, "b", "m", 11), (3, "c", "o", 30)]
+        postgres.execute('ALTER TABLE public.t DROP "Id"')
+        postgres.execute("UPDATE public.t SET _pos = 31 WHERE id = 3")
+        assert rows("id", *taken) == [(1, "m", 11), (3, "o", 31)]
+        postgres.execute('ALTER TABLE public.t ADD "ID" text')
+        postgres.execute("""INSERT INTO public.t (id, "ID") VALUES (4, 'd')""")
+        assert rows("id", "ID_1", *taken) == [(1, None, "m", 11), (3, None, "o", 31), (4, "d", None, None)]
+        copy.ask("public.t")
+        assert rows("id", "ID_1", *taken) == [(1, None, "m", 11), (3, None, "o", 31), (4, "d", None, None)]
+        assert not any(t.state == "STOPPED" for t in copy.driver.control.status().tables)
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_other_names_stay_and_are_read_by_spark(spark: "SparkSession", tmp_path: Path, format: str) -> None:
     table, storage, name = made(spark, tmp_path, format)
     key = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
     schema = TableSchema(table_id=1, schema_name="public", table_name="t", version=1, columns=(key, *columns(*FREE)))

@@ -47,7 +47,7 @@ class QuickTable:
     live: dict[str, DataFile] = field(default_factory=dict)
     replacements: int = 0
     """How often a new copy has taken the place of what was there."""
-    naming = Naming(lambda schema: None, lambda column, id_: f"c{id_}")
+    naming = Naming(lambda schema: schema, lambda column, id_: f"c{id_}")
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         if self.applied is not None and self.applied.log_id != log_id:

@@ -101,8 +101,8 @@ class TableCommit:
 class Naming:
     """How a format lays new columns out in data files."""
 
-    check: Callable[[TableSchema], None]
-    """Raises `TableStop` for columns that the format cannot have."""
+    shown: Callable[[TableSchema], TableSchema]
+    """The schema under the names that its columns have in the target; raises `TableStop` for what it cannot have."""
     physical: Callable[[Column, int], str] | None = None
     """As in `Columns.extended`."""
     key_required: bool = False

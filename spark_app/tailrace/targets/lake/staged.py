@@ -82,9 +82,9 @@ class StagedTable:
         if generation.number in found:
             self._at = self._read(found[generation.number][-1])
             return self._at.applied
-        self._naming.check(schema)
+        new = self._naming.shown(schema)
         self._abandon(paths for number, paths in found.items() if shown < number < generation.number)
-        columns = Columns(0, {}, {}).extended(schema, last_id, self._naming.physical)
+        columns = Columns(0, {}, {}).extended(new, last_id, self._naming.physical)
         highest = max(last_id, columns.highest)
         self._write(_Version(0, generation.begin(schema, log_id), schema, columns, highest))
         return self._known.applied
@@ -168,10 +168,9 @@ class StagedTable:
         )
 
     def _extended(self, at: _Version, schema: TableSchema) -> Columns:
-        return at.columns.extended(schema, at.last_id, self._naming.physical)
+        return at.columns.extended(self._naming.shown(schema), at.last_id, self._naming.physical)
 
     def _evolved(self, at: _Version, schema: TableSchema) -> Columns:
-        self._naming.check(schema)
         types = {column.id: column.type for column in at.schema.columns}
         for column in schema.columns:
             if types.get(column.id, column.type) != column.type:

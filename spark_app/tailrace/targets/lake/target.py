@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from tailrace.changelog.records import TableSchema
 from tailrace.changelog.state import TableLog
 from tailrace.contract import resources
-from tailrace.errors import TableStop
 from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
@@ -50,13 +49,9 @@ class LakeTarget:
             catalog_options(self._spec, os.environ)
         return probe(self._spec.lake, exclusive=False, part="target")
 
-    def refusal(self, schema: TableSchema) -> TableStop | None:
-        check = delta_schema.check_names if self._spec.type == "delta" else iceberg_schema.check_names
-        try:
-            check(schema)
-        except TableStop as stop:
-            return stop
-        return None
+    def shown(self, schema: TableSchema) -> TableSchema:
+        shown = delta_schema.shown if self._spec.type == "delta" else iceberg_schema.shown
+        return shown(schema)
 
     def spark(self) -> SparkNeeds:
         return lake_spark.needs(self._spec)

@@ -19,7 +19,7 @@ from tailrace.targets.lake.staged import FOLDER, KEPT, StagedTable
 
 SCHEMA = table_schema([("id", "int64"), ("v", "string")], ["id"])
 NEXT = Generation(RecordNumber(7), Seq(70), keeps=True)
-NAMING = Naming(lambda schema: None, lambda column, id_: f"c{id_}")
+NAMING = Naming(lambda schema: schema, lambda column, id_: f"c{id_}")
 
 
 def copy(folder: Path, naming: Naming = NAMING, generation: Generation = NEXT) -> StagedTable:
@@ -45,7 +45,7 @@ def test_its_columns_have_numbers_that_the_table_has_not_used(tmp_path: Path) ->
         ("c6", 6, True),
         ("c7", 7, True),
     ]
-    required = copy(tmp_path / "b", Naming(lambda schema: None, key_required=True)).arrow_schema(SCHEMA)
+    required = copy(tmp_path / "b", Naming(lambda schema: schema, key_required=True)).arrow_schema(SCHEMA)
     assert [(field.name, field.nullable) for field in required] == [("id", False), ("v", True)]
 
 

@@ -33,6 +33,6 @@ def replacing(
 def stats_columns(metadata: Action, schema: TableSchema | None) -> list[pa.Field]:
     """The key's first, then as many as Delta keeps statistics of."""
     fields = delta_schema.all_fields(metadata)
-    key = {column.name for column in schema.key_columns} if schema else set()
+    key = {column.name for column in delta_schema.shown(schema).key_columns} if schema else set()
     rest = [field for name, field in fields.items() if name not in key]
     return [field for name, field in fields.items() if name in key] + rest[:INDEXED_COLUMNS]

@@ -1,7 +1,8 @@
 """Delta's table metadata for a source schema: column mapping by name from the first day, ids never used twice. Pure.
 
-Logical columns carry the source's names. A physical name is `c<id>`, so a column that is dropped and made again never
-meets its predecessor's values. Which field is which column of the source says a property of the table (`lake.columns`).
+Logical columns carry the source's names, as far as readers can have them (`lake.column_names`). A physical name is
+`c<id>`, so a column that is dropped and made again never meets its predecessor's values. Which field is which column of
+the source says a property of the table (`lake.columns`).
 """
 
 import json
@@ -103,7 +104,7 @@ def _nested_type(delta: Mapping[str, Any]) -> str | None:
 
 def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, Any]:
     """The `metaData` action of a new table."""
-    check_names(schema)
+    schema = shown(schema)
     configuration = PROPERTIES | {_STATS: _stats_columns(schema)}
     empty = {
         "id": table_id,
@@ -127,7 +128,7 @@ def last_id(metadata: Mapping[str, Any]) -> int:
 
 def replaced(metadata: Mapping[str, Any], schema: TableSchema, columns: Columns) -> dict[str, Any]:
     """The metadata for another generation: none of the present columns, all of `schema`'s, with ids never used."""
-    check_names(schema)
+    schema = shown(schema)
     configuration = dict(metadata["configuration"]) | {_STATS: _stats_columns(schema)}
     empty = dict(metadata) | {
         "partitionColumns": [],
@@ -142,7 +143,7 @@ def evolved(
 ) -> dict[str, Any] | None:
     """The metadata with the columns of `schema`, under its names; None: the table has them. Columns of ours that it
     lacks are dropped, others' stay. `before`: the schema that the table has, for one that has no numbers yet."""
-    check_names(schema)
+    schema = shown(schema)
     fields, columns = _fields(metadata), columns_of(metadata, before or schema)
     after, by_id = _extended(metadata, columns, schema), {field["metadata"].get(_ID): field for field in fields}
     wanted = {after.ids[column.id]: column for column in schema.columns}
@@ -225,7 +226,7 @@ def columns_of(metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
     """A table that was last evolved by a former version has no numbers. Until then columns were only added, so that the
     names of a version that it has, or is to get by additions, tell."""
     text = metadata["configuration"].get(COLUMNS)
-    return Columns.from_json(text) if text is not None else _adopted(Columns(0, {}, {}), metadata, schema)
+    return Columns.from_json(text) if text is not None else _adopted(Columns(0, {}, {}), metadata, shown(schema))
 
 
 def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
@@ -248,6 +249,7 @@ def _extended(metadata: Mapping[str, Any], columns: Columns, schema: TableSchema
 def arrow_schema(metadata: Mapping[str, Any], schema: TableSchema, present: bool = True) -> pa.Schema:
     """Schema of data files for the source schema's columns, in the source's order. `present`: they are the table's;
     else those of a version that it had, which may have been dropped or renamed since."""
+    schema = shown(schema)
     columns, by_id = columns_of(metadata, schema), {f["metadata"].get(_ID): f for f in _fields(metadata)}
     out = []
     for column in schema.columns:
@@ -281,8 +283,9 @@ def all_fields(metadata: Mapping[str, Any]) -> dict[str, pa.Field]:
     return out
 
 
-def check_names(schema: TableSchema) -> None:
-    column_names.check(schema, "Delta", RESERVED)
+def shown(schema: TableSchema) -> TableSchema:
+    """Under the names that its columns have in the target."""
+    return column_names.shown(schema, "Delta", RESERVED, elements=False)
 
 
 def _same(schema: TableSchema, column: Column, field: Mapping[str, Any]) -> None:

@@ -71,7 +71,7 @@ class _Former:
 class DeltaTable:
     """One target table. Not thread-safe: one writer, one thread at a time."""
 
-    naming = Naming(delta_schema.check_names, delta_schema.physical)
+    naming = Naming(delta_schema.shown, delta_schema.physical)
 
     def __init__(
         self,
@@ -120,7 +120,6 @@ class DeltaTable:
                 self._cleaner.opened(snapshot.version, state.removed)
                 return told
             return self._replaced(snapshot, state, schema, generation.begin(schema, log_id))
-        delta_schema.check_names(schema)  # a table of a former version may have a column that Spark refuses
         stored = delta_state.decode(text, self._holes, self.location)
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored, state)

@@ -5,7 +5,7 @@ listing.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,7 +94,7 @@ def listed(
     specs, parser = table.specs(), java.iceberg.ContentFileParser
     found: dict[str, Tracked] = {}
     sequences: set[int] = set()
-    tasks = _planned(java, table, keys)
+    tasks = _planned(java, table, {columns.ids[column.id] for column in keys if column.id in columns.ids})
     try:
         iterator = tasks.iterator()
         while iterator.hasNext():
@@ -112,9 +112,10 @@ def listed(
     return found, sequences
 
 
-def _planned(java: Java, table: Any, keys: tuple[Column, ...]) -> Any:
+def _planned(java: Java, table: Any, keys: Collection[int]) -> Any:
+    """`keys`: field ids."""
     scan = table.newScan()
-    names = [field.name() for field in table.schema().columns() if field.name() in {c.name for c in keys}]
+    names = [field.name() for field in table.schema().columns() if field.fieldId() in keys]
     return scan.includeColumnStats(java.strings(names)).planFiles() if names else scan.planFiles()
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import TableSchema
 from tailrace.errors import RESYNC, TargetChanged
-from tailrace.targets.lake.columns import COLUMNS
+from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
@@ -96,8 +97,7 @@ def _set_properties(transaction: Any, by: Replacement) -> None:
 
 def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> None:
     """Drop all columns and add the new ones. Identifier fields go first and come last: Iceberg finds them by name."""
-    schema, columns = by.schema, by.columns
-    iceberg_schema.check_names(schema)
+    schema, columns = iceberg_schema.shown(by.schema), by.columns
     last_id = int(transaction.table().operations().current().lastColumnId())
     if columns.ids and min(columns.ids.values()) <= last_id:
         what = "columns were added to the target while the table was read into a new copy"
@@ -109,7 +109,7 @@ def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> No
     update.commit()
     # An update of its own: what is in a struct or a list goes with it, but within one update its name is still taken.
     update = transaction.updateSchema().allowIncompatibleChanges()
-    gaps = _add(java, update, last_id, by)
+    gaps = _add(java, update, last_id, schema, columns)
     update.commit()
     if gaps:
         update = transaction.updateSchema()
@@ -127,12 +127,12 @@ def _set_columns(java: Java, transaction: Any, name: str, by: Replacement) -> No
         raise CommitConflict(f"{name}: the new columns got other field ids than foreseen", "The table is read again.")
 
 
-def _add(java: Java, update: Any, last_id: int, by: Replacement) -> list[str]:
+def _add(java: Java, update: Any, last_id: int, schema: TableSchema, columns: Columns) -> list[str]:
     """Iceberg numbers what is added. For the numbers of columns that have been dropped while the copy was made, it adds
     some that go again: their names."""
-    wanted, gaps = {by.columns.ids[c.id]: c for c in by.schema.columns}, list[str]()
-    given = {id_ for c in by.schema.columns for id_ in by.columns.inner.get(c.id, ())}
-    for id_ in range(last_id + 1, by.columns.highest + 1):
+    wanted, gaps = {columns.ids[c.id]: c for c in schema.columns}, list[str]()
+    given = {id_ for c in schema.columns for id_ in columns.inner.get(c.id, ())}
+    for id_ in range(last_id + 1, columns.highest + 1):
         column = wanted.get(id_)
         if id_ in given:
             continue  # with its column

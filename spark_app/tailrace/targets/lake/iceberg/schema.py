@@ -47,10 +47,9 @@ RESERVED = frozenset(
 """Of Iceberg's metadata columns, in lower case: Spark reads nothing of a table that has a column of such a name."""
 
 
-def check_names(schema: TableSchema) -> None:
-    """Iceberg finds a list's elements by a name of their own, `<column>.element`, which no column may have as well."""
-    elements = {f"{column.name}.element".lower() for column in schema.columns if element_of(column.type) is not None}
-    column_names.check(schema, "Iceberg", RESERVED | elements)
+def shown(schema: TableSchema) -> TableSchema:
+    """Under the names that its columns have in the target."""
+    return column_names.shown(schema, "Iceberg", RESERVED, elements=True)
 
 
 def iceberg_type(logical: str) -> str:
@@ -72,6 +71,7 @@ def unlike(columns: Columns, present: Sequence["PresentField"]) -> dict[int, str
 
 def first_columns(schema: TableSchema) -> Columns:
     """As Iceberg numbers the fields of a new table: from 1, what is in a field after all fields."""
+    schema = shown(schema)
     ids = {column.id: number for number, column in enumerate(schema.columns, 1)}
     later, inner = count(len(ids) + 1), {}
     for column in schema.columns:
@@ -82,7 +82,7 @@ def first_columns(schema: TableSchema) -> Columns:
 
 def schema_json(schema: TableSchema) -> str:
     """A new table's schema, in Iceberg's JSON, with the numbers that Iceberg will give (`first_columns`)."""
-    check_names(schema)
+    schema = shown(schema)
     known = first_columns(schema)
     fields = [
         {
@@ -124,7 +124,7 @@ def identifier(schema: TableSchema) -> tuple[Column, ...]:
 
 def properties(schema: TableSchema) -> dict[str, str]:
     """Table properties at creation."""
-    full = {f"write.metadata.metrics.column.{column.name}": "full" for column in schema.key_columns}
+    full = {f"write.metadata.metrics.column.{column.name}": "full" for column in shown(schema).key_columns}
     return full | {
         "format-version": "3",
         "write.parquet.compression-codec": "zstd",
@@ -138,7 +138,7 @@ def properties(schema: TableSchema) -> dict[str, str]:
 
 def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Schema:
     """What data files of this schema version look like; columns not in the table yet get the ids they will have."""
-    known = columns.extended(schema, last_id)
+    known = columns.extended(shown(schema), last_id)
     if known.ids != columns.ids and schema.version <= columns.version:
         raise Retry(f"{schema.name} version {schema.version} has a column that version {columns.version} does not know")
     return pa.schema(
@@ -173,7 +173,7 @@ class SchemaStep:
 
 def evolution(table: str, present: Sequence[PresentField], columns: Columns, wanted: TableSchema) -> list[SchemaStep]:
     """Steps from the table's fields to `wanted`. Drops come first, additions last: a dropped name can be used again."""
-    check_names(wanted)
+    wanted = shown(wanted)
     by_id = {field.id: field for field in present}
     by_column = {column_id: by_id[id_] for column_id, id_ in columns.ids.items() if id_ in by_id}
     kept = {column.id for column in wanted.columns}
@@ -241,7 +241,7 @@ def present_fields(text: str) -> list[PresentField]:
 def unforeseen(columns: Columns, schema: TableSchema, after: Sequence[PresentField]) -> str | None:
     """A field to which Iceberg has given another id than the data files have."""
     given = {field.name: (field.id, *field.inner) for field in after}
-    for column in schema.columns:
+    for column in shown(schema).columns:
         foreseen = columns.ids[column.id], *columns.inner.get(column.id, ())
         if given.get(column.name) != foreseen:
             return f"column {column.name} got field id {given.get(column.name)}, foreseen was {foreseen}"

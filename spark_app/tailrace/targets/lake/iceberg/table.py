@@ -53,7 +53,7 @@ DAMAGED = (
 class IcebergTable:
     """See `FormatTable`. Not shared between threads. `new_id` names vector files and commits."""
 
-    naming = Naming(iceberg_schema.check_names, key_required=True)
+    naming = Naming(iceberg_schema.shown, key_required=True)
 
     def __init__(
         self,
@@ -108,7 +108,6 @@ class IcebergTable:
                 OTHERS,
             )
         if belongs(generation, applied, schema, self.name):
-            iceberg_schema.check_names(schema)  # a table of a former version may have a column that Spark refuses
             return applied
         if not generation.keeps:  # it was put back to a version of a former generation
             self._replaced_by(schema, generation.begin(schema, log_id))
@@ -140,7 +139,8 @@ class IcebergTable:
     def _replaced_by(self, schema: TableSchema, state: AppliedState) -> None:
         log.info("%s: the target held an earlier capture of the table; it begins empty", self.name)
         self._version = None
-        self._replace(Replacement(state, schema, Columns(0, {}, {}).extended(schema, self.last_id()), ()))
+        columns = Columns(0, {}, {}).extended(iceberg_schema.shown(schema), self.last_id())
+        self._replace(Replacement(state, schema, columns, ()))
 
     def _replace(self, by: Replacement) -> None:
         vectors = self._write_vectors(Work(vectors={file.path: file.dead for file in by.files if file.dead}))
@@ -313,7 +313,7 @@ class IcebergTable:
         staged, java = transaction.table(), self._java.iceberg
         text = java.SchemaParser.toJson(staged.schema())
         present = iceberg_schema.present_fields(text)
-        columns = base.columns.extended(wanted, base.last_id)
+        columns = base.columns.extended(iceberg_schema.shown(wanted), base.last_id)
         steps = iceberg_schema.evolution(self.name, present, base.columns, wanted)
         names = {step.name for step in steps if step.action == "deleteColumn"}
         spec, order = java.PartitionSpecParser.toJson(staged.spec()), java.SortOrderParser.toJson(staged.sortOrder())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from support.lake import table_schema
-from tailrace.errors import SchemaChangeUnsupported, TargetChanged
+from tailrace.errors import TargetChanged
 from tailrace.targets.lake.delta.schema import delta_type, evolved, logical_type, new_metadata
 
 PAIR = 'struct<"at":timestamp,"n, m":decimal(9,2)>'
@@ -56,14 +56,3 @@ def test_a_struct_that_another_program_has_added_is_not_written_to() -> None:
     }
     with pytest.raises(TargetChanged, match="column 'p' of the target was added, or its fields renamed"):
         evolved(foreign | changed, schema)
-
-
-def test_names_that_readers_cannot_tell_apart_are_refused_inside_of_structs_too() -> None:
-    for columns in ([("p", 'struct<"a":int32,"A":int32>')], [("p.a", "int32"), ("P", 'struct<"A":int32>')]):
-        with pytest.raises(SchemaChangeUnsupported, match=r"'[pP]\.[aA]' differ only in case"):
-            new_metadata(table_schema([("id", "int64"), *columns], ["id"]), "x", 0)
-    same = table_schema([("p.a", "int32"), ("p", 'struct<"a":int32>')], ["p.a"])
-    with pytest.raises(
-        SchemaChangeUnsupported, match=r"'p\.a' and 'p\.a' .a column and a field of one. have the same name"
-    ):
-        new_metadata(same, "x", 0)
