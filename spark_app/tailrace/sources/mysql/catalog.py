@@ -15,6 +15,7 @@ from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.sources import as_types, masks, row_filters
 from tailrace.sources.mysql import charsets, faults, keys, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
+from tailrace.sources.mysql.generated import is_generated, of_session
 from tailrace.sources.mysql.merges import note_merges
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of, quoted
 from tailrace.sources.mysql.types import ColumnType, Form
@@ -125,7 +126,8 @@ def _by_table(found: Iterable[Row]) -> dict[str, list[Row]]:
 def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions | None) -> MysqlTable:
     name = f"{row['table_schema']}.{row['table_name']}"
     index, key = _key(found, indexes)
-    columns = tuple(_column(c, key, options) for c in found)
+    unsteady = set() if any(c["mariadb"] for c in found) else of_session(found)
+    columns = tuple(_column(c, key, options, c["column_name"] in unsteady) for c in found)
     schema, unfit = row_filters.filtered(
         TableSchema(
             table_id=number_of(_identity(row)),
@@ -154,7 +156,7 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
     """The index that names the rows, and its columns: the primary key, else a unique index over columns that are never
     NULL, the shortest. A prefix of a column would not do: two rows may have equal ones in a unique index of another.
     Nor would MariaDB's hashes of longer texts than it sorts by."""
-    computed = {c["column_name"] for c in columns if _generated(c)}
+    computed = {c["column_name"] for c in columns if is_generated(c)}
     long = {c["column_name"] for c in columns if (c["character_octet_length"] or 0) > keys.MOST_SORTED}
     unique: dict[str, list[Row]] = {}
     for part in indexes:
@@ -177,11 +179,7 @@ def _is_used(part: Row) -> bool:
     return bool(part.get("is_visible", "YES") == "YES" and part.get("ignored", "NO") == "NO")
 
 
-def _generated(column: Row) -> bool:
-    return "VIRTUAL GENERATED" in column["extra"].upper() or "STORED GENERATED" in column["extra"].upper()
-
-
-def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColumn:
+def _column(row: Row, key: list[str], options: TableOptions | None, of_session: bool) -> MysqlColumn:
     kind = ColumnType(
         name=row["data_type"].lower(),
         text=row["column_type"],
@@ -197,7 +195,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
     kept = options is None or options.columns is None or name in options.columns
     nulls = sets_null(options)
     # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
-    logged = not (_generated(row) and row["mariadb"])
+    logged = not (is_generated(row) and row["mariadb"]) and not of_session
     return MysqlColumn(
         name=name,
         type=kind,
@@ -205,9 +203,10 @@ def _column(row: Row, key: list[str], options: TableOptions | None) -> MysqlColu
         native=native,
         nullable=row["is_nullable"] == "YES",
         key=key.index(name) if name in key else None,
-        generated=_generated(row),
+        generated=is_generated(row),
         copied=logged and (kept or name in key),
         mask=mask,
+        of_session=of_session,
     )
 
 

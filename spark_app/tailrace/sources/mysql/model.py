@@ -39,6 +39,8 @@ class MysqlColumn:
     copied: bool
     mask: str | None = None
     """As in `changelog.records.Column`."""
+    of_session: bool = False
+    """Computed by each session that reads or writes the row, and not by all alike: never copied."""
 
     @property
     def id(self) -> int:

@@ -14,9 +14,11 @@ from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity
 from tailrace.sources.unfit import limited
 
 _SIZES = "SELECT table_schema, table_name, table_rows, data_length FROM information_schema.tables WHERE {}"
-_UNLOGGED = (
-    "MariaDB does not log generated columns with every change",
-    "Compute them in the target, or in a view over it.",
+_ELSEWHERE = "Compute it in the target, or in a view over it."
+_UNLOGGED = "MariaDB does not log generated columns with every change", _ELSEWHERE
+_OF_SESSION = (
+    "a virtual column whose value depends on the time zone or the language of the session that computes it",
+    f"Replace it by one that is STORED. {_ELSEWHERE.replace('Compute', 'Or compute')}",
 )
 
 
@@ -28,7 +30,8 @@ def describe(table: MysqlTable, size: TableSize) -> TableSupport:
 
 def _not_copied(column: MysqlColumn, wanted: Sequence[str] | None) -> ColumnSupport:
     unlogged = column.generated and (wanted is None or column.name in wanted)
-    why = _UNLOGGED if unlogged else ("left out by options[].columns", "")
+    computed = _OF_SESSION if column.of_session else _UNLOGGED
+    why = computed if unlogged else ("left out by options[].columns", "")
     return ColumnSupport(column.name, column.type.text, None, "NO", *why)
 
 
