@@ -6,7 +6,7 @@ that no record names; the same changes come again and get the same sequences, be
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -118,6 +118,11 @@ class Recorder:
         """Put events of our own into the next record."""
         self._events += events
 
+    @property
+    def requested(self) -> Iterator[Event]:
+        """What others have asked for, and the next record brings."""
+        return (event for requested in self._requested for event in requested.events)
+
     def request(self, requested: Requested) -> None:
         """Put somebody's events into the next record, behind our own."""
         self._requested.append(requested)
@@ -165,8 +170,7 @@ class Recorder:
         seam("capture.after-segments")
         point = max(point, self.state.resume_point, key=lambda p: p.position)
         try:
-            asked = (event for requested in self._requested for event in requested.events)
-            record = self._append(point, taken, (*self._events, *asked))
+            record = self._append(point, taken, (*self._events, *self.requested))
         except RecordRefused as error:
             if not self._requested:
                 raise

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder, Requested
-from tailrace.changelog.records import Applied, Position, RecordNumber, Seq, SeqRanges
+from tailrace.changelog.records import Applied, ChunkRegistered, Position, RecordNumber, Seq, SeqRanges
 from tailrace.errors import Retry, TailraceError
+from tailrace.snapshot.ranges import BEGIN_AGAIN, misfit
 from tailrace.snapshot.replay import replay_point, seen_after, seen_through
 from tailrace.sources.api import ChangeStream
 from tailrace.sources.visibility import Visibility
@@ -153,6 +154,7 @@ class ChunkRequests:
             raise ChunkTooOld(f"columns of {name} were dropped or exchanged since", "The chunk is read again.")
         key = (chunk.snapshot_id, table_id, chunk.chunk)
         point, removed = self._checked_point(request, version)
+        self._require_fit(chunk)
         # Retention knows the floors of this process only: one that began before a restart may have been passed over.
         forgotten = key not in self._begun and self.retention_ran
         if point <= removed or forgotten:
@@ -166,6 +168,20 @@ class ChunkRequests:
         self._recorder.request(Requested(events, waiting.reply, replay_point=point))
         self._begun.pop(key, None)
         return True
+
+    def _require_fit(self, chunk: ChunkRegistered) -> None:
+        """Its range joins those that are registered: what the journal has once, every later start has to go by."""
+        state = self._recorder.journal.state
+        table, snapshot = state.tables[chunk.table_id].schema, state.snapshots.get(chunk.snapshot_id)
+        known = None if snapshot is None else snapshot.tables.get(chunk.table_id)
+        # A list of keys has no ranges, nor a table that is read at once; what is not known the fold refuses.
+        if snapshot is None or known is None or not known.started or snapshot.plan.keys is not None or table.keyless:
+            return
+        asked = (event for event in self._recorder.requested if isinstance(event, ChunkRegistered))
+        here = (c for c in asked if (c.snapshot_id, c.table_id) == (chunk.snapshot_id, chunk.table_id))
+        why = misfit(chunk, known, here)
+        if why is not None:
+            raise ChunkTooOld(f"chunk {chunk.chunk} of {table.name} is no part of its snapshot: {why}", BEGIN_AGAIN)
 
     def _other_columns(self, table_id: int, read: int, named: int) -> bool:
         """Whether the version that has the chunk's names has other columns under them than the one it was read for."""

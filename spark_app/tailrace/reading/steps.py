@@ -28,7 +28,7 @@ from tailrace.reading import task as chunk_task
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
 from tailrace.snapshot.chunks import CutNext, TableRun
-from tailrace.snapshot.ranges import Range
+from tailrace.snapshot.ranges import BEGIN_AGAIN, Range
 from tailrace.sources.api import KeyList, KeyRange, Session, Source, Table
 from tailrace.sources.patterns import options_of
 from tailrace.targets.api import ChunkWriter
@@ -131,6 +131,8 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
     """Read one chunk and have it registered; returns when the record is durable."""
     known = next((c for c in _logged(tools, run).chunks if c.chunk == part.ordinal), None)
     if known is not None:
+        if (known.lower, known.upper) != (part.lower, part.upper):
+            raise Retry(f"chunk {part.ordinal} of {table.name} is registered with another range", BEGIN_AGAIN)
         return ChunkFile(known.path, known.rows, known.size, "", known.high, ())
     schema = _version(tools.journal.state.tables[run.table_id], table)
     writer = tools.writers(run.table_id, schema)

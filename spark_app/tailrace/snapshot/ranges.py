@@ -7,16 +7,20 @@ Keys are never compared here: order is the order of ordinals, and neighbours are
 keys is cut into chunks of keys instead.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from typing_extensions import override
 
 from tailrace import privacy
 from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.changelog.state import SnapshotTable
 
 KEYS_PER_CHUNK = 1000
 """A list of keys goes to the source as parameters of one statement."""
+BEGIN_AGAIN = "Restart the driver: it then takes up the snapshot as the change log has it."
+"""For a driver whose ranges are not those of the journal."""
 
 
 class IllegalEvent(RuntimeError):
@@ -71,3 +75,28 @@ def gaps_of(registered: Sequence[ChunkRegistered], max_key: Key) -> tuple[Gap, .
     if lower != max_key:
         gaps.append(Gap(lower, max_key, expected, None))
     return tuple(gaps)
+
+
+def misfit(chunk: ChunkRegistered, known: SnapshotTable, asked: Iterable[ChunkRegistered]) -> str | None:
+    """Why a chunk that is to be registered cannot be one of the ranges that part the table's keys; None: it can. The
+    journal would keep it, and `gaps_of` never take it. `asked`: more of the table that are to be registered with it."""
+    if chunk.chunk == 0:
+        return None if (chunk.lower, chunk.upper) == (known.max_key, None) else "it does not begin at the largest key"
+    if known.max_key is None or chunk.upper is None or known.max_key == chunk.lower:
+        return "it goes beyond the largest key"
+    if chunk.upper == known.max_key and known.next_chunk > chunk.chunk + 1:
+        return "it ends at the largest key, and is not the last one"
+    asked = tuple(asked)
+    before = None if chunk.chunk == 1 else _numbered(chunk.chunk - 1, known, asked)
+    after = _numbered(chunk.chunk + 1, known, asked)
+    begins = chunk.lower is None if chunk.chunk == 1 else chunk.lower is not None
+    if not begins or (before is not None and before.upper != chunk.lower):
+        return "it does not begin where the one before it ends"
+    return None if after is None or after.lower == chunk.upper else "it does not end where the next one begins"
+
+
+def _numbered(ordinal: int, known: SnapshotTable, asked: Sequence[ChunkRegistered]) -> ChunkRegistered | None:
+    """Most were registered just now: of many thousands, few are looked at."""
+    registered = ordinal < known.next_chunk and ordinal not in known.missing
+    chunks = chain(asked, reversed(known.chunks)) if registered else asked
+    return next((c for c in chunks if c.chunk == ordinal), None)

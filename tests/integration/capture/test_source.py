@@ -123,12 +123,14 @@ def test_a_change_that_cannot_be_followed_stops_its_table_alone(capture: Capture
 
 
 def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
+    """What lies behind the table's largest key, 1, or in front of it."""
+    end = ("1",)
     return ChunkRegistered(
         snapshot_id="s",
         table_id=table_id,
         chunk=number,
-        lower=None,
-        upper=None,
+        lower=end if number == 0 else None,
+        upper=None if number == 0 else end,
         path=None,
         rows=0,
         size=0,
@@ -158,7 +160,7 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
         with pytest.raises(Retry, match="RecordRefused"):
             client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
         plan = SnapshotPlanned(snapshot_id="s", tables=(table_id,))
-        start = SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("4",), estimated_rows=4)
+        start = SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("1",), estimated_rows=4)
         client.append([plan, start])
         record, point = client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
         assert point == 2
@@ -170,6 +172,8 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
         assert time.monotonic() - begin < 5, "an idle server's chunk waits for its flush"
         with pytest.raises(ChunkTooOld):
             client.register_chunk(chunk(table_id, high, 2), snapshot, ["id", "nothing"])
+        with pytest.raises(ChunkTooOld, match="no part of its snapshot: it does not begin where"):
+            client.register_chunk(chunk(table_id, high, 2), snapshot, ["id", "v"])
         client.report_applied([Applied(table_id=table_id, applied_seq=Seq(4), applied_record=record)], [])
     server.execute("INSERT INTO t VALUES (9, 'x')")
     eventually(lambda: capture.events("applied"), "applied is recorded")

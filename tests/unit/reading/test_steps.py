@@ -6,10 +6,15 @@ from typing import Any, cast
 import pytest
 
 from support.apply_loop import table
+from tailrace.changelog.grown import Grown
+from tailrace.changelog.records import ChunkRegistered, Position, Seq
+from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import ReadRefused, SourceRefused
-from tailrace.reading.steps import Tools, look_up
-from tailrace.sources.api import Session
+from tailrace.errors import ReadRefused, Retry, SourceRefused
+from tailrace.reading.steps import Tools, look_up, read
+from tailrace.snapshot.chunks import begin
+from tailrace.snapshot.ranges import Range
+from tailrace.sources.api import Session, Table
 
 
 class Refusing:
@@ -28,3 +33,19 @@ def test_a_look_at_one_table_that_is_refused_stops_that_table_and_not_the_driver
         "looking at the table 7: permission denied",
         "grant what is missing",
     )
+
+
+def test_a_chunk_that_is_registered_with_another_range_is_not_taken_for_the_one_that_is_to_be_read() -> None:
+    """Else the rest of the range would never be read, and its rows be removed at the snapshot's end."""
+    chunk = ChunkRegistered(
+        snapshot_id="s", table_id=7, chunk=1, lower=None, upper=("4",), path=None, rows=3, size=0, schema_version=1,
+        replay_point=Seq(0), high=Position(0), layout="",
+    )  # fmt: skip
+    logged = SnapshotTable(table_id=7, started=True, max_key=("9",), chunks=Grown([chunk]))
+    snapshot = type("Snapshot", (), {"ended": None, "tables": {7: logged}})
+    journal = type("Journal", (), {"refresh": lambda self: type("State", (), {"snapshots": {"s": snapshot}})})()
+    tools = cast(Tools, type("OnlyJournal", (), {"journal": journal})())
+    run, of_table = begin("s", logged, None, None), cast(Table, type("Named", (), {"name": "s.t"}))
+    assert read(tools, run, Range(1, None, ("4",)), of_table).rows == 3
+    with pytest.raises(Retry, match=r"chunk 1 of s\.t is registered with another range"):
+        read(tools, run, Range(1, None, ("6",)), of_table)
